@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState, PodPhase
-from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds, held
+from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 
 from .scenario import Scenario
 
@@ -27,13 +28,13 @@ class Takings:
         self.priority = max(record.pod.priority for record in self.takers)
         self.wanted = total(record.footprint.amounts for record in self.takers)
         session = scenario.scheduler.new_session(scenario.now)
-        self.grounds = Grounds(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
+        self.grounds = ReclaimRules(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}
         # Before anything is tried.
         self.words = {each: self.grounds.of(each) for each in scenario.state.ledger.charge_paths}
 
-    def word(self, name: str) -> Ground | str:
+    def word(self, name: str) -> ReclaimRule | str:
         """On what ground a pod could be taken, or why there is none."""
         payer = self.scenario.state.pods[name].charge_path
         assert payer is not None
@@ -81,7 +82,7 @@ class Takings:
         return (ground.distance, -ground.excess, record.pod.priority, record.pod.name)
 
     def _holdings(self, account: AccountRecord) -> Mapping[str, int]:
-        amounts = dict(held(account))
+        amounts = dict(future_holdings(account))
         add_amounts(amounts, self._gone.get(account, {}), -1)
         return amounts
 

@@ -94,7 +94,7 @@ def test_policy_show_names_it(install, tmp_path: Path) -> None:  # type: ignore[
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY, "utf-8")
     shown = CliRunner().invoke(cli, ["policy", "show", "--config", str(file)])
-    assert "actions        express, allocate, backfill" in shown.output
+    assert "express, allocate, backfill" in shown.output
 
 
 @pytest.mark.parametrize("following", ["allocate, backfill", "backfill"])

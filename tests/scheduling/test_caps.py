@@ -10,7 +10,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import AccountKey, EvictionRate, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
 from phalanx.scheduling.session.eviction_log import EvictionLog
 
 from .desk import policy, queue
@@ -32,8 +32,8 @@ def budget(scenario: Scenario, name: str, allowed: int, *disrupted: str) -> Scen
     return scenario.observe(f"budget {name}", DisruptionBudgetUpdated(noun))
 
 
-def caps(scenario: Scenario, log: EvictionLog | None = None) -> Caps:
-    return Caps(scenario.scheduler.new_session(scenario.now), log or EvictionLog())
+def caps(scenario: Scenario, log: EvictionLog | None = None) -> EvictionLimits:
+    return EvictionLimits(scenario.scheduler.new_session(scenario.now), log or EvictionLog())
 
 
 def pods(scenario: Scenario, *numbers: int) -> list[PodRecord]:

@@ -15,25 +15,31 @@ from phalanx.model.pod import PodClass
 from phalanx.model.selectors import Taint, Toleration
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.defragmentation.planning import plan
-from phalanx.scheduling.defragmentation.proof import Facts
-from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits, Obstacle, Relocation, RoomFor
+from phalanx.scheduling.defragmentation.proof import ClusterFacts
+from phalanx.scheduling.defragmentation.relocation import (
+    EmptyNodes,
+    Relocation,
+    RelocationLimits,
+    RelocationObstacle,
+    RoomFor,
+)
 
 from .scenario import NAMESPACE, Scenario
 
 KEPT = {"controller": "owner"}
 
 
-def facts(scenario: Scenario) -> Facts:
-    return Facts(scenario.events, scenario.policy, float(scenario.now))
+def facts(scenario: Scenario) -> ClusterFacts:
+    return ClusterFacts(scenario.events, scenario.policy, float(scenario.now))
 
 
 def empty(scenario: Scenario, count: int = 1, only: set[str] | None = None, **limits: object) -> Relocation:
     eligible = frozenset(only) if only is not None else None
-    return plan(facts(scenario), EmptyNodes(count, eligible), Limits(**limits))  # type: ignore[arg-type]
+    return plan(facts(scenario), EmptyNodes(count, eligible), RelocationLimits(**limits))  # type: ignore[arg-type]
 
 
 def room(scenario: Scenario, gang: str, **limits: object) -> Relocation:
-    return plan(facts(scenario), RoomFor(GangKey(NAMESPACE, gang), f"gang {gang}"), Limits(**limits))  # type: ignore[arg-type]
+    return plan(facts(scenario), RoomFor(GangKey(NAMESPACE, gang), f"gang {gang}"), RelocationLimits(**limits))  # type: ignore[arg-type]
 
 
 def moves(answer: Relocation) -> dict[str, tuple[str, str]]:
@@ -96,7 +102,7 @@ class TestEmptyingNodes:
         answer = empty(three_nodes(), 2)
         assert (answer.reached, answer.moves) == (False, [])
         assert answer.message == "only 1 of 2 nodes can be empty"
-        assert Obstacle("n2", "ns/b1", "fits nowhere else") in answer.obstacles
+        assert RelocationObstacle("n2", "ns/b1", "fits nowhere else") in answer.obstacles
 
     def test_pods_are_packed_so_that_they_fit(self) -> None:
         """Two large and two small ones; only one way to pack them leaves a node empty."""
@@ -195,7 +201,7 @@ class TestWhoStays:
         scenario = three_nodes()
         assert empty(scenario, only={"n3"}, evictions=3).reached
         answer = empty(scenario, only={"n3"}, evictions=2)
-        assert answer.obstacles == [Obstacle("n3", "", "more than 2 pods would have to move")]
+        assert answer.obstacles == [RelocationObstacle("n3", "", "more than 2 pods would have to move")]
 
     def test_no_disruption_budget_is_broken(self) -> None:
         scenario = Scenario().nodes(2, cpu=4)
@@ -221,7 +227,7 @@ class TestWhoStays:
         scenario.pod("bound", node="n1", cpu=1, pod_class=bound, more=KEPT)
         on(scenario, "n2", "b0", "b1")
         answer = empty(scenario, only={"n1"})
-        assert answer.obstacles == [Obstacle("n1", "ns/bound", "fits nowhere else")]
+        assert answer.obstacles == [RelocationObstacle("n1", "ns/bound", "fits nowhere else")]
 
     def test_pods_that_would_come_back_whatever_keeps_others_away(self) -> None:
         scenario = Scenario().nodes(2, cpu=4)
@@ -331,7 +337,7 @@ class TestRoomForAGang:
 
     def test_a_pod_on_its_own_can_be_helped_too(self) -> None:
         scenario = self.fragmented().pod("big", cpu=4)
-        answer = plan(facts(scenario), RoomFor("big", "pod big"), Limits())
+        answer = plan(facts(scenario), RoomFor("big", "pod big"), RelocationLimits())
         assert (answer.reached, len(answer.moves)) == (True, 1)
 
     def test_who_waits_for_nothing_needs_no_help(self) -> None:

@@ -13,6 +13,7 @@ from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.points import POINTS
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.ordering.failures import OPINIONS
 from phalanx.scheduling.policy.loader import load_policy
 
 from ..cluster.audit import audit
@@ -22,18 +23,6 @@ ALL = """
 actions: "enqueue, allocate, preempt, reclaim, shuffle, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}, {name: proportion}]}]
 """
-# What a plugin says there makes a choice better, and none wrong.
-OPINIONS = {
-    "queue_order",
-    "subqueues",
-    "subqueue_order",
-    "gang_order",
-    "pod_order",
-    "colocation_groups",
-    "victim_order",
-    "evictees",
-}
-OPINIONS |= {"next_wake", "time_key", "explain", "static_score", "score", "admitted"}
 
 
 def broken(point: str, policy: Policy) -> Policy:
@@ -74,7 +63,7 @@ def cycles(scenario: Scenario) -> tuple[set[str], list[str]]:
 EVERYBODY = {"a1", "a2", "b1", "b2", "alone"}
 
 
-@pytest.mark.parametrize("point", sorted(OPINIONS & set(POINTS)))
+@pytest.mark.parametrize("point", sorted(OPINIONS))
 def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)

@@ -12,8 +12,8 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import Problem
 from phalanx.scheduling.preemption.rules.queue_rules import NOBODY_DESERVES
 from phalanx.scheduling.preemption.rules.quota_rules import ONE_WITHOUT_QUOTA
-from phalanx.scheduling.preemption.rules.reclaim_rules import Grounds
-from phalanx.scheduling.preemption.rules.rule import NO_PREEMPTION, NO_RECLAIM, Ground
+from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
+from phalanx.scheduling.preemption.rules.rule import NO_PREEMPTION, NO_RECLAIM, ReclaimRule
 
 from .desk import policy, queue
 from .scenario import Scenario
@@ -33,12 +33,12 @@ def elastic(namespace: str) -> AccountKey:
     return AccountKey(Tree.ELASTIC_QUOTA, namespace)
 
 
-def reclaimed(word: Ground | str) -> bool:
-    return isinstance(word, Ground) and word.reason is EvictionReason.RECLAIMED and not word.below
+def reclaimed(word: ReclaimRule | str) -> bool:
+    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.RECLAIMED and not word.below
 
 
-def preempted(word: Ground | str) -> bool:
-    return isinstance(word, Ground) and word.reason is EvictionReason.PREEMPTED and word.below
+def preempted(word: ReclaimRule | str) -> bool:
+    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.PREEMPTED and word.below
 
 
 class TestElasticQuotas:
@@ -187,8 +187,8 @@ class TestQuotaTrees:
         takings = takes(scenario, "claim")
         assert [reclaimed(takings.word(name)) for name in ("x2-0", "y1-0", "y2-0")] == [True, True, False]
         near, far = takings.word("x2-0"), takings.word("y1-0")
-        assert isinstance(near, Ground)
-        assert isinstance(far, Ground)
+        assert isinstance(near, ReclaimRule)
+        assert isinstance(far, ReclaimRule)
         assert (near.distance, far.distance) == (1, 2)
         assert takings.count() == {"x2": 1, "y1": 3}
         scenario.within("x1").pod("claim-2", gpu=1)
@@ -329,7 +329,7 @@ class TestQueues:
             scenario.queue(name, deserved={"cpu": deserved}).pods(name, holds, queue=name, node="n", cpu=1)
         takings = takes(scenario.pod("more", queue="a", cpu=1), "more")
         words = {name: takings.word(f"{name}-0") for name in "bcd"}
-        excess = {name: word.excess for name, word in words.items() if isinstance(word, Ground)}
+        excess = {name: word.excess for name, word in words.items() if isinstance(word, ReclaimRule)}
         assert excess == {"b": 0.2, "c": 0.5, "d": 1.0}
 
     def test_all_that_a_beneficiary_asks_for_counts_where_its_payers_meet(self) -> None:
@@ -344,9 +344,9 @@ class TestQueues:
         session, lender = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].charge_path
         assert lender is not None
         for payer, wanted in payers.items():
-            alone = Grounds(session, payer, wanted, preempt=True, reclaim=True)
+            alone = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
             assert reclaimed(alone.of(lender))
-            both = Grounds(session, payer, wanted, preempt=True, reclaim=True, together=payers)
+            both = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True, together=payers)
             assert both.of(lender) == "queue a would hold more cpu than what it deserves"
 
     def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:
@@ -389,13 +389,13 @@ class TestTreesOfQueues:
         scenario = self.fill(self.tree(), x=2, y=8, e=10).pods("more", 2, queue="x", cpu=1)
         takings = takes(scenario, "more")
         near, far = takings.word("y-0"), takings.word("e-0")
-        assert isinstance(near, Ground)
-        assert isinstance(far, Ground) is False
+        assert isinstance(near, ReclaimRule)
+        assert isinstance(far, ReclaimRule) is False
         assert far == "queue org would hold more cpu than what it deserves"
         assert near.distance == 1
         scenario = self.fill(self.tree(), x=1, y=7, e=10).pods("more", 2, queue="x", cpu=1)
         far = takes(scenario, "more").word("e-0")
-        assert isinstance(far, Ground)
+        assert isinstance(far, ReclaimRule)
         assert far.distance == 2
         assert takes(scenario, "more").count() == {"y": 1, "e": 2}
 
@@ -425,7 +425,7 @@ class TestTreesOfQueues:
         assert found == [{"y": 2}, {}]
 
     def test_one_level_that_stays_within_is_enough_for_who_takes_if_the_policy_gives_it(self) -> None:
-        words: list[str | Ground] = []
+        words: list[str | ReclaimRule] = []
         for level in (0, 1):
             tree = policy(f"name: capacity, arguments: {{ancestorReclaimLevel: {level}}}")
             scenario = self.fill(self.tree(tree), x=4, e=12).pod("more", queue="x", cpu=1)
@@ -528,7 +528,7 @@ class TestQueuesAndQuotas:
         scenario.pod("more", queue="qa", cpu=1, priority=5)
         takings = takes(scenario, "more")
         word = takings.word("low-0")
-        assert isinstance(word, Ground)
+        assert isinstance(word, ReclaimRule)
         assert (word.reason, word.below) == (EvictionReason.RECLAIMED, True)
         assert takings.count() == {"low": 4}
 

@@ -9,8 +9,8 @@ import pytest
 
 from phalanx.cluster.accounts import add_amounts
 from phalanx.model.pod import PodPhase
-from phalanx.scheduling.preemption.rules.drf_preemption import Levelling, holdings
-from phalanx.scheduling.preemption.rules.reclaim_rules import Ground
+from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption, gang_holdings
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 
 from .desk import policy
 from .scenario import Scenario, key
@@ -27,9 +27,9 @@ def world(**gangs: int) -> Scenario:
     return scenario
 
 
-def levelling(scenario: Scenario, wanted: dict[str, int], *gangs: str) -> Levelling:
+def levelling(scenario: Scenario, wanted: dict[str, int], *gangs: str) -> DrfPreemption:
     records = [scenario.state.gangs[key(name)] for name in gangs]
-    return Levelling(scenario.scheduler.new_session(scenario.now), records, wanted)
+    return DrfPreemption(scenario.scheduler.new_session(scenario.now), records, wanted)
 
 
 class TestShares:
@@ -55,12 +55,12 @@ class TestShares:
 
 
 class TestGrounds:
-    def word(self, scenario: Scenario, pod: str) -> Ground | str:
+    def word(self, scenario: Scenario, pod: str) -> ReclaimRule | str:
         return takes(scenario.pod("more", cpu=1, gang="small"), "more").word(pod)
 
     def levels(self, scenario: Scenario, pod: str) -> bool:
         word = self.word(scenario, pod)
-        return isinstance(word, Ground) and word.levels
+        return isinstance(word, ReclaimRule) and word.levels
 
     def test_within_a_queue_if_the_policy_says_so(self) -> None:
         assert self.levels(world(small=2, large=8), "large-0")
@@ -137,7 +137,7 @@ def _move(scenario: Scenario, draw: random.Random, waiting: list[str]) -> tuple[
     for taker in draw.sample(waiting, len(waiting)):
         wanted, gang = pods[taker].footprint.amounts, pods[taker].gang
         assert gang is not None
-        level = Levelling(session, [gang], wanted)
+        level = DrfPreemption(session, [gang], wanted)
         others = [record for record in pods.values() if record.pod.node and record.gang is not gang]
         for victim in sorted(others, key=lambda record: record.pod.name):
             if level.permits(victim.gang, victim.footprint.amounts):
@@ -147,6 +147,6 @@ def _move(scenario: Scenario, draw: random.Random, waiting: list[str]) -> tuple[
 
 def test_what_a_gang_holds_is_the_sum_over_its_members() -> None:
     scenario = world(a=3).pod("a-big", gang="a", node="n", cpu=2, gpu=1)
-    held = holdings(scenario.state.gangs[key("a")])
+    held = gang_holdings(scenario.state.gangs[key("a")])
     add_amounts(held, {"pods": 4}, -1)
     assert held == {"cpu": 5000, "nvidia.com/gpu": 1}

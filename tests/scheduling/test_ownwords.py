@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from phalanx.model.account import AccountKey, SelfProtection, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 
 from .scenario import Scenario
 
@@ -120,7 +120,7 @@ class TestAgainstWhoeverTakesBackWhatIsHis:
 class TestWhoeverAsks:
     def verdict(self, scenario: Scenario, name: str) -> str:
         session = scenario.scheduler.new_session(scenario.now)
-        return own_words_of(session).verdict(scenario.state.pods[name])
+        return protected_pods_of(session).verdict(scenario.state.pods[name])
 
     def test_is_told_of_whom_the_word_does_not_count_and_why(self) -> None:
         scenario = runs(quotas(), "p", 8, **MARKED)

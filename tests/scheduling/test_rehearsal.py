@@ -6,7 +6,7 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
+from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
 
 from .scenario import Scenario
 from .test_reclaim import CAPACITY, PROPORTION, two_quotas
@@ -24,28 +24,28 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
 """
 
 
-def rehearse(scenario: Scenario) -> Rehearsal:
+def rehearse(scenario: Scenario) -> DryRun:
     """A dry run over the cluster as it is observed anew."""
     scenario.restart()
-    rehearsal = Rehearsal(scenario.state, scenario.policy)
+    rehearsal = DryRun(scenario.state, scenario.policy)
     rehearsal.cycle(scenario.now)
     return rehearsal
 
 
-def answer(scenario: Scenario, who: str) -> Eviction | Vain | None:
+def answer(scenario: Scenario, who: str) -> Eviction | NothingHelps | None:
     rehearsal = rehearse(scenario)
     unit = rehearsal.unit(who) or rehearsal.unit(GangKey(scenario.namespace, who))
     assert unit is not None
     return rehearsal.disruption(unit)
 
 
-def vain(scenario: Scenario, who: str) -> Vain:
+def vain(scenario: Scenario, who: str) -> NothingHelps:
     found = answer(scenario, who)
-    assert isinstance(found, Vain)
+    assert isinstance(found, NothingHelps)
     return found
 
 
-def objections(found: Vain) -> dict[str, list[str]]:
+def objections(found: NothingHelps) -> dict[str, list[str]]:
     """why -> the names of the pods"""
     assert found.supposed is not None
     return {
@@ -54,7 +54,7 @@ def objections(found: Vain) -> dict[str, list[str]]:
     }
 
 
-def wanted(found: Vain) -> list[str]:
+def wanted(found: NothingHelps) -> list[str]:
     """Who would have to go."""
     assert found.supposed is not None
     assert found.supposed.eviction is not None
@@ -221,7 +221,7 @@ def test_asking_changes_nothing() -> None:
     assert unit is not None
     before = session.state.nodes.idle.copy()
     answers = [rehearsal.disruption(unit) for _ in range(2)]
-    first, second = (found for found in answers if isinstance(found, Vain))
+    first, second = (found for found in answers if isinstance(found, NothingHelps))
     assert first.changes == second.changes == ("raise its priority above 100",)
     assert objections(first) == objections(second)
     assert (session.state.nodes.idle == before).all()

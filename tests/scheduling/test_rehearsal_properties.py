@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
+from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
 
 from ..cluster.audit import audit
 from .scenario import Scenario
@@ -50,7 +50,7 @@ def world(seed: int) -> Scenario:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_asking_changes_nothing(seed: int) -> None:
     scenario = world(seed)
-    rehearsal = Rehearsal(scenario.state, scenario.policy)
+    rehearsal = DryRun(scenario.state, scenario.policy)
     rehearsal.cycle(scenario.now)
     idle = scenario.state.nodes.idle.copy()
     scenario.state.ledger.settle()
@@ -59,7 +59,7 @@ def test_asking_changes_nothing(seed: int) -> None:
         found = rehearsal.disruption(unit)
         audit(scenario.state)
         assert np.array_equal(scenario.state.nodes.idle, idle)
-        if isinstance(found, Vain) and found.supposed is not None and found.supposed.eviction is not None:
+        if isinstance(found, NothingHelps) and found.supposed is not None and found.supposed.eviction is not None:
             eviction = found.supposed.eviction
             wanted = {record for victim in eviction.victims for record in victim.records} | {*eviction.losers}
             assert wanted
@@ -72,23 +72,23 @@ def test_asking_changes_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_outranks_whom_he_was_told_to_gets_room(seed: int) -> None:
     scenario = world(seed)
-    rehearsal = Rehearsal(scenario.state, scenario.policy)
+    rehearsal = DryRun(scenario.state, scenario.policy)
     rehearsal.cycle(scenario.now)
     advised: dict[str, int] = {}
     for unit in rehearsal.session.units:
         found = rehearsal.disruption(unit)
-        if isinstance(found, Vain) and unit.pod is not None:
+        if isinstance(found, NothingHelps) and unit.pod is not None:
             for change in found.changes:
                 if change.startswith(OUTRANK) and ", and " not in change:
                     advised[unit.pod.pod.uid] = int(change.removeprefix(OUTRANK)) + 1
     for name, priority in advised.items():
         again = world(seed).becomes(name, priority=priority).restart()
-        rehearsal = Rehearsal(again.state, again.policy)
+        rehearsal = DryRun(again.state, again.policy)
         plan = rehearsal.cycle(again.now)
         asks = rehearsal.unit(name)
         assert asks is not None
         placed = name in [bind.name for bind in plan.binds]
-        assert placed or not isinstance(rehearsal.disruption(asks), Vain)
+        assert placed or not isinstance(rehearsal.disruption(asks), NothingHelps)
 
 
 def test_the_worlds_have_something_to_tell() -> None:
@@ -96,11 +96,11 @@ def test_the_worlds_have_something_to_tell() -> None:
     kinds: set[str] = set()
     for seed in SEEDS:
         scenario = world(seed)
-        rehearsal = Rehearsal(scenario.state, scenario.policy)
+        rehearsal = DryRun(scenario.state, scenario.policy)
         rehearsal.cycle(scenario.now)
         for unit in rehearsal.session.units:
             found = rehearsal.disruption(unit)
             kinds.add(type(found).__name__)
-            if isinstance(found, Vain):
+            if isinstance(found, NothingHelps):
                 kinds.update(" ".join(change.split()[:3]) for change in found.changes)
     assert {"Vain", "Eviction", "raise its priority", "raise the deserved", "give it a"} <= kinds, kinds

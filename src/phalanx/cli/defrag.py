@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
-    from phalanx.scheduling.defragmentation.proof import Facts
+    from phalanx.scheduling.defragmentation.proof import ClusterFacts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.framework.policy import Policy
 
@@ -124,7 +124,7 @@ def defrag(
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
         from phalanx.scheduling.defragmentation.planning import plan
-        from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits
+        from phalanx.scheduling.defragmentation.relocation import EmptyNodes, RelocationLimits
 
         progress = Progress()
         progress.say("reading the cluster")
@@ -141,7 +141,7 @@ def defrag(
             goal = EmptyNodes(count, _eligible(snapshot, labels))
         else:
             goal = _beneficiary(snapshot, namespace or client.namespace, *wanted)
-        limits = Limits(max_evictions, max_per_gang, whole_gangs)
+        limits = RelocationLimits(max_evictions, max_per_gang, whole_gangs)
         relocation = plan(_facts(snapshot, policy, scheduler_names), goal, limits, progress.say)
         progress.end()
         if not (apply and relocation.reached and relocation.moves):
@@ -232,9 +232,9 @@ def _beneficiary(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Go
     return RoomFor(pod.uid, f"pod {pod.key}")
 
 
-def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> Facts:
+def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> ClusterFacts:
     import time
 
-    from phalanx.scheduling.defragmentation.proof import Facts
+    from phalanx.scheduling.defragmentation.proof import ClusterFacts
 
-    return Facts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)
+    return ClusterFacts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

@@ -40,10 +40,11 @@ def show(config: str, output: str) -> None:
         }
         print_structured(document, output)
         return
-    click.echo(f"actions        {', '.join(loaded.actions)}")
+    width = max(len(point) for point, _ in points)
+    click.echo(f"{'actions':{width}} {', '.join(loaded.actions)}")
     for point, plugins in points:
-        click.echo(f"{point:14} {', '.join(plugins) or '-'}")
+        click.echo(f"{point:{width}} {', '.join(plugins) or '-'}")
     for rule in describe(loaded.eviction, loaded.evictions):
-        click.echo(f"evictions      {rule}")
+        click.echo(f"{'evictions':{width}} {rule}")
     for sentence in loaded.inactive:
         click.echo(f"note: {sentence}")

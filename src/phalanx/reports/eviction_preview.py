@@ -24,8 +24,8 @@ from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import pace, rates
-from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
-from phalanx.scheduling.whatif.hypothesis import Obstacle
+from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
+from phalanx.scheduling.whatif.hypothesis import EvictionObstacle
 
 LEAVING = "Leaving"
 DUE = "Due"
@@ -89,13 +89,13 @@ class Outlook(msgspec.Struct, omit_defaults=True):
     paced: list[str] = []
 
 
-def outlook(rehearsal: Rehearsal, unit: QueuedUnit, messages: Mapping[str, str]) -> Outlook | None:
+def outlook(rehearsal: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> Outlook | None:
     """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
     uid) that would be evicted now would be told."""
     found = rehearsal.disruption(unit)
     if found is None:
         return None
-    if isinstance(found, Vain):
+    if isinstance(found, NothingHelps):
         return _vain(rehearsal, unit, found)
     # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
     pods = dict.fromkeys((*_records(found), *found.leavers))
@@ -107,7 +107,7 @@ def outlook(rehearsal: Rehearsal, unit: QueuedUnit, messages: Mapping[str, str])
     return answer
 
 
-def _leaving(rehearsal: Rehearsal, found: Eviction) -> Outlook:
+def _leaving(rehearsal: DryRun, found: Eviction) -> Outlook:
     now = rehearsal.session.now
     last = max((record.pod.leaves for record in found.leavers), default=0)
     left = int(last - now)
@@ -117,7 +117,7 @@ def _leaving(rehearsal: Rehearsal, found: Eviction) -> Outlook:
     return Outlook(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
 
 
-def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
+def _due(rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
     groups: dict[str, list[str]] = {}
     for record in told:
         groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
@@ -133,7 +133,7 @@ def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messa
     )
 
 
-def _vain(rehearsal: Rehearsal, unit: QueuedUnit, found: Vain) -> Outlook:
+def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> Outlook:
     supposed = found.supposed
     if supposed is None:
         return Outlook(VAIN, "its gang has the minimum, and the policy evicts nobody for more than that")
@@ -164,7 +164,7 @@ def _vain(rehearsal: Rehearsal, unit: QueuedUnit, found: Vain) -> Outlook:
     )
 
 
-def _about(obstacle: Obstacle) -> str:
+def _about(obstacle: EvictionObstacle) -> str:
     """Why, in the number that fits."""
     if len(obstacle.records) > 1:
         return obstacle.why
@@ -221,7 +221,7 @@ def _records(found: Eviction) -> Sequence[PodRecord]:
     return [record for victim in found.victims for record in victim.records]
 
 
-def _rooms(rehearsal: Rehearsal, found: Eviction) -> list[Room]:
+def _rooms(rehearsal: DryRun, found: Eviction) -> list[Room]:
     return _by_node(rehearsal.state.nodes.names[row] for _, row in found.placements)
 
 

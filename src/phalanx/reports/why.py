@@ -20,9 +20,9 @@ from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
-from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.session.eviction_log import rates
-from phalanx.scheduling.whatif.dry_run import Rehearsal
+from phalanx.scheduling.whatif.dry_run import DryRun
 
 _NODES_NAMED = 5
 # Of a gang: for its minimum.
@@ -85,14 +85,14 @@ class Inquiry:
             for key, record in self._state.gangs.items()
             if record.spec is not None
         }
-        scheduler = self._rehearsal = Rehearsal(self._state, policy)
+        scheduler = self._rehearsal = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
         note_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
         session = scheduler.new_session(now)
-        self._domains, self._own_words = session.topology_domains, own_words_of(session)
+        self._domains, self._own_words = session.topology_domains, protected_pods_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}

@@ -22,7 +22,7 @@ from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin, try_each
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.placement.placer import build_placer
-from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
+from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     AdmissionSignature,
@@ -187,7 +187,7 @@ class Scheduler:
             self.cycle_history,
         )
         session.walk = partial(walk, session)
-        session.reclaimable = Prospects(session).of
+        session.reclaimable = ReclaimableEstimate(session).of
         self._follow_time(session)
         return session
 

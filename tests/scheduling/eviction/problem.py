@@ -1,7 +1,7 @@
 """The question of an eviction, taken from a cluster before it is asked: who may go, what that frees, what it costs.
 
-What a lender owes (`Grounds`), what protects a pod (`spares`) and what accounts allow (`ceiling`) is taken as it
-is; everything that a choice of victims makes of these is stated here anew.
+What a reclaimee owes (`ReclaimRules`), what protects a pod (`evict_veto`) and what accounts allow (`limit`) is
+taken as it is; everything that a choice of victims makes of these is stated here anew.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.model.topology import SubgroupRule
-from phalanx.scheduling.preemption.rules.reclaim_rules import Grounds
-from phalanx.scheduling.preemption.rules.rule import Ground, held
+from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 from phalanx.scheduling.session.session import Session
 
 from ..scenario import Scenario
@@ -28,7 +28,7 @@ _THERE = (MemberState.BOUND, MemberState.RUNNING)
 class Candidate:
     """One pod on a node; `ground` is None if it may not go."""
 
-    def __init__(self, session: Session, record: PodRecord, ground: Ground | None) -> None:
+    def __init__(self, session: Session, record: PodRecord, ground: ReclaimRule | None) -> None:
         assert record.charge_path is not None
         self.record = record
         self.name = record.pod.name
@@ -112,7 +112,7 @@ class Problem:
                 amounts[name] = amounts.get(name, 0) + amount
         ((payer, wanted),) = asked.items()
         assert not any(account.guarantee for account in payer.path)
-        grounds = Grounds(session, payer, wanted, preempt=True, reclaim=True)
+        grounds = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
         self.asked = wanted
         self.pods = [
             Candidate(session, record, self._ground(grounds, record))
@@ -120,7 +120,7 @@ class Problem:
             if record.state in _THERE
         ]
         # As of now: the question is about the time before anybody is told to go.
-        self._held = {account: dict(held(account)) for account in session.ledger.accounts.values()}
+        self._held = {account: dict(future_holdings(account)) for account in session.ledger.accounts.values()}
         gangs: dict[GangRecord, list[Candidate]] = {}
         for pod in self.pods:
             if pod.gang is not None:
@@ -144,7 +144,7 @@ class Problem:
             if name in bar.ceiling.limits
         ]
 
-    def _ground(self, grounds: Grounds, record: PodRecord) -> Ground | None:
+    def _ground(self, grounds: ReclaimRules, record: PodRecord) -> ReclaimRule | None:
         assert record.charge_path is not None
         ground = grounds.of(record.charge_path)
         if isinstance(ground, str):
@@ -235,7 +235,7 @@ class _Turns:
                         amounts[name] = amounts.get(name, 0) - amount
             return amounts
 
-        by_payer: dict[ChargePath, tuple[Ground, Amounts]] = {}
+        by_payer: dict[ChargePath, tuple[ReclaimRule, Amounts]] = {}
         for pod in self._units[number]:
             assert pod.ground is not None
             _, amounts = by_payer.setdefault(pod.payer, (pod.ground, {}))

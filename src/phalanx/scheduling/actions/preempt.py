@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.commit import commit, commit_for_each
 from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors, preemptors_of
-from phalanx.scheduling.preemption.solution import Eviction, Futile
+from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import SOON, solve
-from phalanx.scheduling.preemption.victim_classes import outranks_nobody
+from phalanx.scheduling.preemption.victim_classes import no_lower_priority
 from phalanx.scheduling.queue.signatures import SchedulingSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
@@ -50,10 +50,10 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
             return len(joint.units)
     first = alike[0]
     session.asked.add(first.key)
-    if outranks_nobody(session, first):
+    if no_lower_priority(session, first):
         session.count_step()
         return 1
-    answer: Eviction | Futile | None = None
+    answer: Eviction | NoSolution | None = None
     for preemptor in preemptors_of(session, first, session.unschedulable[first.key][0]):
         answer = solve(session, preemptor)
         session.count_step()
@@ -62,7 +62,7 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
             return 1
         session.withdraw_nominations(preemptor.claimed)
         _ask_again(session, first, answer)
-    if not isinstance(answer, Futile):
+    if not isinstance(answer, NoSolution):
         return 1
     # What does not help the first helps none of those that are like it.
     session.asked.update(unit.key for unit in alike)
@@ -96,7 +96,7 @@ def could_preempt(session: Session, unit: QueuedUnit, demand: SchedulingSignatur
     return False
 
 
-def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | Futile) -> None:
+def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | NoSolution) -> None:
     """Sees to it that a unit for which nobody goes now is asked about when that may change by itself."""
     if isinstance(found, Eviction):
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.

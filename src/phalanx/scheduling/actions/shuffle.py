@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
-from phalanx.scheduling.preemption.voluntary_evictions import Departures
+from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
 from phalanx.scheduling.session.session import Session
 
 
@@ -13,7 +13,7 @@ def shuffle(session: Session) -> None:
     plugins = session.pipeline.plugins("evictees")
     if not plugins:
         return
-    departures = Departures(session, session.evictions)
+    departures = VoluntaryEvictions(session, session.evictions)
     for plugin in list(plugins):
         marks = session.begin_turn()
         try:
@@ -25,7 +25,7 @@ def shuffle(session: Session) -> None:
                 report_failure(session, "action shuffle", error)
 
 
-def _send(session: Session, departures: Departures, outcast: Evictee) -> None:
+def _send(session: Session, departures: VoluntaryEvictions, outcast: Evictee) -> None:
     leaving = [outcast.record]
     if departures.take(outcast.record) is not None:
         found = departures.take_whole(outcast.record) if outcast.whole else ""

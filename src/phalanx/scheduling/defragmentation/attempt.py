@@ -10,11 +10,11 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.defragmentation.dry_run_state import Board
-from phalanx.scheduling.defragmentation.relocation import Cost, Limits, Obstacle
-from phalanx.scheduling.preemption.rules.min_available import whole
+from phalanx.scheduling.defragmentation.dry_run_state import DryRunState
+from phalanx.scheduling.defragmentation.relocation import RelocationCost, RelocationLimits, RelocationObstacle
+from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
 from phalanx.scheduling.preemption.victims import lost_work
-from phalanx.scheduling.preemption.voluntary_evictions import Departures
+from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
 from phalanx.scheduling.session.session import Session
 
 
@@ -27,7 +27,7 @@ class StuckError(Exception):
         self.reason = reason
 
 
-class Attempt:
+class RelocationAttempt:
     """`gone` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
     order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are: all of
     them in the `domain` (bool[N]), if one is given.
@@ -36,11 +36,11 @@ class Attempt:
     def __init__(
         self,
         session: Session,
-        limits: Limits,
+        limits: RelocationLimits,
         spared: frozenset[str] = frozenset(),
         domain: BoolArray | None = None,
     ) -> None:
-        self.board = Board(session)
+        self.board = DryRunState(session)
         self.gone: dict[PodRecord, int] = {}
         self.steps: list[list[PodRecord]] = []
         self.sources: dict[int, None] = {}
@@ -52,7 +52,7 @@ class Attempt:
         self._domain = domain
         if domain is not None:
             self.board.closed[domain] = True  # nobody moves to where room is to be made
-        self._departures = Departures(session, session.evictions)
+        self._departures = VoluntaryEvictions(session, session.evictions)
         self._arrived: set[int] = set()
         self._totals = session.totals()
 
@@ -74,7 +74,7 @@ class Attempt:
 
     def empty(self, row: int) -> None:
         """Everything on the row moves elsewhere, but for what belongs to the node. Raises StuckError."""
-        self._step(row, [record for record in tenants(self._session, row) if record not in self.gone])
+        self._step(row, [record for record in pods_on_row(self._session, row) if record not in self.gone])
 
     def relieve(self, row: int, records: Iterable[PodRecord], member: PodRecord) -> None:
         """These leave the row, and the member comes in their stead. Raises StuckError."""
@@ -101,9 +101,9 @@ class Attempt:
     def _inside(self, row: int) -> bool:
         return self._domain is None or bool(self._domain[row])
 
-    def cost(self) -> Cost:
+    def cost(self) -> RelocationCost:
         now, totals = self._session.now, self._totals
-        return Cost(
+        return RelocationCost(
             len(self.gone),
             len(self.whole),
             max((record.pod.priority for record in self.gone), default=-(2**31)),
@@ -117,9 +117,9 @@ class Attempt:
         ]
         return max(parts, default=0.0)
 
-    def obstacle(self, stuck: StuckError, row: int) -> Obstacle:
+    def obstacle(self, stuck: StuckError, row: int) -> RelocationObstacle:
         pod = stuck.record.pod.key if stuck.record is not None else ""
-        return Obstacle(self._session.state.nodes.names[row], pod, stuck.reason)
+        return RelocationObstacle(self._session.state.nodes.names[row], pod, stuck.reason)
 
     def _step(self, row: int, records: list[PodRecord], member: PodRecord | None = None) -> None:
         if row in self._arrived:
@@ -178,7 +178,7 @@ class Attempt:
         return members
 
     def _let_gang_go(self, record: PodRecord) -> list[PodRecord]:
-        members = whole(record, self._session.state)
+        members = whole_gang_of(record, self._session.state)
         if isinstance(members, str):
             raise StuckError(record, members)
         for member in members:
@@ -200,6 +200,6 @@ def stays_together(gang: GangRecord) -> bool:
     return any(rule is not None and rule.hard for rule in rules)
 
 
-def tenants(session: Session, row: int) -> list[PodRecord]:
+def pods_on_row(session: Session, row: int) -> list[PodRecord]:
     """The pods on a row, by name."""
     return sorted(session.state.pods.on(row), key=lambda record: record.pod.key)

@@ -6,18 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
-from phalanx.scheduling.defragmentation.relocation import Cost, EmptyNodes, Limits, Obstacle
+from phalanx.scheduling.defragmentation.attempt import RelocationAttempt, StuckError, pods_on_row
+from phalanx.scheduling.defragmentation.relocation import (
+    EmptyNodes,
+    RelocationCost,
+    RelocationLimits,
+    RelocationObstacle,
+)
 from phalanx.scheduling.session.session import Session
 
 # How often a node of the best plan is exchanged for others to make the plan cheaper.
 _EXCHANGES = 24
 
 
-class Emptying:
+class NodeDrain:
     """Tries the nodes in several orders, keeps the best plan, and exchanges nodes while that makes it cheaper."""
 
-    def __init__(self, session: Session, goal: EmptyNodes, limits: Limits, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, goal: EmptyNodes, limits: RelocationLimits, tell: Callable[[str], None]
+    ) -> None:
         self._session = session
         self._limits = limits
         self._tell = tell
@@ -28,11 +35,11 @@ class Emptying:
             if not nodes.unschedulable[row] and (goal.eligible is None or nodes.names[row] in goal.eligible)
         ]
         self.free = [row for row in rows if not self._contents(row)]
-        self.obstacles: dict[int, Obstacle] = {}
+        self.obstacles: dict[int, RelocationObstacle] = {}
         self._needed = goal.count - len(self.free)
         self._candidates = self._emptiable([row for row in rows if row not in set(self.free)])
 
-    def best(self) -> Attempt:
+    def best(self) -> RelocationAttempt:
         """The plan that empties the most nodes (no more than are wanted), and of these the cheapest."""
         found = [self._greedy(order) for order in self._orders()]
         best = min(found, key=self._rank)
@@ -40,10 +47,10 @@ class Emptying:
             best = self._exchanged(best)
         return best
 
-    def reached(self, attempt: Attempt) -> bool:
+    def reached(self, attempt: RelocationAttempt) -> bool:
         return len(attempt.sources) >= self._needed
 
-    def _exchanged(self, best: Attempt) -> Attempt:
+    def _exchanged(self, best: RelocationAttempt) -> RelocationAttempt:
         left = _EXCHANGES
         for order in self._orders():
             for row in list(best.sources):
@@ -56,8 +63,8 @@ class Emptying:
                     best = other
         return best
 
-    def _greedy(self, order: Sequence[int]) -> Attempt:
-        attempt = Attempt(self._session, self._limits)
+    def _greedy(self, order: Sequence[int]) -> RelocationAttempt:
+        attempt = RelocationAttempt(self._session, self._limits)
         # What is empty already counts, so nobody moves there.
         attempt.board.closed[self.free] = True
         for place, row in enumerate(order):
@@ -85,7 +92,7 @@ class Emptying:
 
     def _emptiable(self, rows: Iterable[int]) -> dict[int, tuple[int, float, int]]:
         """row -> (pods that would move, the part of the cluster that they hold, the highest priority of one)."""
-        probe = Attempt(self._session, self._limits)
+        probe = RelocationAttempt(self._session, self._limits)
         found: dict[int, tuple[int, float, int]] = {}
         for row in rows:
             contents = self._contents(row)
@@ -102,9 +109,9 @@ class Emptying:
         """What must move before the node is empty."""
         return [
             record
-            for record in tenants(self._session, row)
+            for record in pods_on_row(self._session, row)
             if not record.pod.fixture and record.state is not MemberState.TERMINATING
         ]
 
-    def _rank(self, attempt: Attempt) -> tuple[int, Cost]:
+    def _rank(self, attempt: RelocationAttempt) -> tuple[int, RelocationCost]:
         return -len(attempt.sources), attempt.cost()

@@ -14,7 +14,7 @@ from phalanx.scheduling.session.session import Session
 RowArray = npt.NDArray[np.intp]
 
 
-class Board:
+class DryRunState:
     """`closed` rows take none of those who move, `reluctant` ones only who fits on no other. `mark` names the
     present state, `undo` goes back to one.
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.defragmentation.attempt import Attempt
-from phalanx.scheduling.defragmentation.drain import Emptying
-from phalanx.scheduling.defragmentation.proof import Facts, Failure, Rehearsal
+from phalanx.scheduling.defragmentation.attempt import RelocationAttempt
+from phalanx.scheduling.defragmentation.drain import NodeDrain
+from phalanx.scheduling.defragmentation.proof import ClusterFacts, ProofFailure, RelocationProof
 from phalanx.scheduling.defragmentation.relocation import (
     EmptyNodes,
     Goal,
-    Limits,
     Move,
-    Obstacle,
     Relocation,
+    RelocationLimits,
+    RelocationObstacle,
     RoomFor,
     counted,
 )
-from phalanx.scheduling.defragmentation.room_for_gang import RoomMaking, unit_of
+from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang, unit_of
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.session import Session
 
@@ -30,7 +30,9 @@ def silently(text: str) -> None:
     """Tells nobody how it gets on."""
 
 
-def plan(facts: Facts, goal: Goal, limits: Limits, tell: Callable[[str], None] = silently) -> Relocation:
+def plan(
+    facts: ClusterFacts, goal: Goal, limits: RelocationLimits, tell: Callable[[str], None] = silently
+) -> Relocation:
     """A relocation that reaches the goal, or says why there is none. Nothing is changed anywhere.
 
     A plan is only given if the scheduler itself, in a rehearsal, places everybody who moves (and then the
@@ -44,7 +46,9 @@ def plan(facts: Facts, goal: Goal, limits: Limits, tell: Callable[[str], None] =
 
 
 class _Planning:
-    def __init__(self, facts: Facts, session: Session, limits: Limits, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, facts: ClusterFacts, session: Session, limits: RelocationLimits, tell: Callable[[str], None]
+    ) -> None:
         self._facts = facts
         self._session = session
         self._limits = limits
@@ -52,7 +56,7 @@ class _Planning:
         self._names = session.state.nodes.names
 
     def empty_nodes(self, goal: EmptyNodes) -> Relocation:
-        emptying = Emptying(self._session, goal, self._limits, self._tell)
+        emptying = NodeDrain(self._session, goal, self._limits, self._tell)
         answer = Relocation(goal, False, "", free=[self._names[row] for row in emptying.free])
         if len(emptying.free) >= goal.count:
             return _reached(answer, f"enough nodes are empty already ({len(emptying.free)}): nobody has to move")
@@ -74,7 +78,7 @@ class _Planning:
         unit = unit_of(scheduler.queue.all_units(), goal.target)
         if unit is None:
             return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
-        making = RoomMaking(self._session, unit, self._limits, self._tell)
+        making = RoomForGang(self._session, unit, self._limits, self._tell)
         if not making.members:
             return _failed(answer, f"{goal.name} does not wait for room", {})
         attempt = making.best()
@@ -86,15 +90,15 @@ class _Planning:
             return _failed(answer, _rehearsed(failure), making.obstacles)
         return _reached(answer, f"{_moves(answer)} so that there is room for {goal.name}")
 
-    def _prove(self, answer: Relocation, attempt: Attempt, held: Sequence[int]) -> Failure | None:
+    def _prove(self, answer: Relocation, attempt: RelocationAttempt, held: Sequence[int]) -> ProofFailure | None:
         """Plays the attempt through and takes it into the answer; None if that succeeds."""
         self._tell("the plan is rehearsed")
         steps = sorted(attempt.steps, key=lambda step: -max(map(attempt.size, step), default=0.0))
-        failure: Failure | None = None
+        failure: ProofFailure | None = None
         for order in [attempt.steps] if steps == attempt.steps else [attempt.steps, steps]:
-            rehearsal = Rehearsal(self._facts, [self._names[row] for row in held])
+            rehearsal = RelocationProof(self._facts, [self._names[row] for row in held])
             outcome = rehearsal.run([[record.pod.uid for record in step] for step in order], answer.goal)
-            if not isinstance(outcome, Failure):
+            if not isinstance(outcome, ProofFailure):
                 answer.waves = [
                     [self._move(attempt, record, rehearsal) for record in step] for step in order if step
                 ]
@@ -105,7 +109,7 @@ class _Planning:
             failure = failure or outcome
         return failure
 
-    def _move(self, attempt: Attempt, record: PodRecord, rehearsal: Rehearsal) -> Move:
+    def _move(self, attempt: RelocationAttempt, record: PodRecord, rehearsal: RelocationProof) -> Move:
         pod, gang = record.pod, record.gang
         return Move(
             pod.uid,
@@ -125,13 +129,13 @@ def _reached(answer: Relocation, message: str) -> Relocation:
     return answer
 
 
-def _failed(answer: Relocation, message: str, obstacles: dict[int, Obstacle]) -> Relocation:
+def _failed(answer: Relocation, message: str, obstacles: dict[int, RelocationObstacle]) -> Relocation:
     answer.message = message
     answer.obstacles = [obstacles[row] for row in sorted(obstacles)][:_MOST_OBSTACLES]
     return answer
 
 
-def _rehearsed(failure: Failure) -> str:
+def _rehearsed(failure: ProofFailure) -> str:
     return f"in a rehearsal {failure.who} was not placed: {failure.reason}"
 
 

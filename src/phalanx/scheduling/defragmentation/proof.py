@@ -22,7 +22,7 @@ _HARMLESS = frozenset({"enqueue", "allocate", "backfill"})
 _MOST_CYCLES = 100
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ClusterFacts(msgspec.Struct, frozen=True):
     """What is known of a cluster as the events that tell it, and who plans there how. `now` is in seconds since the
     epoch.
     """
@@ -54,26 +54,26 @@ def settle(scheduler: Scheduler, now: float) -> None:
             return
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ProofFailure(msgspec.Struct, frozen=True):
     """Who could not be placed again, as people call it, and why."""
 
     who: str
     reason: str
 
 
-class Rehearsal:
+class RelocationProof:
     """Pods leave wave by wave, others like them wait in their stead while the held nodes take nobody, and in the
     end the nodes are opened again. `targets` are, by uid, the nodes that the scheduler chose for those who moved.
     """
 
-    def __init__(self, facts: Facts, held: Sequence[str]) -> None:
+    def __init__(self, facts: ClusterFacts, held: Sequence[str]) -> None:
         self._facts = facts
         self._scheduler = facts.build()
         self._state = self._scheduler.state
         self._held = [self._node(name) for name in held]
         self.targets: dict[str, str] = {}
 
-    def run(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | Failure:
+    def run(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | ProofFailure:
         """Where the beneficiary is placed in the end (nowhere where nobody asks), or who could not be placed."""
         for node in self._held:
             self._state.apply(NodeUpdated(msgspec.structs.replace(node, taints=(*node.taints, HOLD))))
@@ -85,7 +85,7 @@ class Rehearsal:
             self._state.apply(NodeUpdated(node))
         return self._beneficiary(goal) if isinstance(goal, RoomFor) else []
 
-    def _wave(self, uids: Sequence[str]) -> Failure | None:
+    def _wave(self, uids: Sequence[str]) -> ProofFailure | None:
         heirs: dict[str, Pod] = {}
         for uid in uids:
             pod = self._state.pods[uid].pod
@@ -97,9 +97,9 @@ class Rehearsal:
         for uid, heir in heirs.items():
             record = self._state.pods[heir.uid]
             if record.state is not MemberState.ASSUMED:
-                return Failure(f"pod {heir.key.removesuffix('+')}", _why(record))
+                return ProofFailure(f"pod {heir.key.removesuffix('+')}", _why(record))
             if any(node.name == record.assumed_node for node in self._held):
-                return Failure(f"pod {heir.key.removesuffix('+')}", "it tolerates everything and comes back")
+                return ProofFailure(f"pod {heir.key.removesuffix('+')}", "it tolerates everything and comes back")
             self.targets[uid] = record.assumed_node
         return None
 
@@ -119,7 +119,7 @@ class Rehearsal:
             checkpoint=0,
         )
 
-    def _beneficiary(self, goal: RoomFor) -> list[Placement] | Failure:
+    def _beneficiary(self, goal: RoomFor) -> list[Placement] | ProofFailure:
         settle(self._scheduler, self._facts.now)
         if isinstance(goal.target, str):
             records = [self._state.pods[goal.target]]
@@ -130,7 +130,7 @@ class Rehearsal:
             satisfied = self._scheduler.new_session(self._facts.now).requirement(gang).satisfied
         if not satisfied:
             waits = next((record for record in records if record.state is MemberState.PENDING), records[0])
-            return Failure(goal.name, _why(waits))
+            return ProofFailure(goal.name, _why(waits))
         return [Placement(r.pod.key, r.assumed_node) for r in records if r.state is MemberState.ASSUMED]
 
     def _node(self, name: str) -> Node:

@@ -26,7 +26,7 @@ class RoomFor(msgspec.Struct, frozen=True):
 Goal = EmptyNodes | RoomFor
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RelocationLimits(msgspec.Struct, frozen=True):
     """At most so many pods move, and so many of one gang. Gangs that can spare nobody move only as a whole, and
     only with `whole_gangs`."""
 
@@ -55,7 +55,7 @@ class Move(msgspec.Struct, frozen=True):
     whole: bool = False
 
 
-class Obstacle(msgspec.Struct, frozen=True):
+class RelocationObstacle(msgspec.Struct, frozen=True):
     """Why a node was not emptied, or no room was made there: about its first pod that stays."""
 
     node: str
@@ -63,7 +63,7 @@ class Obstacle(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Cost(msgspec.Struct, frozen=True, order=True):
+class RelocationCost(msgspec.Struct, frozen=True, order=True):
     """Compared from left to right. `gangs` move as a whole; `work` is what is done again, in hours times the part
     of the cluster that a pod holds."""
 
@@ -93,8 +93,8 @@ class Relocation(msgspec.Struct):
     freed: list[str] = []
     free: list[str] = []
     placements: list[Placement] = []
-    cost: Cost = Cost()
-    obstacles: list[Obstacle] = []
+    cost: RelocationCost = RelocationCost()
+    obstacles: list[RelocationObstacle] = []
     remarks: list[str] = []
 
     @property

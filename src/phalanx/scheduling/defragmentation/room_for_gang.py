@@ -9,8 +9,8 @@ import numpy as np
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
-from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
+from phalanx.scheduling.defragmentation.attempt import RelocationAttempt, StuckError, pods_on_row
+from phalanx.scheduling.defragmentation.relocation import RelocationLimits, RelocationObstacle
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
@@ -21,18 +21,20 @@ _NODES = 64
 _REPRIEVES = 24
 
 
-class RoomMaking:
+class RoomForGang:
     """Members are placed hardest first: where there is room, else where the fewest pods must move for them."""
 
-    def __init__(self, session: Session, unit: QueuedUnit, limits: Limits, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, unit: QueuedUnit, limits: RelocationLimits, tell: Callable[[str], None]
+    ) -> None:
         self._session = session
         self._limits = limits
         self._tell = tell
         self.members = needed(session, unit)
         self._domains = domains_of(session, unit)
-        self.obstacles: dict[int, Obstacle] = {}
+        self.obstacles: dict[int, RelocationObstacle] = {}
 
-    def best(self) -> Attempt | None:
+    def best(self) -> RelocationAttempt | None:
         """The cheapest plan that was found; None if there is none."""
         found = [(plan, rows) for rows in self._domains if (plan := self._plan(frozenset(), rows)) is not None]
         if not found:
@@ -46,8 +48,8 @@ class RoomMaking:
                 best, spared = other, spared | {record.pod.uid}
         return best
 
-    def _plan(self, spared: frozenset[str], domain: BoolArray | None) -> Attempt | None:
-        attempt = Attempt(self._session, self._limits, spared, domain)
+    def _plan(self, spared: frozenset[str], domain: BoolArray | None) -> RelocationAttempt | None:
+        attempt = RelocationAttempt(self._session, self._limits, spared, domain)
         hardest = sorted(self.members, key=lambda member: (-attempt.size(member), member.order))
         waiting = [member for member in hardest if not attempt.place(member)]
         for number, member in enumerate(waiting):
@@ -56,7 +58,7 @@ class RoomMaking:
             self._tell(f"room for {len(hardest) - len(waiting) + number + 1} of {len(hardest)} members")
         return attempt
 
-    def _make_room(self, attempt: Attempt, member: PodRecord) -> bool:
+    def _make_room(self, attempt: RelocationAttempt, member: PodRecord) -> bool:
         ways: list[tuple[tuple[float, ...], int, list[PodRecord]]] = []
         for row in attempt.could_take(member.pod_class):
             way = self._way(attempt, member, row)
@@ -71,12 +73,12 @@ class RoomMaking:
                 return True
         return False
 
-    def _note(self, attempt: Attempt, row: int, stuck: StuckError) -> None:
+    def _note(self, attempt: RelocationAttempt, row: int, stuck: StuckError) -> None:
         """Of the first plan, in which nobody is left alone by choice."""
         if not attempt.spared:
             self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
 
-    def _way(self, attempt: Attempt, member: PodRecord, row: int) -> list[PodRecord] | None:
+    def _way(self, attempt: RelocationAttempt, member: PodRecord, row: int) -> list[PodRecord] | None:
         """The pods of a row without which the member fits: the less important first, and none in vain."""
         missing = attempt.board.lacking(member.pod_class, row)
         chosen: list[PodRecord] = []
@@ -100,10 +102,10 @@ class RoomMaking:
                 kept = rest
         return kept
 
-    def _movable(self, attempt: Attempt, row: int, missing: IntArray) -> list[PodRecord]:
+    def _movable(self, attempt: RelocationAttempt, row: int, missing: IntArray) -> list[PodRecord]:
         """Less important pods first, of equals those that free the most of what is missing."""
         movable: list[tuple[tuple[object, ...], PodRecord]] = []
-        for record in tenants(self._session, row):
+        for record in pods_on_row(self._session, row):
             if record in attempt.gone or record.pod.fixture or record.state is MemberState.TERMINATING:
                 continue
             reason = attempt.movable(record)

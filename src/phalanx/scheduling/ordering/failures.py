@@ -36,6 +36,7 @@ _PREFERENCES = frozenset(
         "evictees",
     }
 )
+OPINIONS = _ORDERS | _PREFERENCES
 
 
 @total_ordering
@@ -118,7 +119,7 @@ def walk_in_order(
 def silence_plugin(session: Session, error: Exception) -> bool:
     """Silences the plugin behind a failure for this cycle, if there is one and it may be passed over."""
     plugin, point = culprit(session, error)
-    if plugin is None or point not in _ORDERS | _PREFERENCES:
+    if plugin is None or point not in OPINIONS:
         return False
     speakers = session.pipeline.plugins(point)
     place = next((place for place, each in enumerate(speakers) if each is plugin), None)
@@ -164,7 +165,7 @@ def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
 
 
 def _point(plugin: Plugin, code: CodeType) -> str:
-    for point in (*_ORDERS, *_PREFERENCES):
+    for point in OPINIONS:
         if getattr(getattr(type(plugin), point), "__code__", None) is code:
             return point
     return code.co_name

@@ -14,6 +14,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
@@ -499,7 +500,10 @@ class Placer:
 def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | None = None) -> Placer:
     """The placer that asks the plugins of a policy."""
     for plugin in pipeline.plugins("configure"):
-        plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
+        try:
+            plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
+        except Exception as error:
+            raise PolicyError(f"plugin {plugin.name} at configure: {type(error).__name__}: {error}") from error
     filters, preferences, scorers = (pipeline.plugins(point) for point in ("filter", "static_score", "score"))
     return Placer(
         nodes,

@@ -27,6 +27,7 @@ from phalanx.scheduling.framework.vocabulary import (
     RETIRED_PLUGINS,
     SWITCHES,
 )
+from phalanx.scheduling.policy.plugin_checks import class_faults, remarks, setting_faults
 from phalanx.scheduling.policy.registry import available_plugins, offered_actions, standing
 
 DEFAULT_POLICY = """\
@@ -199,6 +200,9 @@ def _plugin(
     if kind is None:
         errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, known)}")
         return None
+    if faults := [f"{place} ({name}): {fault}" for fault in class_faults(kind)]:
+        errors.extend(faults)
+        return None
     _check_arguments(arguments, kind.arguments, f"{place} ({name})", errors)
     try:
         hierarchical = option.get("enableHierarchy") is True
@@ -210,12 +214,15 @@ def _plugin(
         # A plugin of a third party that did not go through `Arguments`.
         errors.append(f"{place} ({name}): {type(error).__name__}: {error}")
         return None
+    if faults := [f"{place} ({name}): {fault}" for fault in setting_faults(plugin)]:
+        errors.extend(faults)
+        return None
     inactive.extend(
         f"plugin {name}: argument {key} is accepted but has no effect in this version"
         for key in arguments
         if _known_argument(str(key), kind.without_effect)
     )
-    inactive.extend(f"plugin {name}: {remark}" for remark in plugin.remarks)
+    inactive.extend(f"plugin {name}: {remark}" for remark in (*plugin.remarks, *remarks(plugin)))
     return plugin
 
 

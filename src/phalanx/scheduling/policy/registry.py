@@ -90,6 +90,10 @@ def available_plugins() -> dict[str, type[Plugin]]:
     for where, plugin in _offered(ENTRY_POINT_GROUP):
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise PolicyError(f"{where} is not a phalanx Plugin class")
+        if not isinstance(getattr(plugin, "name", None), str) or not plugin.name:
+            raise PolicyError(
+                f"{where}: its name is {getattr(plugin, 'name', '')!r}; give it one that policies name"
+            )
         if plugin.name in plugins:
             raise PolicyError(f"{where}: there is a plugin {plugin.name!r} already")
         plugins[plugin.name] = plugin

@@ -9,8 +9,8 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
-from phalanx.scheduling.preemption.preemptor import Beneficiary, PodBeneficiary
-from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
+from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.session.session import Session
@@ -20,7 +20,7 @@ _PATIENCE = 60
 _LENT = "what it holds was lent"
 
 
-def commit(session: Session, beneficiary: Beneficiary, found: Eviction) -> None:
+def commit(session: Session, beneficiary: Preemptor, found: Eviction) -> None:
     """Tells the victims to go and holds the room for whom they go."""
     unit = beneficiary.unit
     session.disruptions[unit.key] = found
@@ -30,7 +30,7 @@ def commit(session: Session, beneficiary: Beneficiary, found: Eviction) -> None:
     await_leavers(session, unit, beneficiary.demand)
 
 
-def commit_for_each(session: Session, beneficiary: PodBeneficiary, found: Eviction) -> None:
+def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction) -> None:
     """The same for pods on their own: each waits only for those who must leave for it."""
     unit_of, hands = {unit.pod: unit for unit in beneficiary.units}, _hands(beneficiary, found)
     first = found.placements[0][0]
@@ -59,14 +59,14 @@ def commit_for_each(session: Session, beneficiary: PodBeneficiary, found: Evicti
         await_leavers(session, unit, beneficiary.demand)
 
 
-def _hands(beneficiary: Beneficiary, found: Eviction) -> int:
+def _hands(beneficiary: Preemptor, found: Eviction) -> int:
     """Through how many hands the room has gone that the beneficiary gets."""
     taken = [record.nomination.transfers + 1 for record in found.losers if record.nomination is not None]
     own = [record.nomination.transfers for record in beneficiary.claimed if record.nomination is not None]
     return max((*taken, *own), default=0)
 
 
-def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Eviction, hands: int) -> None:
+def _promise(session: Session, beneficiary: Preemptor, name: str, found: Eviction, hands: int) -> None:
     cause = session.next_cause()
     leavers = {record: None for victim in found.victims for record in victim.records}
     leavers.update(dict.fromkeys(found.leavers))
@@ -78,7 +78,7 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
         message = _why(beneficiary, victim)
         for record in victim.records:
             assert record.charge_path is not None
-            spite = own_words_of(session).remark(record, victim.grounds[record.charge_path])
+            spite = protected_pods_of(session).remark(record, victim.grounds[record.charge_path])
             session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
     session.withdraw_nominations(found.losers, heir=cause)
@@ -86,7 +86,7 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
         session.nominate(record, row, claim)
 
 
-def _why(beneficiary: Beneficiary, victim: Victim) -> str:
+def _why(beneficiary: Preemptor, victim: Victim) -> str:
     """One clause that names no beneficiary: whoever tells it has done so (`Evict.sentence`)."""
     if victim.reason is EvictionReason.RECLAIMED:
         return _excess(victim)

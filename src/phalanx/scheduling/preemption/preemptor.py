@@ -39,7 +39,7 @@ from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
-class QuorumBeneficiary:
+class QuorumPreemptor:
     """The quorums of all gangs of a bundle.
 
     `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
@@ -58,7 +58,7 @@ class QuorumBeneficiary:
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
         composites = session.state.gangs.composites
-        self.priority = min(_right(call, composites) for call in asking)
+        self.priority = min(_preempting_priority(call, composites) for call in asking)
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
@@ -85,7 +85,7 @@ class QuorumBeneficiary:
         return facts
 
 
-def _right(call: GangPlacement, composites: Composites) -> int:
+def _preempting_priority(call: GangPlacement, composites: Composites) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
     noun, above = call.gang.spec, composites.priority(call.gang)
@@ -97,7 +97,7 @@ def _right(call: GangPlacement, composites: Composites) -> int:
     return min(priorities[: call.need.total], default=0)
 
 
-class PodBeneficiary:
+class PodPreemptor:
     """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
     unit of its own. The same is known of them as of a bundle."""
 
@@ -154,7 +154,7 @@ class PodBeneficiary:
         return facts
 
 
-Beneficiary = QuorumBeneficiary | PodBeneficiary
+Preemptor = QuorumPreemptor | PodPreemptor
 
 
 def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[QueuedUnit]]:
@@ -176,39 +176,39 @@ def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     return demand, record.pod.priority, record.pod.preempts
 
 
-def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[PodBeneficiary]:
+def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[PodPreemptor]:
     """The first of units that are alike with as many of the others as there are, then with fewer, down to one."""
     most = len(alike)
     while most > 1:
-        yield PodBeneficiary(session, alike[:most], *(unit.pod for unit in alike[:most] if unit.pod is not None))
+        yield PodPreemptor(session, alike[:most], *(unit.pod for unit in alike[:most] if unit.pod is not None))
         most //= 2
 
 
-def least_preemptor_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Beneficiary | None:
+def least_preemptor_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Preemptor | None:
     """For whom of a unit that waits with this demand others may have to go, at the least; None where nobody may."""
     if isinstance(demand, SurplusSignature):
-        return next((PodBeneficiary(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
+        return next((PodPreemptor(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
     return next(preemptors_of(session, unit, demand), None)
 
 
-def preemptors_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Iterator[Beneficiary]:
+def preemptors_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Iterator[Preemptor]:
     """All for whom others may have to go, to be asked about in this order: of surplus as many at once as are alike,
     then fewer, down to one; then those of another kind."""
     match demand:
         case PodSignature() if unit.pod is not None:
-            yield PodBeneficiary(session, [unit], unit.pod)
+            yield PodPreemptor(session, [unit], unit.pod)
         case QuorumSignature():
-            yield QuorumBeneficiary(session, unit)
+            yield QuorumPreemptor(session, unit)
         case GroupTreeSignature():
             attempt = group_tree_attempt_of(session, unit)
             core = attempt.core_unit(unit) if attempt is not None else None
             if core is not None:
-                yield QuorumBeneficiary(session, core)
+                yield QuorumPreemptor(session, core)
         case SurplusSignature():
             for alike in _surplus_of(session, unit):
                 most = len(alike)
                 while most:
-                    yield PodBeneficiary(session, [unit], *alike[:most])
+                    yield PodPreemptor(session, [unit], *alike[:most])
                     most //= 2
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.scheduling.preemption.reclaimees import Lenders
+from phalanx.scheduling.preemption.reclaimees import Reclaimees
 from phalanx.scheduling.session.session import Session
 
 
-class Newcomer:
+class AnnouncedPreemptor:
     """A group as its announced size (minResources) makes it a beneficiary."""
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
@@ -25,7 +25,7 @@ class Newcomer:
         self.pod_priority = self.priority
 
 
-class Prospects:
+class ReclaimableEstimate:
     """Answers for one cycle. Pods count that may go as far as that can be told of their kind; whether enough of
     them stand where they must is found out when the group has pods."""
 
@@ -39,16 +39,16 @@ class Prospects:
         noun = gang.spec
         if noun is None or not (options.preempt or options.reclaim):
             return {}
-        newcomer = Newcomer(self._session, gang)
+        newcomer = AnnouncedPreemptor(self._session, gang)
         key = (noun.min_resources, newcomer.priority, *newcomer.payers)
         sums = self._found.get(key)
         if sums is None:
             sums = self._found[key] = self._sums(newcomer)
         return sums.get(account, {})
 
-    def _sums(self, newcomer: Newcomer) -> dict[AccountRecord | None, dict[str, int]]:
+    def _sums(self, newcomer: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
         options = self._session.pipeline.policy.eviction
-        lenders = Lenders(self._session, newcomer, options, announced=True)
+        lenders = Reclaimees(self._session, newcomer, options, announced=True)
         counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.kinds))
         sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
         for number in np.flatnonzero(counts * lenders.allowed).tolist():

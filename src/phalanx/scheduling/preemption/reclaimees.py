@@ -16,22 +16,23 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
-from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds
-from phalanx.scheduling.preemption.rules.self_protection import own_words_of
-from phalanx.scheduling.preemption.victim_classes import columns_of
+from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
+from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
+from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
+from phalanx.scheduling.preemption.victim_classes import victim_class_arrays
 from phalanx.scheduling.session.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
 _HIGH = "their priority is not lower"
 _MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
 
-Level = tuple[bool, int, float, int]
+VictimRank = tuple[bool, int, float, int]
 """In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
 before high priority."""
 
 
-class Asker(Protocol):
+class PreemptorView(Protocol):
     """Of a beneficiary, what decides who may go for it: what each payer would be charged, and priorities. Pods of
     its own `gangs` are compared with `pod_priority`. For those that are `claimed` room is held, and charged."""
 
@@ -47,7 +48,7 @@ class Asker(Protocol):
     def pod_priority(self) -> int: ...
 
 
-class Sums:
+class FreedAmounts:
     """int64[R, N] that would be freed, and what payers would not be charged any more."""
 
     __slots__ = ("charges", "freed", "pods")
@@ -58,13 +59,13 @@ class Sums:
         self.pods = pods
 
 
-class Lenders:
+class Reclaimees:
     """What may go for one beneficiary, pod by pod of a kind; `refused` counts the others by why they may not."""
 
     def __init__(
         self,
         session: Session,
-        beneficiary: Asker,
+        beneficiary: PreemptorView,
         options: EvictionOptions,
         *,
         announced: bool = False,
@@ -82,7 +83,7 @@ class Lenders:
             if record.charge_path is not None:
                 add_amounts(together.setdefault(record.charge_path, {}), record.footprint.amounts, -1)
         self._rules = [
-            Grounds(
+            ReclaimRules(
                 session,
                 payer,
                 wanted,
@@ -93,26 +94,26 @@ class Lenders:
             )
             for payer, wanted in beneficiary.payers.items()
         ]
-        self.levelling: Levelling | None = None
+        self.levelling: DrfPreemption | None = None
         if session.pipeline.policy.eviction.levels:
             wanted: dict[str, int] = {}
             for amounts in beneficiary.payers.values():
                 add_amounts(wanted, amounts, 1)
-            self.levelling = Levelling(session, beneficiary.gangs, wanted, beneficiary.priority)
-        self.grounds: dict[ChargePath, Ground] = {}
-        self._words: dict[ChargePath, Ground | str] = {}
+            self.levelling = DrfPreemption(session, beneficiary.gangs, wanted, beneficiary.priority)
+        self.grounds: dict[ChargePath, ReclaimRule] = {}
+        self._words: dict[ChargePath, ReclaimRule | str] = {}
         self.refused: Counter[str] = Counter()
         self.table: VictimTable = session.state.victim_table()
         self.kinds: Sequence[VictimClass] = session.state.victims.kinds
-        self._columns = columns_of(session)
-        self._own_words = own_words_of(session)
+        self._columns = victim_class_arrays(session)
+        self._own_words = protected_pods_of(session)
         counts = self.table.pods(len(self.kinds))
         self._counts = counts
         may_go = self._may_go(counts)
         self.allowed: BoolArray = may_go & ~self._columns.arriving
         self.arriving: BoolArray = may_go & self._columns.arriving
         self._possible = self.allowed
-        self._levels: dict[int, Level] | None = None
+        self._levels: dict[int, VictimRank] | None = None
         self._taken: dict[int, FloatArray] | None = None
 
     def _may_go(self, counts: IntArray) -> BoolArray:
@@ -160,12 +161,12 @@ class Lenders:
         return left
 
     @property
-    def levels(self) -> Mapping[int, Level]:
+    def levels(self) -> Mapping[int, VictimRank]:
         """The place in the order of each kind that may go."""
         if self._levels is None:
             priorities = self._columns.priority
             self._levels = {
-                number: level_of(self.grounds[self.kinds[number].payer], int(priorities[number]))
+                number: victim_rank(self.grounds[self.kinds[number].payer], int(priorities[number]))
                 for number in np.flatnonzero(self._possible).tolist()
             }
         return self._levels
@@ -180,7 +181,7 @@ class Lenders:
         """How many pods may go, as far as that can be told without looking at each."""
         return int(self._counts[self.allowed].sum())
 
-    def may_lend(self, record: PodRecord) -> Ground | str:
+    def may_lend(self, record: PodRecord) -> ReclaimRule | str:
         """The ground on which one pod may be taken, or why there is none."""
         assert record.charge_path is not None
         if self._modest and _asks_for_more_than_a_slot(record.footprint.amounts):
@@ -192,7 +193,7 @@ class Lenders:
         ground = self.may_lend(record)
         return not isinstance(ground, str) and self._own_words.overrules(record, ground) is not None
 
-    def keep_levels(self, most: Level) -> None:
+    def keep_levels(self, most: VictimRank) -> None:
         """Leaves everybody alone who comes after a level."""
         self.allowed = self._possible & self._up_to(most)
 
@@ -200,13 +201,13 @@ class Lenders:
         """Takes back `keep_levels`."""
         self.allowed = self._possible
 
-    def _up_to(self, most: Level) -> BoolArray:
+    def _up_to(self, most: VictimRank) -> BoolArray:
         mask: BoolArray = np.ones(len(self.kinds), dtype=np.bool_)
         for number, level in self.levels.items():
             mask[number] = level <= most
         return mask
 
-    def sums(self, most: Level | None = None, arriving: bool = False) -> Sums:
+    def sums(self, most: VictimRank | None = None, arriving: bool = False) -> FreedAmounts:
         """What would be freed if all went that may go, up to a level; with those who may once they have arrived."""
         mask = self.allowed | self.arriving if arriving else self.allowed
         if most is not None:
@@ -222,7 +223,7 @@ class Lenders:
         for column, weights in self._weights().items():
             # Sums of one node's amounts are far below 2^53: exact.
             freed[column] = np.bincount(rows, weights=weights * chosen, minlength=nodes.capacity)
-        return Sums(freed, charges, int(totals.sum()))
+        return FreedAmounts(freed, charges, int(totals.sum()))
 
     def _weights(self) -> dict[int, FloatArray]:
         """column -> float64[entries of the table]: what the pods take of a resource of which anybody takes any."""
@@ -265,7 +266,9 @@ class Lenders:
             np.maximum.at(found[place], rows, usage[kinds, column])
         return found
 
-    def _by_priority(self, ground: Ground | str, gang: GangRecord | None, pod_priority: int) -> Ground | str:
+    def _by_priority(
+        self, ground: ReclaimRule | str, gang: GangRecord | None, pod_priority: int
+    ) -> ReclaimRule | str:
         if isinstance(ground, str):
             return ground
         if gang is not None and gang in self._beneficiary.gangs:
@@ -277,12 +280,12 @@ class Lenders:
                 return _HIGH
         return ground
 
-    def _level(self, ground: Ground, gang: GangRecord | None, priority: int) -> bool:
+    def _level(self, ground: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:
         """Whether any pod at all of a gang of equal priority could go."""
         equal = ground.levels and priority == self._beneficiary.priority
         return equal and self.levelling is not None and self.levelling.permits(gang, {})
 
-    def _word(self, payer: ChargePath) -> Ground | str:
+    def _word(self, payer: ChargePath) -> ReclaimRule | str:
         found = self._words.get(payer)
         if found is None:
             words = [rules.of(payer) for rules in self._rules]
@@ -298,5 +301,5 @@ def _asks_for_more_than_a_slot(amounts: Mapping[str, int]) -> bool:
     return any(amount for name, amount in amounts.items() if name != PODS)
 
 
-def level_of(ground: Ground, priority: int) -> Level:
+def victim_rank(ground: ReclaimRule, priority: int) -> VictimRank:
     return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)

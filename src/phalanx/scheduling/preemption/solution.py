@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.preemption.rules.rule import Ground
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.quota.limits import OverQuota
 
@@ -18,7 +18,7 @@ Placement = tuple[PodRecord, int]
 """A pod and the row it would go to."""
 
 
-class Cost(NamedTuple):
+class EvictionCost(NamedTuple):
     """Compared from left to right; less is better.
 
     `preempting`: whether anything is taken that was not merely lent. `distance`: how far up the tree of queues the
@@ -54,7 +54,7 @@ class Eviction(msgspec.Struct, frozen=True):
     victims: tuple[Victim, ...]
     placements: tuple[Placement, ...]
     leavers: tuple[PodRecord, ...]
-    cost: Cost
+    cost: EvictionCost
     losers: tuple[PodRecord, ...] = ()
 
     @property
@@ -63,7 +63,7 @@ class Eviction(msgspec.Struct, frozen=True):
         return bool(self.victims or self.losers)
 
 
-class Futile(msgspec.Struct, frozen=True):
+class NoSolution(msgspec.Struct, frozen=True):
     """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
     many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
     go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe`
@@ -78,12 +78,12 @@ class Futile(msgspec.Struct, frozen=True):
 
 def cost_of(
     victims: Iterable[Victim], violations: int, holding: Callable[[AccountRecord], Mapping[str, int]] | None = None
-) -> Cost:
+) -> EvictionCost:
     """What it costs if all of these go. `holding` tells what accounts hold before, where there are lenders."""
     chosen = list(victims)
     if not chosen:
-        return Cost()
-    return Cost(
+        return EvictionCost()
+    return EvictionCost(
         any(victim.preempted for victim in chosen),
         max(victim.distance for victim in chosen),
         violations,
@@ -98,7 +98,7 @@ def cost_of(
 
 
 def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
-    grounds: dict[ChargePath, Ground] = {}
+    grounds: dict[ChargePath, ReclaimRule] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
         for payer, ground in victim.grounds.items():
@@ -117,7 +117,7 @@ def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mappi
     return -min(ground.excess_at(left) for ground in grounds.values())
 
 
-def dear(victim: Victim) -> tuple[object, ...]:
+def victim_cost(victim: Victim) -> tuple[object, ...]:
     """How much is lost with one victim, by the order of costs."""
     return (
         victim.preempted,

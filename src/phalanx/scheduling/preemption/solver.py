@@ -16,15 +16,15 @@ from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.reclaimees import Lenders, Level
-from phalanx.scheduling.preemption.rules.eviction_limits import Delays
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays
 from phalanx.scheduling.preemption.search.candidates import Candidates
-from phalanx.scheduling.preemption.search.choice import Choice, Effort
-from phalanx.scheduling.preemption.search.removed_victims import Taken
-from phalanx.scheduling.preemption.search.victim_orderings import orders
-from phalanx.scheduling.preemption.search.victim_sequence import Rules
-from phalanx.scheduling.preemption.solution import Eviction, Futile, cost_of
+from phalanx.scheduling.preemption.search.choice import VictimChoice, WorkLimit
+from phalanx.scheduling.preemption.search.removed_victims import RemovedVictims
+from phalanx.scheduling.preemption.search.victim_orderings import victim_orderings
+from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
+from phalanx.scheduling.preemption.solution import Eviction, NoSolution, cost_of
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog
@@ -39,22 +39,22 @@ SOON = 300
 _MOST_HANDS = 3
 
 
-def solve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
+def solve(session: Session, beneficiary: Preemptor) -> Eviction | NoSolution:
     """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
     changed."""
     question = _question_of(beneficiary)
     state = session.state
     known = session.futility.known(question, state.capacity_version, state.bound_version, session.now)
     if known is not None:
-        assert isinstance(known, Futile)
+        assert isinstance(known, NoSolution)
         return known
-    found = Search(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
-    if isinstance(found, Futile):
+    found = Solver(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
+    if isinstance(found, NoSolution):
         session.futility.note(question, state.capacity_version, state.bound_version, found)
     return found
 
 
-def _question_of(beneficiary: Beneficiary) -> EvictionQuestion:
+def _question_of(beneficiary: Preemptor) -> EvictionQuestion:
     # Only a gang that has members on nodes may find victims among its own.
     gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
     return EvictionQuestion(
@@ -67,34 +67,34 @@ def _question_of(beneficiary: Beneficiary) -> EvictionQuestion:
     )
 
 
-class Search:
+class Solver:
     """One question; `run` answers it. `bound` tells whether grounds, vetoes and caps hold."""
 
     bound: ClassVar[bool] = True
 
     def __init__(
-        self, session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog
+        self, session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog
     ) -> None:
         self._session = session
         self._for = beneficiary
         self._options = options
         self._log = log
-        self._effort = Effort(
+        self._effort = WorkLimit(
             32 * len(beneficiary.classes) + 8 * beneficiary.total + session.state.nodes.extent // 8
         )
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._held: dict[AccountRecord, dict[str, int]] = {}
         self._leaving: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
-        self._delays = Delays()
+        self._delays = EvictionDelays()
 
-    def run(self) -> Eviction | Futile:
+    def run(self) -> Eviction | NoSolution:
         state = self._session.state
         if self.bound and not self._for.preempts:
-            return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
+            return NoSolution(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
         self._candidates = self._who_may_go()
         self._lenders = self._candidates.lenders
-        self._rules = Rules(
+        self._rules = SearchContext(
             self._session,
             self._log,
             self._holding,
@@ -128,8 +128,8 @@ class Search:
         finally:
             transaction.rollback()
 
-    def _search(self) -> Eviction | Futile:
-        choice = Choice(
+    def _search(self) -> Eviction | NoSolution:
+        choice = VictimChoice(
             self._rules, self._for, self._transaction, self._effort, lambda: self._try() is None, self._outcome
         )
         facts = self._try()
@@ -159,14 +159,14 @@ class Search:
         for candidates in self._candidates.rounds(lambda most: self._try_without(most) is None):
             best: Eviction | None = None
             for group in self._candidates.groups(candidates):
-                found = choice.of(orders(self._rules, self._for, group), group)
+                found = choice.of(victim_orderings(self._rules, self._for, group), group)
                 if found is not None and (best is None or found.cost < best.cost):
                     best = found
             if best is not None:
                 return best
         return self._futile(facts, arriving)
 
-    def _nearby(self, choice: Choice) -> Eviction | None:
+    def _nearby(self, choice: VictimChoice) -> Eviction | None:
         """The best choice within one of the domains that would take the beneficiary if all went who may go: of too
         many those in which most of it fits already."""
         if self._for.near is None:
@@ -182,7 +182,11 @@ class Search:
             rows = domain.rows
             candidates = self._candidates.on([row for row in here if rows[row]])
             with self._session.placer.within(rows):
-                found = choice.of(orders(self._rules, self._for, candidates), candidates) if candidates else None
+                found = (
+                    choice.of(victim_orderings(self._rules, self._for, candidates), candidates)
+                    if candidates
+                    else None
+                )
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
         return best
@@ -190,7 +194,7 @@ class Search:
     # asking
 
     def _who_may_go(self) -> Candidates:
-        lenders = Lenders(self._session, self._for, self._options)
+        lenders = Reclaimees(self._session, self._for, self._options)
         return Candidates(self._session, self._for, lenders, self._options)
 
     def _try(self) -> Shortage | Gap | OverQuota | None:
@@ -200,7 +204,7 @@ class Search:
         self._transaction.unplace()
         return facts
 
-    def _try_without(self, most: Level | None, arriving: bool = False) -> Shortage | Gap | OverQuota | None:
+    def _try_without(self, most: VictimRank | None, arriving: bool = False) -> Shortage | Gap | OverQuota | None:
         """The same without everybody who may go up to a level, gangs and vetoes of single pods aside; and without
         those who may once they have arrived."""
         sums = self._lenders.sums(most, arriving)
@@ -273,13 +277,13 @@ class Search:
         """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
         return not any(self._session.quota_check.overdrawn(self._for.payers))
 
-    def _futile(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> Futile:
+    def _futile(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:
         refused = self._lenders.refused + self._candidates.refused + Counter(self._delays.counts())
         ends = [when for when in (self._candidates.again, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return Futile(facts, self._lenders.pods, tuple(ranked), min(ends, default=None), unripe)
+        return NoSolution(facts, self._lenders.pods, tuple(ranked), min(ends, default=None), unripe)
 
-    def _outcome(self, taken: Taken, chosen: Sequence[Victim]) -> Eviction | None:
+    def _outcome(self, taken: RemovedVictims, chosen: Sequence[Victim]) -> Eviction | None:
         if self._for.place(self._session, self._transaction) is not None:
             return None
         found = Eviction(

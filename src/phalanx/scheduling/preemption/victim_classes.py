@@ -17,7 +17,7 @@ from phalanx.scheduling.session.session import Session
 _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
-class Columns:
+class VictimClassArrays:
     """int64[K] each: `payer` (a place in `payers`), `priority` (`Session.victim_priority`), `pod_priority`; and
     `foreign` (of other schedulers), `fixed` (belongs to its node), `marked` (as not preemptable, pod by pod),
     `stated` (they, their gangs or their quotas are), `guarded` (a cooldown or a disruption budget may count),
@@ -34,7 +34,7 @@ class Columns:
         self._places: dict[ChargePath, int] = {}
         self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
         self._seen = -1
-        self.standing: tuple[VictimTable, Standing] | None = None
+        self.standing: tuple[VictimTable, LowestPriority] | None = None
         self._update()
 
     def current(self) -> bool:
@@ -80,10 +80,10 @@ class Columns:
         self.guarded: BoolArray = table[:, 8] > 0
 
 
-class Standing:
+class LowestPriority:
     """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
 
-    def __init__(self, columns: Columns, table: VictimTable) -> None:
+    def __init__(self, columns: VictimClassArrays, table: VictimTable) -> None:
         there = table.pods(len(columns.priority)) > 0
         self.lowest = int(columns.priority[there].min()) if there.any() else None
         payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
@@ -91,11 +91,11 @@ class Standing:
         self.quotas = any(has_quota(payer) for payer in payers)
 
 
-def columns_of(session: Session) -> Columns:
+def victim_class_arrays(session: Session) -> VictimClassArrays:
     """The kinds as arrays, worked out once a session."""
     found = session.columns
-    if not isinstance(found, Columns) or not found.current():
-        found = session.columns = Columns(session)
+    if not isinstance(found, VictimClassArrays) or not found.current():
+        found = session.columns = VictimClassArrays(session)
     return found
 
 
@@ -108,7 +108,7 @@ def has_quota(payer: ChargePath) -> bool:
     return any(account.key.tree in _QUOTAS for account in payer.path)
 
 
-def outranks_nobody(session: Session, unit: QueuedUnit) -> bool:
+def no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
     lower priority make room, and there are none. (False proves nothing.)"""
     state = session.state
@@ -117,9 +117,9 @@ def outranks_nobody(session: Session, unit: QueuedUnit) -> bool:
     if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
         return False
     table = state.victim_table()
-    columns = columns_of(session)
+    columns = victim_class_arrays(session)
     if columns.standing is None or columns.standing[0] is not table:
-        columns.standing = (table, Standing(columns, table))
+        columns.standing = (table, LowestPriority(columns, table))
     _, standing = columns.standing
     if standing.lowest is None:
         return True

@@ -13,13 +13,18 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.gangs.subgroups import PartKey
-from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
-from phalanx.scheduling.preemption.rules.min_available import Subquorum, bundle_of, holds_quorum, spare_members
-from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, held
+from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
+from phalanx.scheduling.preemption.rules.min_available import (
+    SubgroupQuorum,
+    bundle_of,
+    dispensable_members,
+    holds_quorum,
+)
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 
 _SECONDS = 3600.0
 
-Part = str | PartKey | None
+GangPart = str | PartKey | None
 """Of a gang: a role, a subgroup, or all of it (None)."""
 
 
@@ -53,7 +58,7 @@ class Victim:
     def __init__(
         self,
         records: list[PodRecord],
-        grounds: Mapping[ChargePath, Ground],
+        grounds: Mapping[ChargePath, ReclaimRule],
         priority: int,
         work: float,
         breaks: int = 0,
@@ -64,7 +69,7 @@ class Victim:
         self.breaks = breaks
         self.own = records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
         self.whole = False
-        self.spare: Spare | None = None
+        self.spare: DispensableMembers | None = None
         self.exposed = 0
         self.key: tuple[object, ...] = ()
         self.gangs: tuple[GangRecord, ...]
@@ -117,13 +122,13 @@ class Victim:
         return first.pod.namespace, first.pod.name
 
 
-class Roster:
+class VictimBuilder:
     """Turns pods into victims. `may_go` tells of a pod whether anything forbids its eviction."""
 
     def __init__(
         self,
         state: ClusterState,
-        grounds: Mapping[ChargePath, Ground],
+        grounds: Mapping[ChargePath, ReclaimRule],
         may_go: Callable[[PodRecord], bool],
         priority: Callable[[GangRecord | None, int], int],
         work: Callable[[PodRecord], float],
@@ -158,7 +163,7 @@ class Roster:
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[Victim]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""
-        spares = {gang: Spare(gang, self._composites) for gang in gangs}
+        spares = {gang: DispensableMembers(gang, self._composites) for gang in gangs}
         for gang, spare in spares.items():
             for record in members.get(gang, ()) if spare.free > 0 else ():
                 if spare.allows(record, {}) and self._may_go(record):
@@ -185,25 +190,25 @@ class Roster:
         return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
 
 
-class Spare:
+class DispensableMembers:
     """How many members a gang can do without, in all (`free`), of each role that has a minimum, and of subgroups.
     `everybody`: it has nothing to break, or lacks some of its minimum already."""
 
     __slots__ = ("_roles", "_subquorum", "everybody", "free")
 
     def __init__(self, gang: GangRecord, composites: Composites) -> None:
-        self.free, self._roles = spare_members(gang, composites)
-        self._subquorum: Subquorum | None = None
+        self.free, self._roles = dispensable_members(gang, composites)
+        self._subquorum: SubgroupQuorum | None = None
         active = gang.counts().active
         if self.free < 0:
             self.free, self._roles, self.everybody = active, Counter(), True
             return
         assert gang.spec is not None or not self.free
         if self.free and gang.spec is not None and gang.spec.subgroups:
-            self._subquorum = Subquorum(gang, gang.spec)
+            self._subquorum = SubgroupQuorum(gang, gang.spec)
         self.everybody = not self._roles and self._subquorum is None and self.free >= active
 
-    def allows(self, record: PodRecord, spent: Mapping[Part, int]) -> bool:
+    def allows(self, record: PodRecord, spent: Mapping[GangPart, int]) -> bool:
         """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
         role = record.pod.role
         if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
@@ -212,7 +217,7 @@ class Spare:
             return True
         return self._subquorum.spares(record, spent)
 
-    def keys(self, record: PodRecord) -> Iterator[Part]:
+    def keys(self, record: PodRecord) -> Iterator[GangPart]:
         """What a member that goes counts for: the gang (None), its role, its subgroup."""
         yield None
         if record.pod.role in self._roles:
@@ -245,12 +250,12 @@ class Removals:
 
     def __init__(
         self,
-        levelling: Levelling | None = None,
-        holding: Callable[[AccountRecord], Mapping[str, int]] = held,
+        levelling: DrfPreemption | None = None,
+        holding: Callable[[AccountRecord], Mapping[str, int]] = future_holdings,
     ) -> None:
         self._holding = holding
         self._holdings: dict[AccountRecord, dict[str, int]] = {}
-        self._spent: dict[Spare, Counter[Part]] = {}
+        self._spent: dict[DispensableMembers, Counter[GangPart]] = {}
         self._levelling = levelling
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
@@ -288,12 +293,12 @@ class Removals:
             for key in victim.spare.keys(victim.records[0]):
                 spent[key] += sign
 
-    def _levels(self, victim: Victim, levelling: Levelling) -> bool:
+    def _levels(self, victim: Victim, levelling: DrfPreemption) -> bool:
         """Whether the victim's gangs hold enough more than the beneficiary."""
         return all(levelling.permits(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
 
 
-def _levelled(victim: Victim, levelling: Levelling) -> bool:
+def _levelled(victim: Victim, levelling: DrfPreemption) -> bool:
     """Whether the victim goes because others hold less, not for its priority."""
     if victim.priority < levelling.priority or any(gang in levelling.gangs for gang in victim.gangs):
         return False

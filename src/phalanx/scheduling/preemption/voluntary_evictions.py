@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import CAN_LEAVE
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps
-from phalanx.scheduling.preemption.rules.min_available import Headcount, whole
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
+from phalanx.scheduling.preemption.rules.min_available import MinAvailableCheck, whole_gang_of
 from phalanx.scheduling.session.eviction_log import EvictionLog
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
 
 
-class Departures:
+class VoluntaryEvictions:
     """Every veto of the policy's plugins holds, no gang is torn apart, and nobody's need justifies breaking a
     disruption budget. Pods are added one by one, or as whole gangs. Objections go on from "it ".
 
@@ -24,8 +24,8 @@ class Departures:
 
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
-        self._caps = Caps(session, log)
-        self._headcount = Headcount(session.state.gangs.composites)
+        self._caps = EvictionLimits(session, log)
+        self._headcount = MinAvailableCheck(session.state.gangs.composites)
         self._taken: dict[PodRecord, None] = {}
 
     def take(self, record: PodRecord) -> str | None:
@@ -37,7 +37,7 @@ class Departures:
 
     def take_whole(self, record: PodRecord) -> list[PodRecord] | str:
         """Counts the pod's whole gang as leaving (with its bundle): who that is, or why they may not."""
-        members = whole(record, self._session.state)
+        members = whole_gang_of(record, self._session.state)
         if isinstance(members, str):
             return members
         for member in members:

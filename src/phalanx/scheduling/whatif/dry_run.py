@@ -8,27 +8,27 @@ import msgspec
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.preemption.preemptor import Beneficiary, least_preemptor_of
+from phalanx.scheduling.preemption.preemptor import Preemptor, least_preemptor_of
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.solver import solve
 from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.whatif.hypothesis import Hypothesis, suppose
-from phalanx.scheduling.whatif.suggestions import Remedies
+from phalanx.scheduling.whatif.hypothesis import WhatIf, what_if
+from phalanx.scheduling.whatif.suggestions import Suggestions
 
 
-class Vain(msgspec.Struct, frozen=True):
+class NothingHelps(msgspec.Struct, frozen=True):
     """No eviction helps a unit. `supposed` is what would be if nobody objected, None where nobody is looked for at
     all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
     them others would go."""
 
-    supposed: Hypothesis | None
+    supposed: WhatIf | None
     changes: tuple[str, ...] = ()
 
 
-class Rehearsal(Scheduler):
+class DryRun(Scheduler):
     """Nothing that it decides is carried out; `session` is that of the last cycle."""
 
     session: Session
@@ -52,7 +52,7 @@ class Rehearsal(Scheduler):
                 return unit
         return None
 
-    def disruption(self, unit: QueuedUnit) -> Eviction | Vain | None:
+    def disruption(self, unit: QueuedUnit) -> Eviction | NothingHelps | None:
         """What evictions do for a unit of the last cycle: who goes (nobody, where it is enough that those leave who
         leave anyway), or why that would not help. None where room is not what it waits for."""
         found = self.session.disruptions.get(unit.key)
@@ -63,17 +63,17 @@ class Rehearsal(Scheduler):
             return None
         beneficiary = least_preemptor_of(self.session, unit, wait[0])
         if beneficiary is None:
-            return Vain(None) if isinstance(wait[0], SurplusSignature) else None
+            return NothingHelps(None) if isinstance(wait[0], SurplusSignature) else None
         now = solve(self.session, beneficiary)
         if isinstance(now, Eviction):
             return now
 
-        def build(session: Session) -> Beneficiary | None:
+        def build(session: Session) -> Preemptor | None:
             return least_preemptor_of(session, unit, wait[0])
 
-        supposed = suppose(self.session, beneficiary, self.policy.eviction, self.session.evictions)
+        supposed = what_if(self.session, beneficiary, self.policy.eviction, self.session.evictions)
         fits = supposed.eviction
         if fits is not None and not fits.evicts:
             return fits  # it may ask nobody to go, and need not
-        changes = Remedies(self.new_session, build, self.session).find(beneficiary, supposed)
-        return Vain(supposed, tuple(changes))
+        changes = Suggestions(self.new_session, build, self.session).find(beneficiary, supposed)
+        return NothingHelps(supposed, tuple(changes))

@@ -16,14 +16,14 @@ from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.reclaimees import Lenders
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps, Delays
-from phalanx.scheduling.preemption.rules.reclaim_rules import Ground
-from phalanx.scheduling.preemption.rules.self_protection import objections
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.reclaimees import Reclaimees
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays, EvictionLimits
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
+from phalanx.scheduling.preemption.rules.self_protection import evict_vetoes_on
 from phalanx.scheduling.preemption.search.candidates import Candidates
-from phalanx.scheduling.preemption.solution import Eviction, Futile
-from phalanx.scheduling.preemption.solver import Search
+from phalanx.scheduling.preemption.solution import Eviction, NoSolution
+from phalanx.scheduling.preemption.solver import Solver
 from phalanx.scheduling.preemption.victims import Removals, Victim
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
@@ -37,10 +37,10 @@ NO_SET = "no set of them was found within the work that a cycle may do for one w
 
 # Farther than any lender who may go: first those kept by a priority or a veto alone, last those who owe nothing.
 _NEAR = 1000
-_FAR = Ground(EvictionReason.PREEMPTED, False, distance=_NEAR + 1)
+_FAR = ReclaimRule(EvictionReason.PREEMPTED, False, distance=_NEAR + 1)
 
 
-class Obstacle(msgspec.Struct, frozen=True):
+class EvictionObstacle(msgspec.Struct, frozen=True):
     """Why some of those who would have to go may not: `why` goes on from "N pod(s) may not go: ". `until` is when
     the last of them may (seconds since the epoch), None if that does not change by itself."""
 
@@ -49,23 +49,23 @@ class Obstacle(msgspec.Struct, frozen=True):
     until: float | None = None
 
 
-class Hypothesis(msgspec.Struct, frozen=True):
+class WhatIf(msgspec.Struct, frozen=True):
     """Who would have to go if nobody objected, or to give up the room that is held for him (`eviction.losers`), and
     the `obstacles`, most pods first. Where not even that would help there is no `eviction`, and `missing` says what
     would still be missing."""
 
     eviction: Eviction | None
     missing: Shortage | Gap | OverQuota | None = None
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[EvictionObstacle, ...] = ()
 
 
-class _Everybody(Lenders):
+class _AllPods(Reclaimees):
     """All pods but those that belong to their nodes, whatever quotas, queues, priorities and marks say.
 
     Who may go in earnest has the ground that he has, and so comes first.
     """
 
-    def may_lend(self, record: PodRecord) -> Ground | str:
+    def may_lend(self, record: PodRecord) -> ReclaimRule | str:
         assert record.charge_path is not None
         if record.pod.fixture:
             return "they belong to their nodes"
@@ -85,7 +85,7 @@ class _Everybody(Lenders):
             self._free(self._columns.payers[place])
         return left
 
-    def _free(self, payer: ChargePath) -> Ground:
+    def _free(self, payer: ChargePath) -> ReclaimRule:
         self._word(payer)
         return self.grounds.setdefault(payer, _FAR)
 
@@ -96,10 +96,10 @@ class _AllCandidates(Candidates):
     def __init__(
         self,
         session: Session,
-        beneficiary: Beneficiary,
-        lenders: Lenders,
+        beneficiary: Preemptor,
+        lenders: Reclaimees,
         options: EvictionOptions,
-        earnest: Lenders,
+        earnest: Reclaimees,
     ) -> None:
         super().__init__(session, beneficiary, lenders, options)
         self._earnest = earnest
@@ -122,7 +122,7 @@ class _AllCandidates(Candidates):
         return True
 
 
-class _Unbound(Search):
+class _UnboundSolver(Solver):
     """The same search where nobody objects to anything."""
 
     bound: ClassVar[bool] = False
@@ -134,33 +134,33 @@ class _Unbound(Search):
         return self.missing
 
     def _who_may_go(self) -> Candidates:
-        earnest = Lenders(self._session, self._for, self._options)
-        everybody = _Everybody(self._session, self._for, self._options)
+        earnest = Reclaimees(self._session, self._for, self._options)
+        everybody = _AllPods(self._session, self._for, self._options)
         return _AllCandidates(self._session, self._for, everybody, self._options, earnest)
 
 
-def suppose(session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog) -> Hypothesis:
+def what_if(session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
     """The answer for a beneficiary for whom a search in earnest found nothing."""
-    search = _Unbound(session, beneficiary, options, log)
+    search = _UnboundSolver(session, beneficiary, options, log)
     found = search.run()
-    if isinstance(found, Futile):
-        return Hypothesis(None, search.missing)
+    if isinstance(found, NoSolution):
+        return WhatIf(None, search.missing)
     obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims, found.losers)
-    return Hypothesis(found, None, obstacles)
+    return WhatIf(found, None, obstacles)
 
 
 class _Obstacles:
     def __init__(
-        self, session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog
+        self, session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog
     ) -> None:
         self._session = session
         self._beneficiary = beneficiary
         self._options = options
         self._log = log
-        self._lenders = Lenders(session, beneficiary, options)
+        self._lenders = Reclaimees(session, beneficiary, options)
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
-    def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[Obstacle, ...]:
+    def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
         everybody = [*(record for victim in victims for record in victim.records), *losers]
         if not self._beneficiary.preempts:
             self._note(NEVER, everybody)
@@ -175,7 +175,9 @@ class _Obstacles:
             self._note(ONE_NODE if single else NO_SET, everybody)
         ranked = sorted(self._found.items(), key=lambda entry: (-len(entry[1][0]), entry[0]))
         return tuple(
-            Obstacle(why, tuple(records.values()), max((when for when in until if when is not None), default=None))
+            EvictionObstacle(
+                why, tuple(records.values()), max((when for when in until if when is not None), default=None)
+            )
             for why, (records, until) in ranked
         )
 
@@ -197,8 +199,8 @@ class _Obstacles:
 
     def _together(self, victims: Sequence[Victim]) -> None:
         """Notes which of them may not go once those before them have gone."""
-        delays, now = Delays(), self._session.now
-        removals, caps = Removals(), Caps(self._session, self._log, delays, self._lenders.overrules)
+        delays, now = EvictionDelays(), self._session.now
+        removals, caps = Removals(), EvictionLimits(self._session, self._log, delays, self._lenders.overrules)
         for victim in victims:
             delays.until = None
             if not removals.permit(victim):
@@ -219,18 +221,18 @@ class _Obstacles:
             times.append(until)
 
 
-def _objections(session: Session, lenders: Lenders, record: PodRecord) -> list[str | EvictVeto]:
+def _objections(session: Session, lenders: Reclaimees, record: PodRecord) -> list[str | EvictVeto]:
     """Everything that stands against a pod's eviction as such: a phrase about them all, or what a plugin says."""
     found: list[str | EvictVeto] = []
     ground = _ground_against(session, lenders, record)
     if ground is not None:
         found.append(ground)
     word = lenders.may_lend(record)
-    found += objections(session, record, word if not isinstance(word, str) else None)
+    found += evict_vetoes_on(session, record, word if not isinstance(word, str) else None)
     return found
 
 
-def _ground_against(session: Session, lenders: Lenders, record: PodRecord) -> str | None:
+def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) -> str | None:
     """What quotas, queues and priorities say against taking from a pod."""
     assert record.charge_path is not None
     word = lenders.may_lend(record)

@@ -13,12 +13,12 @@ from phalanx.model.duration import format_moment
 from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.rules.reclaim_rules import held
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.rules.rule import future_holdings
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.preemption.solver import Search
+from phalanx.scheduling.preemption.solver import Solver
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.whatif.hypothesis import Hypothesis
+from phalanx.scheduling.whatif.hypothesis import WhatIf
 
 _MOST_TOLD = 3
 _NAMED = 3
@@ -27,7 +27,7 @@ _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 _replace = msgspec.structs.replace
 
 
-class Trial:
+class ChangedWorld:
     """A world that differs in a few points: `now` in seconds since the epoch, what the unit may do, what the policy
     says, and what objects say (`changes`, each as it would be and as it is)."""
 
@@ -39,29 +39,29 @@ class Trial:
         self.changes: list[tuple[ClusterEvent, ClusterEvent]] = []
 
 
-class Remedy(msgspec.Struct, frozen=True):
+class Suggestion(msgspec.Struct, frozen=True):
     """`text` is an imperative, `alter` brings a trial about in which it has been followed."""
 
     text: str
-    alter: Callable[[Trial], None]
+    alter: Callable[[ChangedWorld], None]
 
 
-class Remedies:
+class Suggestions:
     """Tries remedies for one unit. `look` gives the cluster as of a time, `build` the beneficiary in it.
 
     The cluster is as it was after each try, but for its versions.
     """
 
     def __init__(
-        self, look: Callable[[float], Session], build: Callable[[Session], Beneficiary | None], session: Session
+        self, look: Callable[[float], Session], build: Callable[[Session], Preemptor | None], session: Session
     ) -> None:
         self._look = look
         self._build = build
         self._session = session
 
-    def find(self, beneficiary: Beneficiary, supposed: Hypothesis) -> list[str]:
+    def find(self, beneficiary: Preemptor, supposed: WhatIf) -> list[str]:
         """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
-        remedies = list(_remedies(self._session, beneficiary, supposed))
+        remedies = list(_suggestions(self._session, beneficiary, supposed))
         single = [remedy.text for remedy in remedies if self._helps([remedy])]
         if single:
             return single[:_MOST_TOLD]
@@ -74,9 +74,9 @@ class Remedies:
                 needed = others
         return [", and ".join(remedy.text for remedy in needed)]
 
-    def _helps(self, remedies: Sequence[Remedy]) -> bool:
+    def _helps(self, remedies: Sequence[Suggestion]) -> bool:
         state = self._session.state
-        trial = Trial(self._session.now, self._session.pipeline.policy.eviction)
+        trial = ChangedWorld(self._session.now, self._session.pipeline.policy.eviction)
         for remedy in remedies:
             remedy.alter(trial)
         for would_be, _ in trial.changes:
@@ -87,7 +87,7 @@ class Remedies:
             for _, is_now in reversed(trial.changes):
                 state.apply(is_now)
 
-    def _search(self, trial: Trial) -> bool:
+    def _search(self, trial: ChangedWorld) -> bool:
         session = self._look(trial.now)
         beneficiary = self._build(session)
         if beneficiary is None:
@@ -95,18 +95,18 @@ class Remedies:
         if trial.priority is not None:
             beneficiary.priority = trial.priority
         beneficiary.preempts = beneficiary.preempts or trial.preempts
-        found = Search(session, beneficiary, trial.options, session.evictions).run()
+        found = Solver(session, beneficiary, trial.options, session.evictions).run()
         return isinstance(found, Eviction)
 
 
-def _remedies(session: Session, beneficiary: Beneficiary, supposed: Hypothesis) -> Iterator[Remedy]:
+def _suggestions(session: Session, beneficiary: Preemptor, supposed: WhatIf) -> Iterator[Suggestion]:
     """What might help, those first that cost least."""
     if supposed.eviction is None:
         return
     found = supposed.eviction
     records = [*(record for victim in found.victims for record in victim.records), *found.losers]
     if not beneficiary.preempts:
-        yield Remedy("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
+        yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
     yield from _waiting(supposed)
     yield from _outranking(session, beneficiary, records)
     yield from _owning(session, beneficiary)
@@ -115,39 +115,39 @@ def _remedies(session: Session, beneficiary: Beneficiary, supposed: Hypothesis) 
     yield from _unmarking(session, records)
 
 
-def _let_it_preempt(trial: Trial) -> None:
+def _let_it_preempt(trial: ChangedWorld) -> None:
     trial.preempts = True
 
 
-def _waiting(supposed: Hypothesis) -> Iterator[Remedy]:
+def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
     times = [obstacle.until for obstacle in supposed.obstacles if obstacle.until is not None]
     if not times:
         return
     last = max(times)
     moment = int(-(-last // 1))
 
-    def wait(trial: Trial) -> None:
+    def wait(trial: ChangedWorld) -> None:
         trial.now = float(moment)
 
     obstacle = next(each for each in supposed.obstacles if each.until == last)
     why = obstacle.why
     if why.startswith("each "):
         why = f"{named(obstacle.records)} {why if len(obstacle.records) > 1 else why.removeprefix('each ')}"
-    yield Remedy(f"wait until {format_moment(moment)} ({why})", wait)
+    yield Suggestion(f"wait until {format_moment(moment)} ({why})", wait)
 
 
-def _outranking(session: Session, beneficiary: Beneficiary, records: Sequence[PodRecord]) -> Iterator[Remedy]:
+def _outranking(session: Session, beneficiary: Preemptor, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
     highest = max((session.victim_priority(record.gang, record.pod.priority) for record in records), default=0)
     if highest < beneficiary.priority:
         return
 
-    def raise_it(trial: Trial) -> None:
+    def raise_it(trial: ChangedWorld) -> None:
         trial.priority = highest + 1
 
-    yield Remedy(f"raise its priority above {highest}", raise_it)
+    yield Suggestion(f"raise its priority above {highest}", raise_it)
 
 
-def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
+def _owning(session: Session, beneficiary: Preemptor) -> Iterator[Suggestion]:
     """Having more of one's own: then it can be asked back."""
     declares = bool(session.pipeline.plugins("declared_resources"))
     for payer, wanted in beneficiary.payers.items():
@@ -156,7 +156,11 @@ def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
             own = account.key.tree in _QUOTAS or (declares and account is payer.queue)
             if noun is None or noun.deserved is None or not own:
                 continue
-            holding, share, shared = held(account), dict(noun.deserved), _shared(session, account.key.tree)
+            holding, share, shared = (
+                future_holdings(account),
+                dict(noun.deserved),
+                _shared(session, account.key.tree),
+            )
             lacks = {
                 name: holding.get(name, 0) + amount - share.get(name, 0)
                 for name, amount in wanted.items()
@@ -172,19 +176,19 @@ def _shared(session: Session, tree: Tree) -> set[str]:
     return {name for noun in nouns if noun is not None for name, _ in noun.deserved or ()}
 
 
-def _raising(account: AccountRecord, noun: Account, lacks: dict[str, int]) -> Remedy:
+def _raising(account: AccountRecord, noun: Account, lacks: dict[str, int]) -> Suggestion:
     share = dict(noun.deserved or ())
     more = _replace(noun, deserved=limits_of(share | {name: share.get(name, 0) + n for name, n in lacks.items()}))
     word = "deserved" if account.key.tree is Tree.QUEUE else "min"
     amounts = " and ".join(f"{format_quantity(amount, name)} {name}" for name, amount in sorted(lacks.items()))
 
-    def own(trial: Trial) -> None:
+    def own(trial: ChangedWorld) -> None:
         trial.changes.append((AccountUpdated(more), AccountUpdated(noun)))
 
-    return Remedy(f"raise the {word} of {account.label} by {amounts}", own)
+    return Suggestion(f"raise the {word} of {account.label} by {amounts}", own)
 
 
-def _releasing(records: Sequence[PodRecord]) -> Iterator[Remedy]:
+def _releasing(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
     """Queues that keep what they borrow."""
     kept: dict[AccountRecord, Account] = {}
     for record in records:
@@ -192,38 +196,38 @@ def _releasing(records: Sequence[PodRecord]) -> Iterator[Remedy]:
             if account.spec is not None and not account.spec.reclaimable and account.parent is not None:
                 kept[account] = account.spec
 
-    def release(trial: Trial) -> None:
+    def release(trial: ChangedWorld) -> None:
         for noun in kept.values():
             trial.changes.append((AccountUpdated(_replace(noun, reclaimable=True)), AccountUpdated(noun)))
 
     if kept:
-        yield Remedy(f"make {', '.join(sorted(account.label for account in kept))} reclaimable", release)
+        yield Suggestion(f"make {', '.join(sorted(account.label for account in kept))} reclaimable", release)
 
 
-def _changing_the_policy(session: Session) -> Iterator[Remedy]:
+def _changing_the_policy(session: Session) -> Iterator[Suggestion]:
     now = session.pipeline.policy.eviction
     one_node = now.preempt_on_single_node or now.reclaim_on_single_node
     whole = now.preempt_whole_gangs and now.reclaim_whole_gangs
     if not now.preempt:
-        yield Remedy("name the action preempt in the policy", _switching(preempt=True))
+        yield Suggestion("name the action preempt in the policy", _switching(preempt=True))
     if not now.reclaim:
-        yield Remedy("name the action reclaim in the policy", _switching(reclaim=True))
+        yield Suggestion("name the action reclaim in the policy", _switching(reclaim=True))
     if one_node:
         switch = _switching(preempt_on_single_node=False, reclaim_on_single_node=False)
-        yield Remedy("take singleNodePreemption out of the policy", switch)
+        yield Suggestion("take singleNodePreemption out of the policy", switch)
     if not whole:
         switch = _switching(preempt_whole_gangs=True, reclaim_whole_gangs=True)
-        yield Remedy("take allowWholeBundle: false out of the policy", switch)
+        yield Suggestion("take allowWholeBundle: false out of the policy", switch)
 
 
-def _switching(**changes: bool) -> Callable[[Trial], None]:
-    def switch(trial: Trial) -> None:
+def _switching(**changes: bool) -> Callable[[ChangedWorld], None]:
+    def switch(trial: ChangedWorld) -> None:
         trial.options = _replace(trial.options, **changes)
 
     return switch
 
 
-def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Remedy]:
+def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
     marked = [record for record in records if not record.pod.preemptable]
     gangs = {
         gang.key: gang.spec
@@ -231,7 +235,7 @@ def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Remed
         if (gang := record.gang) is not None and gang.spec is not None and not gang.spec.preemptable
     }
 
-    def unmark(trial: Trial) -> None:
+    def unmark(trial: ChangedWorld) -> None:
         for record in marked:
             pod = record.pod
             trial.changes.append((PodUpdated(_replace(pod, preemptable=True)), PodUpdated(pod)))
@@ -240,7 +244,7 @@ def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Remed
 
     if marked or gangs:
         whom = ", ".join(f"gang {key}" for key in gangs) if gangs else named(marked)
-        yield Remedy(f"let {whom} be evicted (volcano.sh/preemptable)", unmark)
+        yield Suggestion(f"let {whom} be evicted (volcano.sh/preemptable)", unmark)
 
 
 def named(records: Sequence[PodRecord]) -> str:

@@ -1,4 +1,4 @@
-"""`rest`: nodes whose kubelet has refused a pod a moment ago get none. Part of every policy."""
+"""`node-backoff`: nodes whose kubelet has refused a pod a moment ago get none. Part of every policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.scheduling.framework.plugin import Plugin
 class NodeBackoffPlugin(Plugin):
     """Keeps pods off the nodes that the scheduler leaves alone."""
 
-    name = "rest"
+    name = "node-backoff"
 
     def __init__(self, arguments: Arguments) -> None:
         self._rests = NodeBackoff()

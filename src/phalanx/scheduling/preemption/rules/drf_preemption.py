@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Amounts = Mapping[str, int]
 
 
-class Levelling:
+class DrfPreemption:
     """What dominant shares say about taking from gangs of equal priority, for one beneficiary.
 
     A pod may go if the beneficiary, with all that it asks for, then has no larger share than the pod's gang without
@@ -31,7 +31,7 @@ class Levelling:
         self._totals = {name: offered for name, (offered, _) in session.totals().items()}
         held = dict(wanted)
         for gang in self.gangs:
-            add_amounts(held, holdings(gang), 1)
+            add_amounts(held, gang_holdings(gang), 1)
         self._ends = self._share(held)
 
     def permits(self, gang: GangRecord | None, amounts: Amounts, removed: Amounts | None = None) -> bool:
@@ -39,7 +39,7 @@ class Levelling:
         gang of a pod on its own, never: nothing would be left of it."""
         if gang is None:
             return False
-        held = dict(holdings(gang))
+        held = dict(gang_holdings(gang))
         add_amounts(held, removed or {}, -1)
         before = self._share(held)
         add_amounts(held, amounts, -1)
@@ -49,7 +49,7 @@ class Levelling:
         return dominant_share(amounts.items(), self._totals)
 
 
-def holdings(gang: GangRecord) -> dict[str, int]:
+def gang_holdings(gang: GangRecord) -> dict[str, int]:
     """What the members of a gang hold, those on their way out included."""
     held: dict[str, int] = {}
     for footprint, count in gang.allocated.items():

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 BudgetKey = tuple[str, str]
 
 
-def never(record: PodRecord) -> bool:
+def no_override(record: PodRecord) -> bool:
     return False
 
 
-class Delays:
+class EvictionDelays:
     """Pods that may not go yet because others of their accounts went a moment ago: why, and when that ends."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Delays:
         return {why: len(pods) for why, pods in self._pods.items()}
 
 
-class Caps:
+class EvictionLimits:
     """What the set of all pods that one decision evicts must keep to; one per decision, pods are added one by one.
 
     Within a window an account loses no more pods than its rate says; more at once only as one unit (`take_all`)
@@ -52,8 +52,8 @@ class Caps:
         self,
         session: Session,
         log: EvictionLog,
-        delays: Delays | None = None,
-        overrules: Callable[[PodRecord], bool] = never,
+        delays: EvictionDelays | None = None,
+        overrules: Callable[[PodRecord], bool] = no_override,
     ) -> None:
         self._delays = delays
         self._state = session.state
@@ -63,7 +63,7 @@ class Caps:
         # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
         api = pipeline.policy.evictions == "eviction-api"
         self._strict = api or any(plugin.keeps_budgets for plugin in pipeline.plugins("evict_veto"))
-        self._overrules = never if api else overrules
+        self._overrules = no_override if api else overrules
         self._lost: dict[AccountRecord, int] = {}
         self._gone: dict[AccountRecord, int] = {}
         self._disrupted: dict[BudgetKey, int] = {}

@@ -24,27 +24,27 @@ def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites:
     return [bundle[key] for key in sorted(bundle)]
 
 
-def is_unit(gang: GangRecord, composites: Composites) -> bool:
+def disrupted_as_a_unit(gang: GangRecord, composites: Composites) -> bool:
     """Whether its members may only be disrupted together, by its own word or that of a composite above."""
     return gang.spec is not None and (gang.spec.unit or any(each.unit for each in composites.above(gang)))
 
 
-def spare_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
+def dispensable_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
     """(how many members the gang can do without, of which so many of each role that has a minimum); (below 0, ...)
-    where it lacks some of its minimum already. What subgroups need is not counted (`Subquorum`)."""
+    where it lacks some of its minimum already. What subgroups need is not counted (`SubgroupQuorum`)."""
     noun = gang.spec
-    if noun is None or is_unit(gang, composites):
+    if noun is None or disrupted_as_a_unit(gang, composites):
         return 0, Counter()
     held = _held(gang)
     free = held - noun.min_member
-    if held == 1 and needs_nobody(noun):
+    if held == 1 and any_member_suffices(noun):
         free = 1  # a single pod that nobody else needs is no more than a pod on its own
     roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
-    short = any(left < 0 for left in roles.values()) or not Subquorum(gang, noun).holds
+    short = any(left < 0 for left in roles.values()) or not SubgroupQuorum(gang, noun).holds
     return (min(free, -1) if short else free), roles
 
 
-def needs_nobody(noun: Gang) -> bool:
+def any_member_suffices(noun: Gang) -> bool:
     """Whether any member will do for the gang: it is not torn apart as long as those who leave come back."""
     return noun.min_member <= 1 and not (noun.roles or noun.subgroups) and len(noun.bundle) <= 1
 
@@ -55,10 +55,10 @@ def holds_quorum(gang: GangRecord) -> bool:
     if noun is None:
         return False
     roles = all(_held(gang, role) >= least for role, least in noun.roles)
-    return _held(gang) >= noun.min_member and roles and _held(gang) > 0 and Subquorum(gang, noun).holds
+    return _held(gang) >= noun.min_member and roles and _held(gang) > 0 and SubgroupQuorum(gang, noun).holds
 
 
-class Subquorum:
+class SubgroupQuorum:
     """How many members each subgroup of a gang can do without, and how many subgroups of each rule the gang can.
 
     `holds` tells whether there are as many whole subgroups as the gang needs.
@@ -109,7 +109,7 @@ def _counted(noun: Gang, counts: GangCounts) -> int:
     return counts.active + (counts.succeeded if done else 0)
 
 
-class Headcount:
+class MinAvailableCheck:
     """Counts the members that go with one decision, against what their gangs need.
 
     A gang keeps its minimum, that of every role, and what its owner's own budget says. One whose members may only
@@ -161,7 +161,7 @@ class Headcount:
         return going
 
 
-def whole(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
+def whole_gang_of(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
     """Everyone who leaves if a pod's gang leaves as a whole, those of its bundle too; or why nobody can now."""
     if record.gang is None:
         return [record]
@@ -177,16 +177,16 @@ def _needed(
 ) -> str | None:
     if (noun.unit and len(gang.members) > 1) or composites.tied(gang):
         return "belongs to a gang that may only be disrupted as a whole"
-    if needs_nobody(noun) and not is_unit(gang, composites):
+    if any_member_suffices(noun) and not disrupted_as_a_unit(gang, composites):
         return None
-    free, roles = spare_members(gang, composites)
+    free, roles = dispensable_members(gang, composites)
     if free - len(gone) <= 0:
         return f"is one of the {noun.min_member} members that its gang needs"
     role = record.pod.role
     alike = sum(1 for other in gone.values() if other.pod.role == role)
     if role in roles and roles[role] - alike <= 0:
         return f"is one of the {dict(noun.roles)[role]} members of role {role} that its gang needs"
-    subquorum = Subquorum(gang, noun)
+    subquorum = SubgroupQuorum(gang, noun)
     if not subquorum.spares(record, Counter(subquorum.part(other) for other in gone.values())):
         return "belongs to one of the subgroups that its gang needs"
     return None

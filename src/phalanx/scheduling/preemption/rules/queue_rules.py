@@ -13,12 +13,12 @@ from phalanx.scheduling.ordering.entitlements import has_share
 from phalanx.scheduling.preemption.rules.rule import (
     NO_PREEMPTION,
     NO_RECLAIM,
+    AccountLimits,
     Amounts,
-    Ground,
-    Over,
-    Question,
+    ReclaimRequest,
+    ReclaimRule,
     excess_of,
-    held,
+    future_holdings,
 )
 from phalanx.scheduling.quota.queue_tree import QUEUE_CLOSED
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 NOBODY_DESERVES = "no plugin of the policy says what queues deserve"
 
 
-class QueueGrounds:
+class QueueRules:
     """What the queues say to one question."""
 
-    def __init__(self, session: Session, question: Question) -> None:
+    def __init__(self, session: Session, question: ReclaimRequest) -> None:
         payer = question.payer
         self._session = session
         self._question = question
@@ -43,25 +43,25 @@ class QueueGrounds:
         self._named = {plugin: has_share(session, plugin) for plugin in self._plugins}
         self._shares: dict[tuple[Plugin, AccountRecord], Amounts] = {}
         self._claims: dict[int, frozenset[str] | str] = {}
-        self._found: dict[AccountRecord | None, Ground | str] = {}
+        self._found: dict[AccountRecord | None, ReclaimRule | str] = {}
 
     def shared(self, lender: ChargePath) -> bool:
         """Whether queues tell the two apart by priority alone: they share one, or the lender has none."""
         return not lender.key.queue or (bool(self._chain) and lender.queue is self._chain[0])
 
-    def of(self, lender: ChargePath) -> Ground | str:
+    def of(self, lender: ChargePath) -> ReclaimRule | str:
         if self.shared(lender):
             depth = 0 if lender.key.queue else max(0, len(self._chain) - 1)
             if not self._question.preempt:
                 return NO_PREEMPTION
             levels = bool(lender.key.queue) and self._session.pipeline.policy.eviction.levels
-            return Ground(EvictionReason.PREEMPTED, True, distance=depth, levels=levels)
+            return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, levels=levels)
         found = self._found.get(lender.queue)
         if found is None:
             found = self._found[lender.queue] = self._between(lender.queue)
         return found
 
-    def _between(self, queue: AccountRecord | None) -> Ground | str:
+    def _between(self, queue: AccountRecord | None) -> ReclaimRule | str:
         if not self._question.reclaim:
             return NO_RECLAIM
         if not self._plugins:
@@ -78,14 +78,14 @@ class QueueGrounds:
             return f"{kept.label} is not reclaimable"
         if queue is None or _broken(queue) or not branch:
             # Nothing is deserved in a queue that is gone or broken, or where only its children may have pods.
-            return Ground(EvictionReason.RECLAIMED, False, distance=depth, excess=1.0)
+            return ReclaimRule(EvictionReason.RECLAIMED, False, distance=depth, excess=1.0)
         return self._from(branch, depth, claim)
 
-    def _from(self, branch: Sequence[AccountRecord], depth: int, claim: frozenset[str]) -> Ground | str:
+    def _from(self, branch: Sequence[AccountRecord], depth: int, claim: frozenset[str]) -> ReclaimRule | str:
         """`branch` runs from the lender's queue up to the one just below the queue that both share; `claim` are the
         resources that the beneficiary may take back."""
         looked_at = branch if self._levels is None else branch[: self._levels + 1]
-        overs, floors = list[Over](), list[Over]()
+        overs, floors = list[AccountLimits](), list[AccountLimits]()
         for plugin in self._plugins:
             silent = claim & self._named[plugin]
             for account in looked_at:
@@ -96,21 +96,27 @@ class QueueGrounds:
                     limits |= {name: share.get(name, 0) for name in silent - stated}
                 silent -= stated
                 if limits:
-                    overs.append(Over(account, limits))
+                    overs.append(AccountLimits(account, limits))
                 names = self._kept(plugin) & stated - claim
                 kept = {name: amount for name in names if (amount := share.get(name, 0))}
                 if kept:
-                    floors.append(Over(account, kept, frozenset(kept)))
+                    floors.append(AccountLimits(account, kept, frozenset(kept)))
         if not overs:
             return NOBODY_DESERVES
         for over in overs:
-            if not over.exceeded(held(over.account), self._question.wanted):
+            if not over.exceeded(future_holdings(over.account), self._question.wanted):
                 return f"{over.account.label} is within what it deserves"
         asked = frozenset(self._question.wanted)
-        floors += [Over(account, account.guarantee, asked) for account in branch if account.guarantee]
+        floors += [AccountLimits(account, account.guarantee, asked) for account in branch if account.guarantee]
         dues = (tuple(overs),)
-        return Ground(
-            EvictionReason.RECLAIMED, False, tuple(overs), tuple(floors), depth, excess_of(dues, held), dues=dues
+        return ReclaimRule(
+            EvictionReason.RECLAIMED,
+            False,
+            tuple(overs),
+            tuple(floors),
+            depth,
+            excess_of(dues, future_holdings),
+            dues=dues,
         )
 
     def _branch(self, queue: AccountRecord) -> Iterator[AccountRecord]:

@@ -11,12 +11,12 @@ from phalanx.scheduling.ordering.entitlements import has_min, quota_of
 from phalanx.scheduling.preemption.rules.rule import (
     NO_PREEMPTION,
     NO_RECLAIM,
+    AccountLimits,
     Amounts,
-    Ground,
-    Over,
-    Question,
+    ReclaimRequest,
+    ReclaimRule,
     excess_of,
-    held,
+    future_holdings,
 )
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ ONE_WITHOUT_QUOTA = "pods that have a quota and pods that have none do not make 
 OTHER_FOREST = "they are in different quota trees"
 
 
-class QuotaGrounds:
+class QuotaRules:
     """What the quota trees of one kind say to one question."""
 
-    def __init__(self, session: Session, tree: Tree, question: Question) -> None:
+    def __init__(self, session: Session, tree: Tree, question: ReclaimRequest) -> None:
         self._session = session
         self._tree = tree
         self._question = question
@@ -41,9 +41,9 @@ class QuotaGrounds:
         self._objection: str | None = None
         if self._quota is not None:
             self._objection = question.exceeds(self._quota, self._share(self._quota), f"its {self._word}")
-        self._found: dict[AccountRecord, Ground | str] = {}
+        self._found: dict[AccountRecord, ReclaimRule | str] = {}
 
-    def of(self, lender: ChargePath) -> Ground | str | None:
+    def of(self, lender: ChargePath) -> ReclaimRule | str | None:
         """None if neither party has a quota."""
         quota, mine = quota_of(lender, self._tree), self._quota
         if mine is None or quota is None:
@@ -53,12 +53,12 @@ class QuotaGrounds:
             found = self._found[quota] = self._between(mine, quota)
         return found
 
-    def _between(self, mine: AccountRecord, quota: AccountRecord) -> Ground | str:
+    def _between(self, mine: AccountRecord, quota: AccountRecord) -> ReclaimRule | str:
         beside = next((each for each in (quota, mine) if each.key.name in KOORDINATOR_BESIDE), None)
         if beside is not None and self._tree is Tree.KOORDINATOR:
             return f"{beside.label} stands beside the quotas that make room for each other"
         if quota is mine:
-            return Ground(EvictionReason.PREEMPTED, True) if self._question.preempt else NO_PREEMPTION
+            return ReclaimRule(EvictionReason.PREEMPTED, True) if self._question.preempt else NO_PREEMPTION
         if not self._question.reclaim:
             return NO_RECLAIM
         if mine.key.forest != quota.key.forest:
@@ -68,13 +68,15 @@ class QuotaGrounds:
         depths = (self._depths[account] for account in quota.lineage() if account in self._depths)
         depth = next(depths, len(self._chain))
         if quota.fault is not None:
-            return Ground(EvictionReason.RECLAIMED, False, distance=depth, excess=1.0)
-        share, holding = self._share(quota), held(quota)
-        over = Over(quota, share)
+            return ReclaimRule(EvictionReason.RECLAIMED, False, distance=depth, excess=1.0)
+        share, holding = self._share(quota), future_holdings(quota)
+        over = AccountLimits(quota, share)
         if not over.exceeded(holding, self._question.wanted):
             return f"{quota.label} is within its {self._word}"
         dues = ((over,),)
-        return Ground(EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, held), dues=dues)
+        return ReclaimRule(
+            EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, future_holdings), dues=dues
+        )
 
     def _share(self, quota: AccountRecord) -> Amounts:
         """What is the quota's own of what is asked for."""

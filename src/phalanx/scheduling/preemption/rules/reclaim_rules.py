@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
-from phalanx.scheduling.preemption.rules.queue_rules import QueueGrounds
-from phalanx.scheduling.preemption.rules.quota_rules import QuotaGrounds
-from phalanx.scheduling.preemption.rules.rule import Amounts, Ground, Question, held
+from phalanx.scheduling.preemption.rules.queue_rules import QueueRules
+from phalanx.scheduling.preemption.rules.quota_rules import QuotaRules
+from phalanx.scheduling.preemption.rules.rule import Amounts, ReclaimRequest, ReclaimRule
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
 
-__all__ = ["Ground", "Grounds", "held"]
 
 _QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
-class Grounds:
+class ReclaimRules:
     """All grounds of one beneficiary: a payer that asks for `wanted` in sum.
 
     Speaks of the sums at the time when it is first asked about a lender: ask before anything is tried.
@@ -49,7 +48,7 @@ class Grounds:
     ) -> None:
         """`together` tells what all payers of the beneficiary are yet to be charged, this one included: accounts
         that they share are charged for all, and for room that is held already they have been. `announced`: see
-        `Question`."""
+        `ReclaimRequest`."""
         ledger = session.ledger  # sums and faults as of now
         self._fault = payer.fault.message if payer.fault is not None else None
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
@@ -57,24 +56,24 @@ class Grounds:
         for each, amounts in (together if together is not None else {payer: wanted}).items():
             for account in each.path:
                 add_amounts(charges.setdefault(account, {}), amounts, 1)
-        question = Question(payer, wanted, charges, preempt, reclaim, announced)
-        self._queues = QueueGrounds(session, question)
+        question = ReclaimRequest(payer, wanted, charges, preempt, reclaim, announced)
+        self._queues = QueueRules(session, question)
         kinds = session.memo("kinds of trees", lambda: {account.key.tree for account in ledger.accounts.values()})
-        self._quotas = [QuotaGrounds(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]
-        self._found: dict[ChargePath, Ground | str] = {}
+        self._quotas = [QuotaRules(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]
+        self._found: dict[ChargePath, ReclaimRule | str] = {}
 
-    def of(self, lender: ChargePath) -> Ground | str:
+    def of(self, lender: ChargePath) -> ReclaimRule | str:
         """The ground on which pods of the lender may be taken, or why there is none: a phrase for people."""
         found = self._found.get(lender)
         if found is None:
             found = self._found[lender] = self._fault or self._find(lender)
         return found
 
-    def _find(self, lender: ChargePath) -> Ground | str:
+    def _find(self, lender: ChargePath) -> ReclaimRule | str:
         words = [word for rule in self._quotas if (word := rule.of(lender)) is not None]
         if not (words and self._queues.shared(lender)):
             words.append(self._queues.of(lender))
-        grounds: list[Ground] = []
+        grounds: list[ReclaimRule] = []
         for word in words:
             if isinstance(word, str):
                 return word
@@ -82,7 +81,7 @@ class Grounds:
         if len(grounds) == 1:
             return grounds[0]
         reclaimed = any(ground.reason is EvictionReason.RECLAIMED for ground in grounds)
-        return Ground(
+        return ReclaimRule(
             EvictionReason.RECLAIMED if reclaimed else EvictionReason.PREEMPTED,
             any(ground.below for ground in grounds),
             tuple(over for ground in grounds for over in ground.overs),

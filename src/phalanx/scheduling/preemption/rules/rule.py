@@ -18,7 +18,7 @@ NO_PREEMPTION = "the policy has no action that preempts"
 NO_RECLAIM = "the policy has no action that reclaims"
 
 
-def held(account: AccountRecord) -> Amounts:
+def future_holdings(account: AccountRecord) -> Amounts:
     """What the account will hold once everything that is on its way out has gone."""
     if not account.releasing:
         return account.used
@@ -27,7 +27,7 @@ def held(account: AccountRecord) -> Amounts:
     return amounts
 
 
-class Over(msgspec.Struct, frozen=True):
+class AccountLimits(msgspec.Struct, frozen=True):
     """An account and amounts to compare with what it holds. Resources that are absent do not matter. `contested`
     are those that somebody asks for."""
 
@@ -49,7 +49,7 @@ class Over(msgspec.Struct, frozen=True):
         return False
 
 
-class Ground(msgspec.Struct, frozen=True):
+class ReclaimRule(msgspec.Struct, frozen=True):
     """Why a beneficiary may take pods from a lender, and how far.
 
     With `below` only pods of lower priority; with `levels` as well those of gangs of equal priority that hold more
@@ -63,18 +63,18 @@ class Ground(msgspec.Struct, frozen=True):
 
     reason: EvictionReason
     below: bool
-    overs: tuple[Over, ...] = ()
-    floors: tuple[Over, ...] = ()
+    overs: tuple[AccountLimits, ...] = ()
+    floors: tuple[AccountLimits, ...] = ()
     distance: int = 0
     excess: float = 0.0
     levels: bool = False
-    dues: tuple[tuple[Over, ...], ...] = ()
+    dues: tuple[tuple[AccountLimits, ...], ...] = ()
 
     def excess_at(self, holdings: Holdings) -> float:
         """The `excess` while accounts hold what `holdings` says."""
         return excess_of(self.dues, holdings) if self.dues else self.excess
 
-    def permits(self, amounts: Amounts, holdings: Holdings = held) -> bool:
+    def permits(self, amounts: Amounts, holdings: Holdings = future_holdings) -> bool:
         """Whether a pod with these amounts may be removed while accounts hold what `holdings` says.
 
         A pod that holds nothing of what its account has too much of must stay: it could be taken back at once.
@@ -85,7 +85,7 @@ class Ground(msgspec.Struct, frozen=True):
         return not any(floor.undercut(holdings(floor.account), amounts) for floor in self.floors)
 
 
-class Question(msgspec.Struct, frozen=True):
+class ReclaimRequest(msgspec.Struct, frozen=True):
     """Who asks: `payer`, for `wanted` in sum. `charges` tell what every account of the beneficiary would be charged
     by all its payers. `preempt` and `reclaim` are what the policy has actions for. `announced` is somebody who has
     no pods yet, so that what queues deserve does not count his request: it is what they would deserve if it did.
@@ -100,19 +100,19 @@ class Question(msgspec.Struct, frozen=True):
 
     def exceeds(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
         """Of what the account would hold more than its share if the beneficiary got all; None if of nothing."""
-        holding, charges = held(account), self.charges.get(account, {})
+        holding, charges = future_holdings(account), self.charges.get(account, {})
         for name in self.wanted:
             if holding.get(name, 0) + charges.get(name, 0) > share.get(name, UNLIMITED):
                 return f"{account.label} would hold more {name} than {word}"
         return None
 
 
-def excess_of(dues: Iterable[Iterable[Over]], holdings: Holdings) -> float:
+def excess_of(dues: Iterable[Iterable[AccountLimits]], holdings: Holdings) -> float:
     """Which part of what accounts hold is above their limits: the largest of any resource, of the accounts of a
     group the smallest, and of several groups the largest."""
     return max(min(map(_part_over, group, map(holdings, [over.account for over in group]))) for group in dues)
 
 
-def _part_over(over: Over, holding: Amounts) -> float:
+def _part_over(over: AccountLimits, holding: Amounts) -> float:
     parts = [(held - limit) / held for name, limit in over.limits.items() if (held := holding.get(name, 0)) > 0]
     return max(parts, default=0.0)

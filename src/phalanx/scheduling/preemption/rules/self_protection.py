@@ -17,9 +17,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
 from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
-from phalanx.scheduling.preemption.rules.min_available import bundle_of, spare_members
-from phalanx.scheduling.preemption.rules.rule import Ground
-from phalanx.scheduling.preemption.victim_classes import Columns, columns_of
+from phalanx.scheduling.preemption.rules.min_available import bundle_of, dispensable_members
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
+from phalanx.scheduling.preemption.victim_classes import VictimClassArrays, victim_class_arrays
 from phalanx.scheduling.session.session import Session
 
 # From the strictest to the laxest.
@@ -56,7 +56,7 @@ Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
 """((account, resource), amount, what the account has of its own of that)."""
 
 
-class OwnWords:
+class ProtectedPods:
     """Answers for one session; to be made before anything is tried.
 
     Where an account says `guaranteed`, pods are covered by what their queues and quotas have of their own, the
@@ -66,7 +66,7 @@ class OwnWords:
     states anything of its own.
     """
 
-    def __init__(self, session: Session, columns: Columns) -> None:
+    def __init__(self, session: Session, columns: VictimClassArrays) -> None:
         self._session = session
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
         self._rules: dict[ChargePath, ProtectionRule] = {}
@@ -83,7 +83,7 @@ class OwnWords:
             self._by_payer.setdefault(record.charge_path, []).append(record)
         self._cover(stated)
 
-    def objection(self, record: PodRecord, spared: EvictVeto, ground: Ground) -> EvictVeto | None:
+    def objection(self, record: PodRecord, spared: EvictVeto, ground: ReclaimRule) -> EvictVeto | None:
         """What a plugin says against an eviction, as far as it counts on this ground."""
         if not spared.own:
             return spared
@@ -96,7 +96,7 @@ class OwnWords:
             return spared
         return msgspec.structs.replace(spared, until=until)
 
-    def overrules(self, record: PodRecord, ground: Ground) -> str | None:
+    def overrules(self, record: PodRecord, ground: ReclaimRule) -> str | None:
         """Why what the pod's owner says does not count on this ground; None if it does."""
         payer = record.charge_path
         assert payer is not None
@@ -111,7 +111,7 @@ class OwnWords:
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
 
-    def hold_for_all(self, payer: ChargePath, ground: Ground) -> bool:
+    def hold_for_all(self, payer: ChargePath, ground: ReclaimRule) -> bool:
         """Whether the owners' word counts for every pod of the payer's, now and later."""
         key = (payer, ground.reason)
         if key not in self._hold:
@@ -121,7 +121,7 @@ class OwnWords:
             )
         return self._hold[key]
 
-    def remark(self, record: PodRecord, ground: Ground) -> str:
+    def remark(self, record: PodRecord, ground: ReclaimRule) -> str:
         """What whoever is evicted in spite of his word is told, a clause; "" where that is not so."""
         for spared in self._words(record):
             why = self.overrules(record, ground)
@@ -132,8 +132,8 @@ class OwnWords:
     def verdict(self, record: PodRecord) -> str:
         """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
         there is none."""
-        against_others = self.remark(record, Ground(EvictionReason.RECLAIMED, False))
-        if against_others and not self.remark(record, Ground(EvictionReason.PREEMPTED, True)):
+        against_others = self.remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
+        if against_others and not self.remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
             return f"{against_others}, where others take back what is theirs"
         return against_others
 
@@ -152,7 +152,7 @@ class OwnWords:
 
     # what is covered
 
-    def _stated(self, columns: Columns) -> Iterator[PodRecord]:
+    def _stated(self, columns: VictimClassArrays) -> Iterator[PodRecord]:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
@@ -194,7 +194,7 @@ class OwnWords:
             seen.update(mate.key for mate in mates)
             for mate in mates:
                 members = sorted(_active(mate), key=lambda each: (each.pod.uid not in uids, *_age(each)))
-                needed = len(members) - max(0, spare_members(mate, composites)[0])
+                needed = len(members) - max(0, dispensable_members(mate, composites)[0])
                 core += members[:needed]
                 single += [member for member in members[needed:] if member.pod.uid in uids]
             yield core, sorted(single, key=_age)
@@ -250,27 +250,27 @@ class OwnWords:
         return found
 
 
-def own_words_of(session: Session) -> OwnWords:
+def protected_pods_of(session: Session) -> ProtectedPods:
     """One for all questions of a session."""
     found = session.own_words
-    if not isinstance(found, OwnWords):
+    if not isinstance(found, ProtectedPods):
         session.state.ledger.settle()
         session.state.victim_table()  # all kinds are known
-        found = session.own_words = OwnWords(session, columns_of(session))
+        found = session.own_words = ProtectedPods(session, victim_class_arrays(session))
     return found
 
 
-def objection(session: Session, record: PodRecord, ground: Ground) -> EvictVeto | None:
+def evict_veto_on(session: Session, record: PodRecord, ground: ReclaimRule) -> EvictVeto | None:
     """What the first plugin says that objects to the pod's eviction on this ground."""
-    return next(objections(session, record, ground), None)
+    return next(evict_vetoes_on(session, record, ground), None)
 
 
-def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[EvictVeto]:
+def evict_vetoes_on(session: Session, record: PodRecord, ground: ReclaimRule | None) -> Iterator[EvictVeto]:
     """What all plugins say; without a ground, whatever owners say counts."""
     for plugin in session.pipeline.plugins("evict_veto"):
         spared = plugin.evict_veto(session, record)
         if spared is not None and ground is not None:
-            spared = own_words_of(session).objection(record, spared, ground)
+            spared = protected_pods_of(session).objection(record, spared, ground)
         if spared is not None:
             yield spared
 

@@ -11,10 +11,10 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.reclaimees import Lenders, Level, level_of
-from phalanx.scheduling.preemption.rules.self_protection import objection
-from phalanx.scheduling.preemption.victims import Roster, Victim, lost_work
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank, victim_rank
+from phalanx.scheduling.preemption.rules.self_protection import evict_veto_on
+from phalanx.scheduling.preemption.victims import Victim, VictimBuilder, lost_work
 from phalanx.scheduling.session.session import Session
 
 # Beyond so many pods that may go, levels and rows are singled out before any pod is looked at.
@@ -29,7 +29,7 @@ class Candidates:
     (seconds since the epoch) the first of them may go."""
 
     def __init__(
-        self, session: Session, beneficiary: Beneficiary, lenders: Lenders, options: EvictionOptions
+        self, session: Session, beneficiary: Preemptor, lenders: Reclaimees, options: EvictionOptions
     ) -> None:
         self.lenders = lenders
         self.refused: Counter[str] = Counter()
@@ -37,13 +37,13 @@ class Candidates:
         self._session = session
         self._for = beneficiary
         self._options = options
-        self._cut: Level | None = None
+        self._cut: VictimRank | None = None
         self._judged: dict[str, bool] = {}
-        self._found: dict[tuple[int, Level | None], list[PodRecord]] = {}
+        self._found: dict[tuple[int, VictimRank | None], list[PodRecord]] = {}
         self._works: dict[str, float] = {}
         self._totals = session.totals()
 
-    def rounds(self, suffices: Callable[[Level], bool]) -> Iterable[list[Victim]]:
+    def rounds(self, suffices: Callable[[VictimRank], bool]) -> Iterable[list[Victim]]:
         """Candidates in order: of few all, of many first those of the lowest levels on the most promising nodes.
         `suffices` tells whether it would be enough if all went up to a level."""
         lenders = self.lenders
@@ -61,10 +61,10 @@ class Candidates:
             if lenders.pods <= _FEW_PODS:
                 yield self.on(lenders.rows())
             else:
-                for rows in Whereabouts(self._session, self._for, lenders).windows():
+                for rows in CandidateNodes(self._session, self._for, lenders).windows():
                     yield self.on(rows)
 
-    def _cut_levels(self, suffices: Callable[[Level], bool]) -> None:
+    def _cut_levels(self, suffices: Callable[[VictimRank], bool]) -> None:
         """Leaves those alone who come last in the order, as far as the others suffice."""
         lenders = self.lenders
         levels = sorted(set(lenders.levels.values()))
@@ -81,7 +81,7 @@ class Candidates:
     def on(self, rows: Iterable[int]) -> list[Victim]:
         session = self._session
         records = [record for row in rows for record in self._tenants(row)]
-        roster = Roster(
+        roster = VictimBuilder(
             session.state, self.lenders.grounds, self._may_go, session.victim_priority, self._work, self._for.gangs
         )
         found = roster.of(records)
@@ -132,7 +132,7 @@ class Candidates:
             return True
         own, gang = record.pod.priority, record.gang
         priority = own if gang is None else self._session.victim_priority(gang, own)
-        return level_of(ground, priority) <= self._cut
+        return victim_rank(ground, priority) <= self._cut
 
     def _may_go(self, record: PodRecord) -> bool:
         found = self._judged.get(record.pod.uid)
@@ -146,7 +146,7 @@ class Candidates:
         ground = self.lenders.may_lend(record)
         if isinstance(ground, str):
             return False
-        spared = objection(self._session, record, ground)
+        spared = evict_veto_on(self._session, record, ground)
         if spared is None:
             return True
         self.refused[f"each {spared.why}"] += 1
@@ -186,12 +186,12 @@ class Candidates:
         return [on_row[row] for row in sorted(on_row)]
 
 
-class Whereabouts:
+class CandidateNodes:
     """The rows on which the beneficiary's pods could be if all went who may go, those first on which the fewest
     must go; at the end those where nobody could be, but pods that count towards an account that is full, or that
     keep others away."""
 
-    def __init__(self, session: Session, beneficiary: Beneficiary, lenders: Lenders) -> None:
+    def __init__(self, session: Session, beneficiary: Preemptor, lenders: Reclaimees) -> None:
         self._session = session
         self._for = beneficiary
         self._lenders = lenders

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps
-from phalanx.scheduling.preemption.search.removed_victims import Interplay, Taken
-from phalanx.scheduling.preemption.search.victim_sequence import Rules, admissible, arranged, without_absorbed
-from phalanx.scheduling.preemption.solution import Cost, Eviction, cost_of, dear
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
+from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents, RemovedVictims
+from phalanx.scheduling.preemption.search.victim_sequence import (
+    SearchContext,
+    admissible,
+    possible_order,
+    without_members_of_whole,
+)
+from phalanx.scheduling.preemption.solution import Eviction, EvictionCost, cost_of, victim_cost
 from phalanx.scheduling.preemption.victims import Victim
 
-Outcome = Callable[[Taken, Sequence[Victim]], Eviction | None]
+MakeSolution = Callable[[RemovedVictims, Sequence[Victim]], Eviction | None]
 """What makes an answer of the victims that are off, if that answers the question."""
 
 # The work of a search is counted, not timed, in looks at a pod or a node: equal questions get equal answers.
@@ -29,7 +34,7 @@ _FEW = 16
 _CHOICE = 200
 
 
-class Effort:
+class WorkLimit:
     """What is left for finding a choice at all (`find`), and for better ones (`improve`). A try costs `attempt`."""
 
     def __init__(self, attempt: int) -> None:
@@ -69,18 +74,18 @@ class Effort:
         self._left -= _MOVE * sum(len(victim.records) for victim in victims)
 
 
-class Choice:
+class VictimChoice:
     """Tries choices within a transaction. `fits` tells whether the beneficiary can be placed now, `outcome` makes
     an answer of those who are off."""
 
     def __init__(
         self,
-        rules: Rules,
-        beneficiary: Beneficiary,
+        rules: SearchContext,
+        beneficiary: Preemptor,
         transaction: Transaction,
-        effort: Effort,
+        effort: WorkLimit,
         fits: Callable[[], bool],
-        outcome: Outcome,
+        outcome: MakeSolution,
     ) -> None:
         self._rules = rules
         self._for = beneficiary
@@ -88,7 +93,7 @@ class Choice:
         self._effort = effort
         self._fits = fits
         self._outcome = outcome
-        self._taken = Taken(rules, transaction, Interplay(rules.session, beneficiary.classes))
+        self._taken = RemovedVictims(rules, transaction, AffinityDependents(rules.session, beneficiary.classes))
 
     def of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
@@ -160,14 +165,14 @@ class Choice:
             for victim in sorted(chosen, key=lambda victim: victim.key, reverse=True):
                 if not self._effort.lasts:
                     break
-                if victim not in without_absorbed(chosen):
+                if victim not in without_members_of_whole(chosen):
                     continue
                 self._stay([victim])
                 if self._fits():
                     chosen.remove(victim)
                 else:
                     self._go([victim])
-        kept = without_absorbed(chosen)
+        kept = without_members_of_whole(chosen)
         self._stay([victim for victim in chosen if victim not in kept])
         return kept
 
@@ -206,23 +211,23 @@ class Choice:
             return best  # of one pod's nodes each has been weighed
         tried: set[Victim] = set()
         while self._effort.lasts:
-            worst = next((v for v in sorted(best.victims, key=dear, reverse=True) if v not in tried), None)
+            worst = next((v for v in sorted(best.victims, key=victim_cost, reverse=True) if v not in tried), None)
             if worst is None:
                 return best
             tried.add(worst)
             others = [victim for victim in best.victims if victim is not worst]
-            cheaper = [v for v in candidates[:_CHOICE] if v is not worst and dear(v) <= dear(worst)]
+            cheaper = [v for v in candidates[:_CHOICE] if v is not worst and victim_cost(v) <= victim_cost(worst)]
             found = self.shrink([*others, *(victim for victim in cheaper if victim not in others)])
             if found is not None and found.cost.decisive < best.cost.decisive:
                 best = found
         return best
 
     def _complete(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
-        search = CompleteSearch(self._rules, self._taken, self._fits, self._effort, self._outcome)
+        search = ExhaustiveSearch(self._rules, self._taken, self._fits, self._effort, self._outcome)
         return search.run(candidates, best)
 
 
-class CompleteSearch:
+class ExhaustiveSearch:
     """Decides on one candidate after the other, the most valuable first: it stays, if the beneficiary would fit
     were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
 
@@ -230,7 +235,12 @@ class CompleteSearch:
     """
 
     def __init__(
-        self, rules: Rules, taken: Taken, fits: Callable[[], bool], effort: Effort, outcome: Outcome
+        self,
+        rules: SearchContext,
+        taken: RemovedVictims,
+        fits: Callable[[], bool],
+        effort: WorkLimit,
+        outcome: MakeSolution,
     ) -> None:
         self._rules = rules
         self._taken = taken
@@ -245,7 +255,7 @@ class CompleteSearch:
         """The best choice, if it is better than what is known (`best`)."""
         self._best = best
         # A whole gang comes before its single members.
-        self._victims = sorted(candidates, key=lambda victim: (dear(victim), victim.key), reverse=True)
+        self._victims = sorted(candidates, key=lambda victim: (victim_cost(victim), victim.key), reverse=True)
         self._twins = [_twin(victim) for victim in self._victims]
         # Candidates are judged by what accounts hold before anybody is off.
         accounts = {account for victim in candidates for payer in victim.amounts for account in payer.path}
@@ -281,11 +291,11 @@ class CompleteSearch:
         if self._best is not None and self._cost(more).decisive >= self._best.cost.decisive:
             return
         self._effort.look(len(more))
-        if arranged(self._rules, more) is not None:
+        if possible_order(self._rules, more) is not None:
             self._decide(place + 1, more)
 
-    def _cost(self, chosen: Sequence[Victim]) -> Cost:
-        caps = Caps(self._rules.session, self._rules.log)
+    def _cost(self, chosen: Sequence[Victim]) -> EvictionCost:
+        caps = EvictionLimits(self._rules.session, self._rules.log)
         for victim in chosen:
             for record in victim.records:
                 if record.pod.budgets:

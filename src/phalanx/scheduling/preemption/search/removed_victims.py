@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps
-from phalanx.scheduling.preemption.search.victim_sequence import Rules
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
+from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.session.session import Session
 
 
-class Interplay:
+class AffinityDependents:
     """Pods whose being there, or not, tells on where the beneficiary's pods may go: they are counted by what these
     state, or state something about these themselves."""
 
@@ -43,17 +43,17 @@ class Interplay:
         )
 
 
-class Taken:
+class RemovedVictims:
     """The victims that are off at the moment, and how many violations of budgets that would be.
 
     A pod may be a victim on its own and a part of its whole gang: it is off while either is.
     """
 
-    def __init__(self, rules: Rules, transaction: Transaction, interplay: Interplay) -> None:
+    def __init__(self, rules: SearchContext, transaction: Transaction, interplay: AffinityDependents) -> None:
         self._interplay = interplay
         self._nodes = rules.session.state.nodes
         self._transaction = transaction
-        self._caps = Caps(rules.session, rules.log)
+        self._caps = EvictionLimits(rules.session, rules.log)
         self._off: Counter[PodRecord] = Counter()
 
     @property

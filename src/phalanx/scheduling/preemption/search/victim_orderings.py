@@ -9,11 +9,11 @@ from phalanx.cluster.accounts import add_amounts
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.resources import PODS
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.search.removed_victims import Interplay
-from phalanx.scheduling.preemption.search.victim_sequence import Rules, in_turns, thrifty
-from phalanx.scheduling.preemption.solution import Cost, cost_of
-from phalanx.scheduling.preemption.victims import Spare, Victim
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents
+from phalanx.scheduling.preemption.search.victim_sequence import SearchContext, in_turns, smallest_first
+from phalanx.scheduling.preemption.solution import EvictionCost, cost_of
+from phalanx.scheduling.preemption.victims import DispensableMembers, Victim
 from phalanx.scheduling.session.session import Session
 
 Amounts = tuple[int, ...]
@@ -22,13 +22,15 @@ Amounts = tuple[int, ...]
 _KIND = 6
 
 
-def orders(rules: Rules, beneficiary: Beneficiary, candidates: list[Victim]) -> Iterator[list[Victim]]:
+def victim_orderings(
+    rules: SearchContext, beneficiary: Preemptor, candidates: list[Victim]
+) -> Iterator[list[Victim]]:
     """Node by node, those first who keep the beneficiary out by being where they are, the policy's order, in which
     the candidates are, by size; and for accounts that need not give all, the one that frees most."""
     nearby = _node_by_node(rules.session, beneficiary, candidates)
     if nearby is not None:
         yield nearby
-    interplay = Interplay(rules.session, beneficiary.classes)
+    interplay = AffinityDependents(rules.session, beneficiary.classes)
     blockers = interplay.first(candidates) if interplay else candidates
     if blockers != candidates:
         yield blockers
@@ -37,10 +39,10 @@ def orders(rules: Rules, beneficiary: Beneficiary, candidates: list[Victim]) -> 
     if larger != candidates:
         yield larger
     if any(ground.overs for victim in candidates for ground in victim.grounds.values()):
-        yield thrifty(rules, candidates)
+        yield smallest_first(rules, candidates)
 
 
-def _largest_first(beneficiary: Beneficiary, candidates: list[Victim]) -> list[Victim]:
+def _largest_first(beneficiary: Preemptor, candidates: list[Victim]) -> list[Victim]:
     """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
     asked: dict[str, int] = {}
     for wanted in beneficiary.payers.values():
@@ -55,16 +57,16 @@ def _largest_first(beneficiary: Beneficiary, candidates: list[Victim]) -> list[V
     return sorted(candidates, key=lambda victim: (victim.key[:_KIND], -part(victim), victim.key))
 
 
-def _node_by_node(session: Session, beneficiary: Beneficiary, candidates: list[Victim]) -> list[Victim] | None:
+def _node_by_node(session: Session, beneficiary: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
     """Those first who make room where the least is lost; None if that is not enough."""
-    nearby = Nearby(session, beneficiary.classes, candidates)
+    nearby = PerNodeChoice(session, beneficiary.classes, candidates)
     for cls, count in beneficiary.copies:
         if not nearby.choose(cls, count):
             return None
     return nearby.first(candidates)
 
 
-class Nearby:
+class PerNodeChoice:
     """Chooses victims for copies of classes, one copy after the other, by what nodes have; accounts aside.
 
     Whoever was chosen before costs nothing: a gang that goes as a whole makes room on many nodes.
@@ -91,7 +93,7 @@ class Nearby:
         self._chosen: dict[Victim, None] = {}
         self._singles: dict[GangRecord, list[Victim]] = {}
         self._fallen: set[GangRecord] = set()
-        self._spent: dict[Spare, int] = {}
+        self._spent: dict[DispensableMembers, int] = {}
 
     def choose(self, cls: ClassRecord, count: int) -> bool:
         """Makes room for so many copies beside those before; whether all have it."""
@@ -100,7 +102,7 @@ class Nearby:
         placer = self._session.placer
         mask = placer.open_rows(cls) if count == 1 else placer.class_view(cls).static
         alone = self._session.placer.exclusive(cls)
-        ways: list[tuple[Cost, int, int]] = []
+        ways: list[tuple[EvictionCost, int, int]] = []
         turns: dict[int, int] = {}
         best: dict[int, list[Victim]] = {}
 
@@ -179,7 +181,7 @@ class Nearby:
         self, waiting: Sequence[tuple[Victim, Amounts]], room: Amounts, amounts: Amounts
     ) -> list[Victim] | None:
         chosen: list[tuple[Victim, Amounts]] = []
-        singles: dict[Spare, int] = {}
+        singles: dict[DispensableMembers, int] = {}
         for victim, freed in waiting:
             if _covers(room, amounts):
                 break
@@ -206,7 +208,7 @@ class Nearby:
         return victim not in self._chosen and self._fallen.isdisjoint(victim.gangs)
 
 
-def _cost(way: Sequence[Victim]) -> Cost:
+def _cost(way: Sequence[Victim]) -> EvictionCost:
     """What it costs if these go: of budgets only those count that have nothing left now."""
     return cost_of(way, sum(victim.exposed for victim in way))
 

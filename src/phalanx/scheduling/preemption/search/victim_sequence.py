@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps, Delays, never
+from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays, EvictionLimits, no_override
 from phalanx.scheduling.preemption.victims import Removals, Victim
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.session import Session
@@ -18,7 +18,7 @@ from phalanx.scheduling.session.session import Session
 _STEPS = 500
 
 
-class Rules(NamedTuple):
+class SearchContext(NamedTuple):
     """What removals are judged by. `holding` tells what an account held before the first of them. Who would have to
     wait is noted in `delays`. `bound` tells whether grounds and caps hold: that a gang keeps its minimum or goes as
     a whole holds in any case. `levelling` is what gangs' shares say, if the policy asks, `overrules` whether a
@@ -27,19 +27,19 @@ class Rules(NamedTuple):
     session: Session
     log: EvictionLog
     holding: Callable[[AccountRecord], Mapping[str, int]]
-    delays: Delays
+    delays: EvictionDelays
     bound: bool = True
-    levelling: Levelling | None = None
-    overrules: Callable[[PodRecord], bool] = never
+    levelling: DrfPreemption | None = None
+    overrules: Callable[[PodRecord], bool] = no_override
 
 
-class Succession:
+class VictimSequence:
     """Victims that go one after the other. Single members count as a part of the whole if their gang falls."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: SearchContext) -> None:
         self._bound = rules.bound
         self._removals = Removals(rules.levelling, rules.holding)
-        self._caps = Caps(rules.session, rules.log, rules.delays, rules.overrules)
+        self._caps = EvictionLimits(rules.session, rules.log, rules.delays, rules.overrules)
         self._singles: dict[GangRecord, list[Victim]] = {}
         self._fallen: set[GangRecord] = set()
 
@@ -86,13 +86,13 @@ class Succession:
                 self._caps.count(record, step)
 
 
-def admissible(rules: Rules, order: Iterable[Victim]) -> list[Victim]:
+def admissible(rules: SearchContext, order: Iterable[Victim]) -> list[Victim]:
     """The order without those who may not go once those before them have gone."""
-    succession = Succession(rules)
+    succession = VictimSequence(rules)
     return [victim for victim in order if succession.take(victim)]
 
 
-def in_turns(rules: Rules, candidates: list[Victim]) -> list[Victim]:
+def in_turns(rules: SearchContext, candidates: list[Victim]) -> list[Victim]:
     """The candidates, which are in the policy's order, with lenders counted anew after everyone who goes: of equal
     distance the next is one of whoever is furthest above his due then."""
     lenders: dict[object, list[Victim]] = {}
@@ -132,11 +132,11 @@ def in_turns(rules: Rules, candidates: list[Victim]) -> list[Victim]:
     return order
 
 
-def thrifty(rules: Rules, candidates: Iterable[Victim]) -> list[Victim]:
+def smallest_first(rules: SearchContext, candidates: Iterable[Victim]) -> list[Victim]:
     """An order that frees much although accounts need not give more than they have too much: small victims first,
     and the largest that there is where one more is the last that an account has to give."""
-    succession = Succession(rules)
-    waiting = sorted(candidates, key=lambda victim: (size(victim), victim.key))
+    succession = VictimSequence(rules)
+    waiting = sorted(candidates, key=lambda victim: (reclaimable_size(victim), victim.key))
     order: list[Victim] = []
     gone: set[Victim] = set()
     for victim in waiting:
@@ -153,21 +153,21 @@ def thrifty(rules: Rules, candidates: Iterable[Victim]) -> list[Victim]:
     return order
 
 
-def arranged(rules: Rules, victims: Sequence[Victim]) -> list[Victim] | None:
+def possible_order(rules: SearchContext, victims: Sequence[Victim]) -> list[Victim] | None:
     """An order in which all of them may go, None if none is found."""
-    order = sorted(victims, key=lambda victim: (victim.whole, size(victim), victim.key))
+    order = sorted(victims, key=lambda victim: (victim.whole, reclaimable_size(victim), victim.key))
     found = admissible(rules, order)
     if len(found) == len(order):
         return found
     if not any(ground.overs for victim in order for ground in victim.grounds.values()):
         return None
-    return _Orders(rules, order).find()
+    return _OrderSearch(rules, order).find()
 
 
-class _Orders:
+class _OrderSearch:
     """Looks through the orders, with a limit; sets of victims that cannot go first are not tried twice."""
 
-    def __init__(self, rules: Rules, victims: Sequence[Victim]) -> None:
+    def __init__(self, rules: SearchContext, victims: Sequence[Victim]) -> None:
         self._rules = rules
         self._victims = victims
         self._left = _STEPS
@@ -195,7 +195,7 @@ class _Orders:
         return None
 
 
-def size(victim: Victim) -> int:
+def reclaimable_size(victim: Victim) -> int:
     """How much it holds of what its accounts have too much of, in amounts of different resources added up."""
     return sum(
         victim.amounts[payer].get(name, 0)
@@ -204,7 +204,7 @@ def size(victim: Victim) -> int:
     )
 
 
-def without_absorbed(victims: Collection[Victim]) -> list[Victim]:
+def without_members_of_whole(victims: Collection[Victim]) -> list[Victim]:
     """Less the single members of gangs that go as a whole."""
     fallen = {gang for victim in victims if victim.whole for gang in victim.gangs}
     if not fallen:

@@ -1,0 +1,91 @@
+"""What can be wrong with a plugin that an installed package brings, before it is asked anything."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
+from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.points import POINTS
+
+RENAMED: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "admission_room": "max_admissions",
+        "ceiling": "limit",
+        "consents": "pre_bind_check",
+        "entitled": "nominal_quota",
+        "equip": "configure",
+        "held": "blocked",
+        "huddles": "colocation_groups",
+        "objection": "why_not_admitted",
+        "outcasts": "evictees",
+        "peers": "inter_pod_rules",
+        "preference": "static_score",
+        "prospect": "deserved_with_request",
+        "quiet": "disabled_points",
+        "refuse": "pre_filter",
+        "room": "max_copies",
+        "season": "time_key",
+        "spares": "evict_veto",
+        "stated": "declared_resources",
+        "tenant_order": "subqueue_order",
+        "tenants": "subqueues",
+        "until": "recheck_at",
+        "wakes": "next_wake",
+        "wide": "depends_on_other_nodes",
+    }
+)
+"""What points and settings were called before. One that nobody asks could break a limit: an error."""
+
+_OURS = "phalanx.scheduling."
+_SETTINGS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
+    ("inter_pod_rules", InterPodRules, "InterPodRules"),
+    ("topology", (TopologySettings, type(None)), "TopologySettings or None"),
+    ("usage_decay", (UsageDecay, type(None)), "UsageDecay or None"),
+    ("reclaim_level", (int, type(None)), "a whole number or None"),
+    *((name, bool, "True or False") for name in ("separates_bands", "order_drifts", "keeps_budgets")),
+    *((name, bool, "True or False") for name in ("honours_owners", "needs_node_usage")),
+)
+
+
+def class_faults(kind: type[Plugin]) -> Iterator[str]:
+    """What keeps a class from being a plugin, a sentence each."""
+    for base in kind.__mro__:
+        if not base.__module__.startswith(_OURS):
+            yield from (f"{name} is called {RENAMED[name]} now" for name in vars(base) if name in RENAMED)
+    for point in POINTS:
+        if not callable(getattr(kind, point)):
+            yield f"{point} must be a method"
+    if not _texts(kind.arguments, tuple) or not _texts(kind.without_effect, tuple):
+        yield "arguments and without_effect must be tuples of texts"
+
+
+def setting_faults(plugin: Plugin) -> Iterator[str]:
+    """What is wrong with what a plugin says about itself, a sentence each."""
+    for name, kinds, wanted in _SETTINGS:
+        if not isinstance(getattr(plugin, name), kinds):
+            yield f"{name} must be {wanted}, and is {getattr(plugin, name)!r}"
+    for name, kind in (("disabled_points", frozenset), ("stocks", frozenset), ("remarks", tuple)):
+        if not _texts(getattr(plugin, name), kind):
+            yield f"{name} must be a {kind.__name__} of texts, and is {getattr(plugin, name)!r}"
+    if _texts(plugin.disabled_points, frozenset):
+        yield from (f"disabled_points: there is no {point}" for point in sorted(plugin.disabled_points - {*POINTS}))
+
+
+def remarks(plugin: Plugin) -> Iterator[str]:
+    """What whoever wrote the plugin may have overlooked, a sentence each."""
+    if type(plugin).__module__.startswith(_OURS):
+        return
+    for name in vars(type(plugin)):
+        close = difflib.get_close_matches(name, POINTS, n=1, cutoff=0.8)
+        if close and name not in POINTS and name[0] != "_" and not hasattr(Plugin, name):
+            yield f"{name} is no extension point; did you mean {close[0]}?"
+    if not any(overrides(plugin, point) for point in POINTS):
+        yield "it has no method that is an extension point"
+
+
+def _texts(found: object, kind: type) -> bool:
+    return isinstance(found, tuple | frozenset) and type(found) is kind and all(isinstance(x, str) for x in found)

@@ -1,0 +1,168 @@
+"""What a plugin of a third party answers harms nobody: at every extension point, whatever it answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import POINTS, Vote
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.ordering.failures import OPINIONS
+from phalanx.scheduling.policy.loader import load_policy
+
+from ..cluster.audit import audit
+from .scenario import Scenario, amounts
+
+POLICY = """
+actions: "enqueue, allocate, preempt, reclaim, shuffle, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}, {name: capacity}]}]
+"""
+Answer = Callable[..., object]
+
+
+def raises(*asked: object) -> object:
+    raise LookupError("a bug of a plugin")
+
+
+def ends_the_process(*asked: object) -> object:
+    raise SystemExit(1)
+
+
+ANSWERS: dict[str, Answer] = {
+    "none": lambda *asked: None,
+    "object": lambda *asked: object(),
+    "text": lambda *asked: "text",
+    "nan": lambda *asked: math.nan,
+    "infinity": lambda *asked: math.inf,
+    "huge": lambda *asked: 1e300,
+    "true": lambda *asked: True,
+    "negative": lambda *asked: -1,
+    "list": lambda *asked: [1, 2],
+    "nan in a tuple": lambda *asked: (0, math.nan),
+    "fractions": lambda *asked: {"cpu": 1.5},
+    "wrong length": lambda *asked: np.zeros(1001),
+    "wrong length, truths": lambda *asked: np.ones(1001, dtype=np.bool_),
+    "nothing": lambda *asked: np.zeros((0, 3), dtype=np.int64),
+    "not numbers": lambda *asked: np.full(_rows(asked), math.nan),
+    "huge numbers": lambda *asked: np.full(_rows(asked), 1e300),
+    "numbers as objects": lambda *asked: np.full(_rows(asked), None),
+    "raises": raises,
+    "ends the process": ends_the_process,
+}
+_HASHABLE = {"none", "object", "text", "nan", "infinity", "huge", "true", "negative", "nan in a tuple"}
+_KEYS = {"text", "infinity", "huge", "true", "negative"}
+_NUMBERS = {"huge", "negative"}
+# What has a meaning at a point, and so is no fault.
+SOUND: dict[str, set[str]] = {
+    **dict.fromkeys(("queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"), _KEYS),
+    **dict.fromkeys(("time_key", "admission_key"), _HASHABLE),
+    **{key: {"none", *_NUMBERS} for key in ("recheck_at", "next_wake")},
+    **dict.fromkeys(("configure", "admitted"), ANSWERS.keys() - {"raises", "ends the process"}),
+    **{
+        key: {"none"}
+        for key in ("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto")
+    },
+    **{key: {"none"} for key in ("deserved_with_request", "static_score", "why_not_admitted")},
+    "pre_filter": {"none", "text"},
+    "pre_bind_check": {"true"},
+    "score": {"negative"},
+}
+# Asked only where another point of the same plugin has said something, or in trees that are not here.
+RARE = {"declared_resources", "nominal_quota", "runtime_quota", "subqueue_order", "deserved_with_request"}
+
+
+def _rows(asked: tuple[Any, ...]) -> int:
+    """As many as are asked about, where rows are asked about."""
+    return len(asked[1].alive[asked[2]]) if len(asked) == 3 and hasattr(asked[1], "alive") else 7
+
+
+def plugin(point: str, answer: Answer) -> tuple[Plugin, list[str]]:
+    """One that speaks at a point, and notes when it was asked."""
+    asked: list[str] = []
+
+    def method(self: Plugin, *about: Any) -> Any:
+        asked.append(point)
+        return answer(*about)
+
+    methods = {point: method}
+    if point in ("max_admissions", "admission_key", "why_not_admitted"):
+        methods["admit"] = lambda self, *about: Vote.REJECT if point == "why_not_admitted" else Vote.ABSTAIN
+    kind = type("Foreign", (Plugin,), {"name": "foreign", "__init__": lambda self: None, **methods})
+    return kind(), asked
+
+
+def world() -> Scenario:
+    """Two nodes, and a larger one that is closed; a queue that has to be given back what is its, and a group that
+    waits to be admitted."""
+    scenario = Scenario(POLICY).nodes(2, cpu=8).node("closed", cpu=64, unschedulable=True)
+    scenario.queue("a", deserved={"cpu": 8}).queue("b", deserved={"cpu": 8}, capability={"cpu": 16})
+    scenario.pods("lent", 13, queue="b", cpu=1, node="n1").pods("old", 2, queue="b", cpu=1, node="n2")
+    scenario.gang("first", 2, queue="a").pods("first", 2, gang="first", queue="a", cpu=2, priority=9)
+    scenario.gang("second", 2, queue="a").pods("second", 2, gang="second", queue="a", cpu=1)
+    scenario.gang("later", 2, queue="a", min_resources=amounts(cpu=1), admission=True, admitted=False)
+    scenario.gang("never", 2, queue="b", min_resources=amounts(cpu=99), admission=True, admitted=False)
+    return scenario.pod("alone", queue="a", cpu=1).pod("other", cpu=1)
+
+
+def outcome(policy: Policy) -> tuple[dict[str, str], set[str], list[str], list[str]]:
+    """(where who was bound, who was evicted, who was admitted, what failed) under a policy."""
+    scenario = world()
+    scenario.scheduler.use(policy)
+    bound, evicted, admitted, failed = dict[str, str](), set[str](), list[str](), list[str]()
+    for _ in range(12):
+        if scenario.scheduler.idle:
+            break
+        plan = scenario.cycle()
+        bound |= {bind.uid: bind.node for bind in plan.binds}
+        evicted |= {evict.uid for evict in plan.evictions}
+        admitted += [str(each.gang) for each in plan.admissions]
+        failed += [f"{failure.plugin}: {failure.what}: {failure.why}" for failure in plan.failures]
+        audit(scenario.state)
+        scenario.depart(*(evict.uid for evict in plan.evictions))
+    assert scenario.scheduler.idle, "what fails must not keep the scheduler busy"
+    return bound, evicted, admitted, failed
+
+
+def with_foreign(foreign: Plugin) -> Policy:
+    policy = load_policy(POLICY)
+    return msgspec.structs.replace(policy, plugins=(ConfiguredPlugin(foreign, 0), *policy.plugins))
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> tuple[dict[str, str], set[str], list[str]]:
+    bound, evicted, admitted, failed = outcome(load_policy(POLICY))
+    assert bound.keys() == {"first-0", "first-1", "second-0", "second-1", "alone"}
+    assert evicted
+    assert admitted == ["ns/later"]
+    assert not failed
+    return bound, evicted, admitted
+
+
+@pytest.mark.parametrize("point", sorted({*POINTS} - {"configure"}))
+def test_nonsense_costs_the_plugin_its_opinion_and_nobody_else_anything(
+    point: str, undisturbed: tuple[dict[str, str], set[str], list[str]]
+) -> None:
+    ever = False
+    for name, answer in ANSWERS.items():
+        if name in SOUND.get(point, ()):
+            continue
+        foreign, asked = plugin(point, answer)
+        bound, evicted, admitted, failed = outcome(with_foreign(foreign))
+        assert "closed" not in bound.values(), name
+        assert bool(failed) is bool(asked), (name, failed)
+        assert all(text.startswith("foreign: ") for text in failed), (name, failed)
+        ever = ever or bool(asked)
+        if point in OPINIONS:
+            assert (bound, evicted, admitted) == undisturbed, name
+            assert all(f"plugin foreign at {point}: " in text for text in failed), (name, failed)
+        else:
+            # A limit or a veto that fails lets nobody through.
+            assert evicted <= undisturbed[1], name
+            assert bound.keys() <= undisturbed[0].keys(), name
+    assert ever or point in RARE, "nobody asked"
