@@ -70,7 +70,7 @@ async def test_a_pod_that_raises_still_occupies_its_node(
         for name in ("good", "bad", "well"):
             tell(world.pod(name, node="n", phase="Running"))
     assert set(world.state.pods) == {"uid-good", "uid-bad", "uid-well"}
-    assert len(world.state.tenants(world.state.nodes.row("n"))) == 3
+    assert len(world.state.pods.on(world.state.nodes.row("n"))) == 3
     assert not world.state.pods["uid-bad"].pod.preemptable
     assert world.counted == {"intake": 3}
     assert len([record for record in caplog.records if "a bug of ours" in record.getMessage()]) == 1

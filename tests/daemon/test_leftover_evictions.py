@@ -70,5 +70,5 @@ def test_who_could_not_be_evicted_stays() -> None:
     world.check(1000)
     assert world.check(1006) == ["p0", "p1"]
     for name in ("p0", "p1"):
-        world.state.spare(f"uid-{name}", 1066)
+        world.state.pods.eviction_refused(f"uid-{name}", 1066)
     assert world.check(1010) == []

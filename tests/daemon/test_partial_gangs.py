@@ -95,7 +95,7 @@ def test_surplus_that_waits_is_no_broken_gang() -> None:
 def test_members_that_may_not_be_evicted_stay_and_are_not_asked_again(world: World) -> None:
     world.check("release", 1060)
     for evict in world.evictions:
-        world.state.spare(evict.uid, 1120)
+        world.state.pods.eviction_refused(evict.uid, 1120)
     assert world.state.gangs[G].counts().active == 2
     assert world.check("release", 1200) == []
 

@@ -27,7 +27,7 @@ async def test_sums_that_differ_from_the_pods_end_the_service(
     assert not checking.done()
     for account in checked.state.ledger.accounts.values():
         account.used["cpu"] = 400
-    checked.state.version += 1
+    checked.state._changes.version += 1
     with pytest.raises(ServiceError, match="differ from what their pods say"):
         await asyncio.wait_for(checking, 5)
     assert "queue default" in caplog.text

@@ -122,10 +122,12 @@ class World:
         """Carries out a decision by hand: names of pods, with spaces between them."""
         evictions, nominations = [], []
         for record in [self.state.pods[f"uid-{name}"] for name in victims.split()]:
-            self.state.doom(record)
+            self.state.pods.mark_evicting(record)
             evictions.append(evict(record))
         for record in [self.state.pods[f"uid-{name}"] for name in waiting.split()]:
-            self.state.claim(record, 0, Nomination(frozenset(entry.uid for entry in evictions), 2000.0, "c1"))
+            self.state.pods.nominate(
+                record, 0, Nomination(frozenset(entry.uid for entry in evictions), 2000.0, "c1")
+            )
             nominations.append(Nominate(record.pod.uid, "ns", record.pod.name, "n1", "c1"))
         self.executor.carry_out(Plan(1, nominations=nominations, evictions=evictions))
         await self.settle()
@@ -255,7 +257,7 @@ async def test_an_old_patience_does_not_end_a_new_binding(world: World) -> None:
     world.server.pods["ns", "p1"]["metadata"]["uid"] = "uid-of-its-successor"
     await world.cycle()
     (_, old), world.pending = world.pending[0], []
-    world.state.forget("uid-p1")
+    world.state.pods.binding_failed("uid-p1")
     world.server.pods["ns", "p1"]["metadata"]["uid"] = "uid-p1"
     await world.cycle()
     assert world.state_of("p1") is MemberState.ASSUMED
@@ -377,7 +379,7 @@ async def test_evictions_that_wait_end_with_what_they_are_for(full: World, end: 
 
 async def test_a_victim_that_leaves_by_itself_is_not_deleted(full: World) -> None:
     gone = msgspec.structs.replace(full.state.pods["uid-v"].pod, phase=PodPhase.SUCCEEDED)
-    full.state.doom(full.state.pods["uid-v"])
+    full.state.pods.mark_evicting(full.state.pods["uid-v"])
     victim = evict(full.state.pods["uid-v"])
     full.state.apply(PodUpdated(gone))
     full.executor.carry_out(Plan(1, evictions=[victim]))
@@ -400,7 +402,7 @@ async def test_a_pod_that_one_plan_nominates_and_binds_is_only_bound(full: World
 async def test_room_that_is_found_elsewhere_calls_evictions_off(full: World) -> None:
     full.server.change(full.server.pods["ns", "p"])  # so that the promise waits for the watch
     await full.preempt("p", "v")
-    full.state.unclaim(full.state.pods["uid-p"])
+    full.state.pods.cancel_nomination(full.state.pods["uid-p"])
     await full.cycle()
     assert full.server.node_of("p") == "n1"
     assert full.state_of("v") is RUNNING
@@ -413,7 +415,7 @@ async def test_a_pod_that_is_placed_elsewhere_needs_no_room_that_is_being_cleare
 
     def place(call: Any) -> None:
         if call.method == "DELETE":
-            full.state.unclaim(full.state.pods["uid-p"])
+            full.state.pods.cancel_nomination(full.state.pods["uid-p"])
             full.executor.carry_out(full.scheduler.cycle(1000.0))
 
     full.server.before = place

@@ -86,7 +86,7 @@ class TestBudgets:
 
     def test_whoever_was_told_to_leave_counts_before_the_budget_knows(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
-        scenario.state.doom(pods(scenario, 0)[0])
+        scenario.state.pods.mark_evicting(pods(scenario, 0)[0])
         cap = caps(scenario)
         assert [cap.try_evict(record) for record in pods(scenario, 1, 2)] == [None, self.REFUSED]
 

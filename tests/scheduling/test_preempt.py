@@ -201,7 +201,7 @@ def test_pods_leave_in_time_for_whom_the_alarm_rings() -> None:
 def test_a_refused_eviction_is_not_tried_again_at_once() -> None:
     scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).work()
-    scenario.state.spare("low", scenario.now + 60)
+    scenario.state.pods.eviction_refused("low", scenario.now + 60)
     scenario.work()
     assert scenario.evicted == ["low"]
     assert scenario.held() == {}

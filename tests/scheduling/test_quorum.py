@@ -226,8 +226,8 @@ class TestRepair:
         world = Scenario().node("n1", gpu=4).job("job", 4, gpu=1)
         world.gang("job", 4, match_policy=policy).work()
         world.confirm("job-0", "job-1")
-        world.state.forget("job-2")
-        world.state.forget("job-3")
+        world.state.pods.binding_failed("job-2")
+        world.state.pods.binding_failed("job-3")
         return world
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))

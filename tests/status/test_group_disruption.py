@@ -102,7 +102,7 @@ class World:
 
     def doom(self, *names: str) -> None:
         for name in names:
-            self.state.doom(self.state.pods[f"uid-{name}"])
+            self.state.pods.mark_evicting(self.state.pods[f"uid-{name}"])
 
     async def look(self) -> dict[str, Any]:
         """The status once everything has been written, as the watch shows it then."""
@@ -189,7 +189,7 @@ async def test_an_eviction_that_was_called_off_leaves_nothing_behind(native: Wor
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)
     for name in "ab":
-        native.state.spare(f"uid-{name}", 0)
+        native.state.pods.eviction_refused(f"uid-{name}", 0)
     assert await native.target() == {}
 
 
@@ -251,7 +251,7 @@ async def test_the_phase_of_a_group_that_loses_some_of_its_minimum(kind: ServedK
     assert await world.phase() == "Unknown"
     world.remove("a")
     world.member("a2", node="", phase="Pending")
-    world.state.spare("uid-b", 0)
+    world.state.pods.eviction_refused("uid-b", 0)
     assert await world.phase() == "Pending"
     world.member("a2", phase="Running")
     assert await world.phase() == "Running"

@@ -475,7 +475,7 @@ def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
 
 def _below(state: ClusterState, key: GangKey) -> list[GangKey]:
     """The gangs of the tree that a composite is in."""
-    composites = state.surroundings.composites
+    composites = state.gangs.composites
     return [gang.key for gang in composites.gangs(composites.root_of(key))]
 
 

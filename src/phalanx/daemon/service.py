@@ -262,7 +262,7 @@ class SchedulerService:
 
     def pending(self) -> tuple[int, int]:
         """(gangs, pods on their own) that wait."""
-        return sum(1 for gang in self.state.gangs.values() if gang.pending), len(self.state.lone)
+        return sum(1 for gang in self.state.gangs.values() if gang.pending), len(self.state.pods.standalone)
 
     def stop(self) -> None:
         """Ends `run` after the writes under way have been drained."""

@@ -95,7 +95,7 @@ class Executor:
             self._binder.submit(plan.binds, self._guard())
         except Exception:
             for bind in plan.binds:
-                self._state.forget(bind.uid)
+                self._state.pods.binding_failed(bind.uid)
             raise
         self._listener.bindings_posted(plan.binds)
         for bind in plan.binds:
@@ -129,7 +129,7 @@ class Executor:
         refused = result.outcome is EvictionOutcome.REFUSED
         if refused:
             log.warning("evicting %s/%s: %s", evict.namespace, evict.name, result.message)
-        self._state.spare(evict.uid, now + _SPARED if refused else now)
+        self._state.pods.eviction_refused(evict.uid, now + _SPARED if refused else now)
         self._wake()
 
     def bound(self, result: BindResult) -> None:
@@ -200,7 +200,7 @@ class Executor:
     def _forget(self, bind: Bind) -> None:
         record = self._state.pods.get(bind.uid)
         if record is not None and record.state is MemberState.ASSUMED:
-            self._state.forget(bind.uid)
+            self._state.pods.binding_failed(bind.uid)
             self._wake()
 
 

@@ -11,8 +11,8 @@ def log_recent_evictions(state: ClusterState, log: EvictionLog, now: float) -> N
     state.ledger.settle()
     told = [
         (min(float(record.pod.leaves - record.pod.grace), now), uid)
-        for uid, record in state.leaving.items()
+        for uid, record in state.pods.terminating.items()
         if record.pod.terminating and record.pod.leaves and record.pod.condemned in state.schedulers
     ]
     for when, uid in sorted(told):
-        log.evicted(state.leaving[uid], when)
+        log.evicted(state.pods.terminating[uid], when)

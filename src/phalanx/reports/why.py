@@ -146,7 +146,7 @@ class WhyReport:
 
     def composite(self, key: GangKey) -> WhyAnswer | None:
         """None where there is no such CompositePodGroup."""
-        composites = self._state.surroundings.composites
+        composites = self._state.gangs.composites
         noun = composites.nouns.get(key)
         if noun is None:
             return None
@@ -178,7 +178,7 @@ class WhyReport:
 
     def _able(self, noun: Composite, below: Mapping[GangKey, WhyAnswer]) -> int:
         """How many children have started, or would now, or wait for other children only."""
-        composites, gangs = self._state.surroundings.composites.children(noun.key)
+        composites, gangs = self._state.gangs.composites.children(noun.key)
         states = [below[gang.key] for gang in gangs if gang.key in below]
         able = sum(found.state not in _WAITS or found.reason == WAITING_FOR_COMPOSITE for found in states)
         return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
@@ -253,7 +253,7 @@ class WhyReport:
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
         answer.members = self._counts[record.key]
-        above = self._state.surroundings.composites.above(record)
+        above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:
             if record.spec.topology is not None:

@@ -47,7 +47,7 @@ class CompositeStatuses:
             endpoint, pool, self._derive, lambda key: f"CompositePodGroup {key}", retry=retry
         )
         self._state = state
-        self._composites = state.surroundings.composites
+        self._composites = state.gangs.composites
         self._intake = intake
         self._verdict = verdict
         self._now = now

@@ -135,7 +135,7 @@ class GroupStatuses:
     def _given_up(self, key: GangKey) -> None:
         # An admission that nobody was told of must not hold what it was promised; not at once, or the group
         # would be admitted (and refused) again in the same moment.
-        asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.forget_admission, key)
+        asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.gangs.admission_failed, key)
 
     def _derive(self, key: GangKey) -> DerivedStatus | None:
         record, found = self._state.gangs.get(key), self._intake.group_record(key)

@@ -202,4 +202,4 @@ def stays_together(gang: GangRecord) -> bool:
 
 def pods_on_row(session: Session, row: int) -> list[PodRecord]:
     """The pods on a row, by name."""
-    return sorted(session.state.tenants(row), key=lambda record: record.pod.key)
+    return sorted(session.state.pods.on(row), key=lambda record: record.pod.key)

@@ -57,7 +57,7 @@ class QuorumPreemptor:
         names = [str(call.gang.key) for call in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
-        composites = session.state.surroundings.composites
+        composites = session.state.gangs.composites
         self.priority = min(_preempting_priority(call, composites) for call in asking)
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)

@@ -103,8 +103,8 @@ class Reclaimees:
         self.rules: dict[ChargePath, ReclaimRule] = {}
         self._found: dict[ChargePath, ReclaimRule | str] = {}
         self.refused: Counter[str] = Counter()
-        self.table: VictimTable = session.state.tenancy_table()
-        self.classes: Sequence[VictimClass] = session.state.tenancy.kinds
+        self.table: VictimTable = session.state.victim_table()
+        self.classes: Sequence[VictimClass] = session.state.victims.kinds
         self._classes = victim_class_arrays(session)
         self._protected = protected_pods_of(session)
         counts = self.table.pods(len(self.classes))

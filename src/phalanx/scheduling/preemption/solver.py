@@ -44,13 +44,13 @@ def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
     changed."""
     question = _question_of(preemptor)
     state = session.state
-    known = session.futility.known(question, state.eased(), state.ripened, session.now)
+    known = session.futility.known(question, state.capacity_version, state.bound_version, session.now)
     if known is not None:
         assert isinstance(known, NoSolution)
         return known
     found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
     if isinstance(found, NoSolution):
-        session.futility.note(question, state.eased(), state.ripened, found)
+        session.futility.note(question, state.capacity_version, state.bound_version, found)
     return found
 
 
@@ -104,7 +104,7 @@ class Solver:
         if (
             self.enforced
             and not self._reclaimees.anybody
-            and not (state.leaving or state.promised or self._preemptor.nominated)
+            and not (state.pods.terminating or state.pods.nominated or self._preemptor.nominated)
         ):
             # Nothing is different from what it was when the preemptor found no room.
             return self._no_solution(None)
@@ -113,14 +113,14 @@ class Solver:
             self._session.quota_check.bars(payer)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._preemptor.nominated)
-        self._terminating = [record for record in state.leaving.values() if self._will_leave(record)]
+        self._terminating = [record for record in state.pods.terminating.values() if self._will_leave(record)]
         transaction.remove(self._terminating)
-        for record in state.leaving.values():
+        for record in state.pods.terminating.values():
             if record not in self._terminating and record.charge_path is not None and record.pod.node:
                 for account in record.charge_path.path:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._preemptor.nominated)
-        self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
+        self._rivals = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
         try:
             return self._search()
         finally:

@@ -27,8 +27,8 @@ class VictimClassArrays:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kinds: Sequence[VictimClass] = session.state.tenancy.kinds
-        self._generation = session.state.tenancy.generation
+        self._kinds: Sequence[VictimClass] = session.state.victims.kinds
+        self._generation = session.state.victims.generation
         self.payers: list[ChargePath] = []
         self.gangs: dict[GangRecord, list[int]] = {}
         self._places: dict[ChargePath, int] = {}
@@ -39,7 +39,7 @@ class VictimClassArrays:
 
     def current(self) -> bool:
         """Whether it still speaks of the kinds that there are; those that are new are added."""
-        if self._generation != self._session.state.tenancy.generation:
+        if self._generation != self._session.state.victims.generation:
             return False
         if self._seen != len(self._kinds):
             self._update()
@@ -112,11 +112,11 @@ def no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
     lower priority make room, and there are none. (False proves nothing.)"""
     state = session.state
-    if session.pipeline.policy.eviction.levels or state.leaving or state.promised:
+    if session.pipeline.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
         return False
     if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
         return False
-    table = state.tenancy_table()
+    table = state.victim_table()
     classes = victim_class_arrays(session)
     if classes.lowest_priority is None or classes.lowest_priority[0] is not table:
         classes.lowest_priority = (table, LowestPriority(classes, table))

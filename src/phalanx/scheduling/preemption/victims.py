@@ -140,7 +140,7 @@ class VictimBuilder:
         own: tuple[GangRecord, ...] = (),
     ) -> None:
         self._state = state
-        self._composites = state.surroundings.composites
+        self._composites = state.gangs.composites
         self._rules = rules
         self._may_go = may_go
         self._priority = priority

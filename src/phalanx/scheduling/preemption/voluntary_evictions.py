@@ -25,7 +25,7 @@ class VoluntaryEvictions:
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
         self._limits = EvictionLimits(session, log)
-        self._min_available = MinAvailableCheck(session.state.surroundings.composites)
+        self._min_available = MinAvailableCheck(session.state.gangs.composites)
         self._leaving: dict[PodRecord, None] = {}
 
     def try_add(self, record: PodRecord) -> str | None:

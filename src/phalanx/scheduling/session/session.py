@@ -90,7 +90,7 @@ class Session:
         self.set_aside: list[UnitKey] = []
         self.unschedulable: dict[UnitKey, tuple[SchedulingSignature, FitError]] = {}
         self.queue = work
-        self._priorities = Priorities(state.surroundings.composites)
+        self._priorities = Priorities(state.gangs.composites)
         self._memory = memory
         past = past if past is not None else CycleHistory()
         self.history, self.timers, self.evictions, self.futility = (
@@ -167,7 +167,7 @@ class Session:
 
     def inqueue_resources(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
-        return self.state.promises.total()
+        return self.state.gangs.inqueue.total()
 
     @property
     def ledger(self) -> Ledger:
@@ -256,7 +256,7 @@ class Session:
         if isinstance(demand, GroupTreeSignature):
             return UNBOUNDED if any(self.upper_bound(part, unit) for part in demand.parts) else 0
         if isinstance(demand, NominatedSignature):
-            here = demand.arrived(self.state.lingering)
+            here = demand.arrived(self.state.pods.unreleased)
             return UNBOUNDED if here or demand.wanted.upper_bound(self) else 0
         if isinstance(demand, QuotaBlocked):
             return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
@@ -313,7 +313,7 @@ class Session:
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1
-        self.state.admit(gang.key)
+        self.state.gangs.admit(gang.key)
         self.plan.admissions.append(Admit(gang.key))
         for plugin in self.pipeline.plugins("admitted"):
             plugin.admitted(self, gang)

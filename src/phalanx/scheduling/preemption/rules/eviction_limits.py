@@ -136,7 +136,7 @@ class EvictionLimits:
         if found is None:
             if self._evicted is None:
                 self._evicted = {}
-                for record in self._state.leaving.values():
+                for record in self._state.pods.terminating.values():
                     for budget in self._budgets(record) if record.evicting else ():
                         doomed = budget.namespace, budget.name
                         self._evicted[doomed] = self._evicted.get(doomed, 0) + 1

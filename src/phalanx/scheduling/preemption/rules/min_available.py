@@ -165,7 +165,7 @@ def whole_gang_of(record: PodRecord, state: ClusterState) -> list[PodRecord] | s
     """Everyone who leaves if a pod's gang leaves as a whole, those of its bundle too; or why nobody can now."""
     if record.gang is None:
         return [record]
-    gangs = bundle_of(record.gang, state.gangs, state.surroundings.composites)
+    gangs = bundle_of(record.gang, state.gangs, state.gangs.composites)
     members = [member for gang in gangs for member in gang.members.values()]
     if any(member.state is MemberState.ASSUMED for member in members):
         return "belongs to a gang of which a member is on its way to a node"

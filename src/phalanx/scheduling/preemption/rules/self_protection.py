@@ -157,10 +157,10 @@ class ProtectedPods:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
-        table = session.state.tenancy_table()
+        table = session.state.victim_table()
         chosen = columns.self_protected | (columns.limited if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
-            for record in session.state.tenants(row):
+            for record in session.state.pods.on(row):
                 if record.charge_path is None or record.state not in ACTIVE:
                     continue
                 pod, gang = record.pod, record.gang
@@ -182,7 +182,7 @@ class ProtectedPods:
 
     def _blocks(self, stated: list[PodRecord], uids: set[str]) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
         """(members that go together or not at all, those that go singly), the oldest first."""
-        composites = self._session.state.surroundings.composites
+        composites = self._session.state.gangs.composites
         seen: set[GangKey] = set()
         for record in stated:
             if record.gang is None:
@@ -256,7 +256,7 @@ def protected_pods_of(session: Session) -> ProtectedPods:
     found = session.protected_pods
     if not isinstance(found, ProtectedPods):
         session.state.ledger.settle()
-        session.state.tenancy_table()  # all kinds are known
+        session.state.victim_table()  # all kinds are known
         found = session.protected_pods = ProtectedPods(session, victim_class_arrays(session))
     return found
 

@@ -117,7 +117,7 @@ class Candidates:
         if found is None:
             found = self._found[key] = [
                 record
-                for record in self._session.state.tenants(row)
+                for record in self._session.state.pods.on(row)
                 if self._in_question(record) and (record.gang is not None or self._may_go(record))
             ]
         return found
