@@ -63,7 +63,7 @@ def parked(waiting: int, size: int, gpus: int, freed: int, what: str, limit: flo
     said = bound = 0
     spent = 0.0
     for cycle in range(CYCLES):
-        victims = list(state.tenants(cycle))[:freed]
+        victims = list(state.pods.on(cycle))[:freed]
         for victim in victims:
             state.apply(PodRemoved(victim.pod.uid))
         seconds, plan = timed(lambda: scheduler.cycle(1))

@@ -40,7 +40,7 @@ def audit(state: ClusterState) -> None:
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
-    """The rule of research/coscheduling.md, section 0, spelt out."""
+    """The rule of docs/rules/coscheduling.md, section 0, spelt out."""
     if pod.phase is PodPhase.SUCCEEDED:
         return MemberState.SUCCEEDED
     if pod.phase is PodPhase.FAILED:
@@ -83,11 +83,11 @@ def _audit_states(state: ClusterState) -> None:
         assert (record.nomination is not None) == bool(record.nominated_node)
         assert record.nomination is None or record.state is MemberState.PENDING
     leaving = {uid for uid, record in state.pods.items() if record.state is MemberState.TERMINATING}
-    assert set(state.leaving) == leaving
-    assert set(state.promised) == {uid for uid, record in state.pods.items() if record.nomination is not None}
+    assert set(state.pods.terminating) == leaving
+    assert set(state.pods.nominated) == {uid for uid, record in state.pods.items() if record.nomination is not None}
     lone = {uid for uid, r in state.pods.items() if not r.pod.gang and r.state is MemberState.PENDING}
-    assert set(state.lone) == lone
-    assert all(state.lone[uid] is state.pods[uid] for uid in lone)
+    assert set(state.pods.standalone) == lone
+    assert all(state.pods.standalone[uid] is state.pods[uid] for uid in lone)
 
 
 def _audit_amounts(state: ClusterState) -> None:
@@ -132,7 +132,7 @@ def _audit_amounts(state: ClusterState) -> None:
         books = nodes.allocators["ports"]
         assert isinstance(books, Ports)
         assert books.taken(row) == dict(ports[name])
-        assert {record.pod.uid for record in state.tenants(row)} == tenants[name]
+        assert {record.pod.uid for record in state.pods.on(row)} == tenants[name]
         assert nodes.labels.of(row) == dict(node.labels if node else ())
         assert nodes.taints.sets[nodes.taints.ids[row]] == (node.taints if node else ())
         assert bool(nodes.unschedulable[row]) == bool(node and node.unschedulable)
@@ -188,8 +188,8 @@ def _audit_promises(state: ClusterState) -> None:
         # Subtracting counters leaves out what is not positive.
         uncreated[gang.key.namespace] += Counter({"pods": noun.min_member} | dict(noun.min_resources)) - there
     for namespace, amounts in uncreated.items():
-        assert state.promises.uncreated(namespace) == dict(amounts)
-    found = {name: amount for name, amount in state.promises.total().items() if amount}
+        assert state.gangs.inqueue.uncreated(namespace) == dict(amounts)
+    found = {name: amount for name, amount in state.gangs.inqueue.total().items() if amount}
     assert found == {name: amount for name, amount in expected.items() if amount}
 
 
@@ -210,7 +210,7 @@ def _audit_claims(state: ClusterState) -> None:
                 if record.pod.node or record.assumed_node:
                     placed.update(dict(record.pod.usage))
             expected[noun.queue].update(least - placed)
-    _, found = state.promises.claimed_since(0)
+    _, found = state.gangs.inqueue.claimed_since(0)
     for queue in expected.keys() | found.keys():
         assert found.get(queue, {}) == {name: amount for name, amount in expected[queue].items() if amount}, queue
 
@@ -309,7 +309,7 @@ def _audit_cards(state: ClusterState) -> None:
     assert isinstance(stock, SharedDevices)
     for row in state.nodes.rows().tolist():
         held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-        for record in state.tenants(row):
+        for record in state.pods.on(row):
             taken = record.allocated.get(SHARED_DEVICES)
             for hold in (
                 (hold for share in taken.shares for hold in share) if isinstance(taken, Given | Held) else ()
@@ -327,7 +327,7 @@ def _audit_node_groups(state: ClusterState) -> None:
     held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in state.nodes.rows().tolist():
         group = state.nodes.labels.of(row).get(POOL_LABEL, "")
-        for record in state.tenants(row):
+        for record in state.pods.on(row):
             taken = record.allocated.get(NODE_GROUPS)
             if group and isinstance(taken, Portion):
                 held[taken.queue, group].update(dict(taken.amounts))

@@ -124,10 +124,10 @@ class History:
                 self._apply(GangRemoved(gang.key))
             case "admitted" if gang.key in self.state.gangs:
                 self.story.append(f"admit {gang.key}")
-                self.state.admit(gang.key)
+                self.state.gangs.admit(gang.key)
             case "admission failed":
                 self.story.append(f"admission of {gang.key} fails")
-                self.state.forget_admission(gang.key)
+                self.state.gangs.admission_failed(gang.key)
 
     def _account_event(self) -> None:
         account = random_account(self.draw)
@@ -161,7 +161,7 @@ class History:
         mark = self.draw.choice(MARKS)
         for record, row in transaction.commit():
             self.story.append(f"place {record.pod.uid} on row {row} with {mark}")
-            self.state.place(record, row, mark)
+            self.state.pods.assume(record, row, mark)
 
     def _promise(self) -> None:
         """Room is held for a pending pod, or is not any more."""
@@ -171,11 +171,11 @@ class History:
             return
         if record.nomination is not None and self.draw.random() < 0.5:
             self.story.append(f"unclaim {record.pod.uid}")
-            self.state.unclaim(record)
+            self.state.pods.cancel_nomination(record)
         else:
             row = self.draw.choice(rows)
             self.story.append(f"claim row {row} for {record.pod.uid}")
-            self.state.claim(record, row, Nomination())
+            self.state.pods.nominate(record, row, Nomination())
 
     def _eviction(self) -> None:
         """A pod is told to leave, or its eviction fails."""
@@ -183,15 +183,15 @@ class History:
         record = self.state.pods.get(uid)
         if record is not None and record.state in (MemberState.BOUND, MemberState.RUNNING):
             self.story.append(f"doom {uid}")
-            self.state.doom(record)
+            self.state.pods.mark_evicting(record)
         else:
             self.story.append(f"spare {uid}")
-            self.state.spare(uid, 100.0)
+            self.state.pods.eviction_refused(uid, 100.0)
 
     def _failed_binding(self) -> None:
         uid = self.draw.choice(UIDS)
         self.story.append(f"forget {uid}")
-        self.state.forget(uid)
+        self.state.pods.binding_failed(uid)
 
     def _some(self, records: list[PodRecord]) -> PodRecord | None:
         return self.draw.choice(records) if records else None

@@ -279,11 +279,11 @@ class TestCardsThatComeAndGo:
         bench.node("n", (VGPU,))
         assert bench.copies(need) == [2]
         assert bench.copies(HALF) == [2]
-        relief = bench.state.relief
+        relief = bench.state.capacity_version
         bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, ())))
         assert bench.copies(need) == [0]
         bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card, card))))
-        assert bench.state.relief > relief
+        assert bench.state.capacity_version > relief
 
 
 def test_a_group_may_close_cards_to_its_own() -> None:

@@ -229,7 +229,7 @@ def test_a_binding_that_fails_gives_its_device_back() -> None:
     made = desk(1)
     made.own("a")
     assert made.binds() == {"a": "n0"}
-    made.state.forget("uid-a")
+    made.state.pods.binding_failed("uid-a")
     assert made.binds() == {"a": "n0"}
 
 

@@ -106,10 +106,10 @@ class History:
         running = [record for record in state.pods.values() if record.state is MemberState.RUNNING]
         if running and draw.random() < 0.5:
             record = draw.choice(running)
-            state.doom(record)
+            state.pods.mark_evicting(record)
             audit(state)
             if draw.random() < 0.5:
-                state.spare(record.pod.uid, 0.0)
+                state.pods.eviction_refused(record.pod.uid, 0.0)
         elif waiting and rows:
             transaction = state.transaction()
             record = draw.choice(waiting)
@@ -120,9 +120,9 @@ class History:
                 transaction.rollback()
                 return
             for placed, row in transaction.commit():
-                state.place(placed, row, None)
+                state.pods.assume(placed, row, None)
             if draw.random() < 0.3:
-                state.forget(record.pod.uid)
+                state.pods.binding_failed(record.pod.uid)
 
     def ask(self) -> None:
         """Counts are kept only of what somebody asks for."""

@@ -25,7 +25,7 @@ def counted(state: ClusterState) -> Counter[object]:
 
 
 def told(state: ClusterState) -> Counter[object]:
-    table, kinds = state.tenancy_table(), state.tenancy.kinds
+    table, kinds = state.victim_table(), state.victims.kinds
     found: Counter[object] = Counter()
     for row, number, count in zip(table.rows.tolist(), table.kinds.tolist(), table.counts.tolist(), strict=True):
         kind = kinds[number]
@@ -41,7 +41,7 @@ def test_the_table_equals_a_recount(seed: int, every: int) -> None:
         history.step()
         if number % every == 0:
             assert told(history.state) == counted(history.state)
-            rows = history.state.tenancy_table().rows.tolist()
+            rows = history.state.victim_table().rows.tolist()
             assert rows == sorted(rows)
-            sums = history.state.tenancy_table().pods(len(history.state.tenancy.kinds))
+            sums = history.state.victim_table().pods(len(history.state.victims.kinds))
             assert int(sums.sum()) == counted(history.state).total()

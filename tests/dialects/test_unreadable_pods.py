@@ -132,7 +132,7 @@ def test_a_bound_one_still_occupies_its_node(field: str, value: Any) -> None:
     cluster = Cluster()
     cluster.pod(pod_document(node="a", phase="Running", **{field: value}))
     assert cluster.state.pods["uid-p"].state is MemberState.RUNNING
-    assert [record.pod.name for record in cluster.state.tenants(cluster.state.nodes.row("a"))] == ["p"]
+    assert [record.pod.name for record in cluster.state.pods.on(cluster.state.nodes.row("a"))] == ["p"]
 
 
 LONG = "9" * 5_000

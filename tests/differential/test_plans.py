@@ -70,7 +70,7 @@ class Play:
             try:
                 changed = carry_out(self.world, preparation)
             except RefusedError:
-                self.ours.state.forget(bind.uid)
+                self.ours.state.pods.binding_failed(bind.uid)
                 return
             for kind, entry in changed:
                 self.ours.take(kind, copy.deepcopy(entry))

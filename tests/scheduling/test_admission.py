@@ -86,7 +86,7 @@ class TestVolcanoAdmission:
 
     def test_an_admission_that_could_not_be_written_is_decided_anew(self) -> None:
         world = queued(Scenario().node("n1", gpu=10), "a", gpu=10).work()
-        world.state.forget_admission(next(iter(world.state.gangs)))
+        world.state.gangs.admission_failed(next(iter(world.state.gangs)))
         world.run()
         assert world.admissions == ["a", "a"]
 

@@ -16,7 +16,7 @@ tiers:
 
 def test_a_node_that_comes_back_is_not_charged_for_whom_it_was_once_kept() -> None:
     scenario = Scenario().nodes(2, cpu=2).pod("a", cpu=1)
-    scenario.state.claim(scenario.state.pods["a"], scenario.state.nodes.row("n1"), Nomination())
+    scenario.state.pods.nominate(scenario.state.pods["a"], scenario.state.nodes.row("n1"), Nomination())
     scenario.no_node("n1").work()
     assert scenario.where("a") == "n2"
     scenario.node("n1", cpu=2).pods("b", 3, cpu=1).run()

@@ -70,7 +70,7 @@ def _vanish(world: World, at: float) -> None:
 
 def forest(world: World) -> dict[GangKey, GroupTree]:
     """The trees that make sense."""
-    composites = world.state.surroundings.composites
+    composites = world.state.gangs.composites
     roots = {composites.root_of(key) for key in composites.nouns}
     return {root: group_tree_of(composites, root) for root in roots if composites.fault(root) is None}
 
@@ -90,7 +90,7 @@ def holds(world: World, formation: GroupTree, bound: Counter[GangKey]) -> bool:
 def check(world: World, plan: Plan) -> None:
     bound = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
     trees = forest(world)
-    composites = world.state.surroundings.composites
+    composites = world.state.gangs.composites
     for key in bound:
         gang = world.state.gangs[key]
         root = composites.root(gang)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.cluster.pods import occupancy as tenants
+from phalanx.cluster.pods import occupancy
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.framework.plugin import Plugin
@@ -138,14 +138,14 @@ def _flat(arguments: Any) -> list[Any]:
 
 @pytest.mark.parametrize("bad", ["a1", "a2", "alone"])
 def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
-    whole = tenants.hands
+    whole = occupancy.binding_writes
 
     def fails(record: Any, now: float) -> Any:
         if record.pod.uid == bad:
             raise PoisonError("what it holds cannot be written down")
         return whole(record, now)
 
-    monkeypatch.setattr("phalanx.scheduling.session.session.hands", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.session.binding_writes", fails)
     scenario = cluster(load_policy(ALL))
     bound, _ = cycles(scenario)
     assert bound == EVERYBODY - ({"alone"} if bad == "alone" else {"a1", "a2"})
@@ -153,14 +153,14 @@ def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: py
 
 
 def test_one_pod_of_many_that_are_alike_does_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = tenants.hands
+    whole = occupancy.binding_writes
 
     def fails(record: Any, now: float) -> Any:
         if record.pod.uid == "p7":
             raise PoisonError("no")
         return whole(record, now)
 
-    monkeypatch.setattr("phalanx.scheduling.session.session.hands", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.session.binding_writes", fails)
     scenario = Scenario(ALL).nodes(2, cpu=64)
     for number in range(20):
         scenario.pod(f"p{number}", cpu=1)

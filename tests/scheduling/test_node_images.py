@@ -114,7 +114,7 @@ class TestDeclaredFeatures:
         placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
         cls = state.classes.record(PodClass(features=("A",)))
         assert not placer.fits(cls)
-        relief = state.relief
+        relief = state.capacity_version
         state.apply(NodeUpdated(Node("n", allocatable=(("pods", 9),), features=("A",))))
         assert placer.fits(cls)
-        assert state.relief > relief
+        assert state.capacity_version > relief

@@ -39,16 +39,16 @@ def running() -> Scenario:
 
 def told_to_leave() -> Scenario:
     made = running()
-    made.state.doom(made.state.pods["p"])
+    made.state.pods.mark_evicting(made.state.pods["p"])
     return made
 
 
 def failed_binding(made: Scenario) -> None:
-    made.state.forget("p")
+    made.state.pods.binding_failed("p")
 
 
 def refused_eviction(made: Scenario) -> None:
-    made.state.spare("p", 0.0)
+    made.state.pods.eviction_refused("p", 0.0)
 
 
 def leaves(made: Scenario) -> None:
@@ -84,7 +84,7 @@ PLAYS: dict[tuple[str, str], tuple[Callable[[], Scenario], Callable[[Scenario], 
     ("Pending", "Terminating"): (pending, leaves),
     ("Assumed", "Terminating"): (placed, leaves),
     ("Bound", "Terminating"): (bound, leaves),
-    ("Running", "Terminating"): (running, lambda made: made.state.doom(made.state.pods["p"])),
+    ("Running", "Terminating"): (running, lambda made: made.state.pods.mark_evicting(made.state.pods["p"])),
     ("Terminating", "Running"): (told_to_leave, refused_eviction),
     ("Terminating", "Failed"): (told_to_leave, ends(PodPhase.FAILED)),
     ("Succeeded", NOWHERE): (lambda: running().finishes("p"), is_gone),

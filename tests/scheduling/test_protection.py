@@ -89,8 +89,8 @@ class TestUnderEveryPolicy:
 
     def test_whom_the_api_would_not_evict_is_left_alone_for_a_while(self) -> None:
         scenario = world()
-        scenario.state.doom(scenario.state.pods["p"])
-        scenario.state.spare("p", 1060.0)
+        scenario.state.pods.mark_evicting(scenario.state.pods["p"])
+        scenario.state.pods.eviction_refused("p", 1060.0)
         assert spared(scenario) == [EvictVeto("could not be evicted a short while ago", until=1060.0)]
         scenario.now = 1060
         assert spared(scenario) == []

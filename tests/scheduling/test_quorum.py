@@ -52,7 +52,7 @@ class TestRoles:
 
 
 class TestMatchPolicies:
-    """coscheduling.md, section 1.5, row by row; a gang of three that has lost members."""
+    """docs/rules/coscheduling.md, section 1.5, row by row; a gang of three that has lost members."""
 
     def world(self, policy: MatchPolicy, **fields: object) -> Scenario:
         return Scenario().nodes(2, gpu=8).gang("job", 3, match_policy=policy, **fields)
@@ -226,8 +226,8 @@ class TestRepair:
         world = Scenario().node("n1", gpu=4).job("job", 4, gpu=1)
         world.gang("job", 4, match_policy=policy).work()
         world.confirm("job-0", "job-1")
-        world.state.forget("job-2")
-        world.state.forget("job-3")
+        world.state.pods.binding_failed("job-2")
+        world.state.pods.binding_failed("job-3")
         return world
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))

@@ -52,7 +52,7 @@ def test_a_pod_on_which_others_had_not_counted_stays_after_all() -> None:
     scenario.pod("high", cpu=1, priority=10).work()
     scenario.pod("middle", cpu=1, priority=5).work()
     scenario.gone("high").work()
-    scenario.state.spare("low", scenario.now)
+    scenario.state.pods.eviction_refused("low", scenario.now)
     assert scenario.run().where("middle") == "n1"
 
 

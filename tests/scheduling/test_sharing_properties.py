@@ -142,7 +142,7 @@ def test_what_is_left_out_has_a_reason(seed: int) -> None:
         script.step()
         world.work()
     session = Desk(world).session
-    for uid, record in world.state.lone.items():
+    for uid, record in world.state.pods.standalone.items():
         if record.state is not MemberState.PENDING or record.pod.problem or record.charge_path is None:
             continue
         if session.placer.total_copies(record.pod_class):

@@ -158,8 +158,8 @@ class TestNodesThatComeAndGo:
     def test_a_node_that_goes_while_pods_are_being_bound_to_it(self) -> None:
         world = Scenario().node("n1", gpu=2).job("job", 2, gpu=1).work()
         world.no_node("n1")
-        world.state.forget("job-0")
-        world.state.forget("job-1")
+        world.state.pods.binding_failed("job-0")
+        world.state.pods.binding_failed("job-1")
         world.run()
         assert world.placed() == []
         assert world.why("job").message == (

@@ -137,7 +137,7 @@ class Script:
         if name is not None:
             self.story.append(f"binding of {name} fails")
             for world in self.worlds:
-                world.state.forget(name)
+                world.state.pods.binding_failed(name)
 
 
 def _policy(gang: str, drawn: MatchPolicy) -> MatchPolicy:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.pods.observation import renew
-from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
@@ -22,15 +19,14 @@ from phalanx.model.events import (
     ResourceQuotaRemoved,
     ResourceQuotaUpdated,
 )
-from phalanx.model.gang import GangKey
 
 
 class ClusterObjects:
     """ResourceQuotas and PodDisruptionBudgets by namespace and name, the domains of the network, and groups
     of groups."""
 
-    def __init__(self, nodes: NodeTable, gangs: Mapping[GangKey, GangRecord]) -> None:
-        self.composites = Composites(gangs)
+    def __init__(self, nodes: NodeTable, composites: Composites) -> None:
+        self.composites = composites
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.topology = nodes.topology

@@ -10,7 +10,7 @@ import numpy as np
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.occupancy import book_stock, give_back, take_stock
+from phalanx.cluster.pods.occupancy import charge_allocations, release_allocations, reserve_allocations
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import MemberState
@@ -62,7 +62,7 @@ class Transaction:
         self._put(cls.footprint, rows, 1)
         if cls.allocators:
             for record, row in zip(pods, rows, strict=True):
-                take_stock(record, row)
+                reserve_allocations(record, row)
         cls.affinity.add(rows, 1)
         self._journal.append((cls, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))
@@ -128,7 +128,7 @@ class Transaction:
         while len(self._journal) > mark:
             cls, pods, rows = self._journal.pop()
             for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.allocators else ():
-                give_back(record, row)
+                release_allocations(record, row)
             cls.affinity.add(rows, -1)
             self._put(cls.footprint, rows, -1)
             del self._placed[len(self._placed) - len(pods) :]
@@ -178,7 +178,7 @@ class Transaction:
             ]
             for record, row in left:
                 if cls.allocators:
-                    give_back(record, row)
+                    release_allocations(record, row)
                 if self._charging and record.charge_path is not None:
                     record.charge_path.charge(cls.footprint, -1)
                     record.charge_path.commit_charge(cls.footprint, -1)
@@ -216,7 +216,7 @@ class Transaction:
         for record in records:
             if record.row != NO_NODE:
                 rows.setdefault(record.footprint, []).append(record.row)
-                book_stock(record, record.row, sign)
+                charge_allocations(record, record.row, sign)
             if record.charge_path is not None:
                 key = (record.charge_path, record.footprint)
                 charges[key] = charges.get(key, 0) + sign

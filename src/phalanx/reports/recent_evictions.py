@@ -6,13 +6,13 @@ from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.session.eviction_log import EvictionLog
 
 
-def note_evictions(state: ClusterState, log: EvictionLog, now: float) -> None:
+def log_recent_evictions(state: ClusterState, log: EvictionLog, now: float) -> None:
     """Notes the pods that are on their way out because we said so. Those that are gone are not known."""
     state.ledger.settle()
     told = [
         (min(float(record.pod.leaves - record.pod.grace), now), uid)
-        for uid, record in state.leaving.items()
+        for uid, record in state.pods.terminating.items()
         if record.pod.terminating and record.pod.leaves and record.pod.condemned in state.schedulers
     ]
     for when, uid in sorted(told):
-        log.evicted(state.leaving[uid], when)
+        log.evicted(state.pods.terminating[uid], when)

@@ -190,7 +190,7 @@ class Scheduler:
             self.cycle_history,
         )
         session.walk = partial(walk, session)
-        session.reclaimable = ReclaimableEstimate(session).of
+        session.reclaimable = ReclaimableEstimate(session).reclaimable_amounts
         self._follow_time(session)
         return session
 
@@ -348,7 +348,7 @@ class Scheduler:
                 return None
             case NominatedSignature(_, wanted, _):
                 held = nominated_members(unit)
-                if not held or demand.arrived(self.state.lingering) or wanted.upper_bound(session):
+                if not held or demand.arrived(self.state.pods.unreleased) or wanted.upper_bound(session):
                     return None
                 return FitError(nomination_verdict(held), self.state.version)
             case GroupTreeSignature():

@@ -221,7 +221,7 @@ class AffinityIndex:
                     if not of_value:
                         del members[pod.namespace, value]
 
-    def company(self, namespace: str, labels: Labels, peers: Peers) -> AffinityProfile:
+    def profile(self, namespace: str, labels: Labels, peers: Peers) -> AffinityProfile:
         """Of pods with these labels that state this; it must have been stated."""
         kin = self._kin(namespace, labels) if self._by_trait else ()
         if not kin and peers == NO_PEERS:

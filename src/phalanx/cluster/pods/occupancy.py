@@ -1,63 +1,130 @@
-"""Which pods occupy which row."""
+"""Which pods occupy which node, and what they have there."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.changes import Changes
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.node_table import NO_ROW, NodeTable
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
+from phalanx.cluster.pods.unknown_nodes import PodsOfUnknownNodes
+from phalanx.cluster.pods.victim_index import VictimIndex, VictimTable
 from phalanx.model.pod import MemberState
 from phalanx.model.preparations import Preparation
 
 # Pods in these states take no room: for some of them it is reserved.
-PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
+RESERVING = frozenset({MemberState.FOREIGN, MemberState.PENDING})
 
 
 class PodsByNode:
-    """Records by row and uid, as they moved in; `moved` notes every row where one comes or goes, `openings` counts
-    how often one has come, or begun to leave, for whose sake others may go where they could not."""
+    """The pods that occupy a row, or have room held there, by row and uid; those of unknown nodes wait.
 
-    def __init__(self, moved: ChangeLog) -> None:
-        self._moved = moved
+    What a pod takes of its row's amounts, and gets from the allocators, is charged here. `affinity_version` counts
+    how often one has come, or begun to leave, for whose sake others may go where they could not.
+    """
+
+    def __init__(self, nodes: NodeTable, changes: Changes, victims: VictimIndex) -> None:
+        self._nodes = nodes
+        self._changes = changes
+        self._victims = victims
+        self._unknown = PodsOfUnknownNodes()
         self._rows: dict[int, dict[str, PodRecord]] = {}
-        self.openings = 0
+        self.affinity_version = 0
 
-    @property
-    def rows(self) -> Mapping[int, Mapping[str, PodRecord]]:
-        return self._rows
-
-    def of(self, row: int) -> Collection[PodRecord]:
+    def on(self, row: int) -> Collection[PodRecord]:
+        """The pods that occupy a row, assumed and terminating ones included."""
         return self._rows.get(row, {}).values()
 
-    def move_in(self, record: PodRecord, row: int) -> None:
+    def victim_table(self) -> VictimTable:
+        """How many pods of which class of victims each row has."""
+        return self._victims.table(self._rows)
+
+    def occupy(self, record: PodRecord, node: str) -> None:
+        """Charges a pod to a node, or remembers that its node is not known yet."""
+        row = self._nodes.row(node)
+        if row == NO_ROW:
+            self._unknown.add(node, record)
+            return
+        self.put(record, row)
+        self._charge(record, row, 1)
+
+    def vacate(self, record: PodRecord) -> None:
+        """Takes a pod off its node."""
+        if record.row == NO_NODE:
+            self._unknown.discard(record)
+            return
+        row = record.row
+        self._remove(record)
+        self._charge(record, row, -1)
+        self._changes.freed += 1
+
+    def put(self, record: PodRecord, row: int) -> None:
+        """Counts a pod among those on a row whose amounts have been charged."""
         record.row = row
-        self.openings += record.pod_class.affinity.may_unblock_others
-        self._moved.note(row)
+        self.affinity_version += record.pod_class.affinity.may_unblock_others
+        self._victims.moved.note(row)
         self._rows.setdefault(row, {})[record.pod.uid] = record
 
-    def move_out(self, record: PodRecord) -> None:
-        self._moved.note(record.row)
+    def end_nomination(self, record: PodRecord) -> None:
+        """Forgets room that was held, and that a transaction has already taken off the amounts."""
+        if record.row != NO_NODE:
+            self._remove(record)
+        else:
+            self._unknown.discard(record)
+
+    def start_terminating(self, record: PodRecord, sign: int) -> None:
+        """Counts what a pod takes as room to come, and the pod as terminating (sign 1), or no longer (sign -1)."""
+        if record.row != NO_NODE:
+            self._nodes.release_later(record.row, record.footprint.usage, sign)
+            record.pod_class.affinity.mark_terminating(record.row, sign)
+            self.affinity_version += record.pod_class.affinity.may_unblock_others
+            self._victims.moved.note(record.row)
+
+    def node_added(self, name: str) -> list[PodRecord]:
+        """Those who have waited for a node that is known now; they are charged to it."""
+        records = self._unknown.pop(name)
+        for record in records:
+            self.occupy(record, name)
+        return records
+
+    def node_removed(self, name: str, row: int) -> list[PodRecord]:
+        """Those who were on a node that goes; they are charged to it again should it come back."""
+        records = list(self.on(row))
+        for record in records:
+            charge_allocations(record, row, -1)
+            self._remove(record)
+            self._unknown.add(name, record)
+        return records
+
+    def _charge(self, record: PodRecord, row: int, sign: int) -> None:
+        """Puts a pod on a row's amounts, or takes it off, as its state says."""
+        footprint = record.footprint
+        self._changes.version += 1
+        if record.state in RESERVING:
+            self._nodes.reserve(row, footprint.usage, sign)
+            return
+        self._nodes.charge(row, footprint.usage, footprint.scored, sign)
+        if sign > 0:
+            restore_allocations(record, row)
+        else:
+            release_allocations(record, row)
+        if record.state is MemberState.TERMINATING:
+            self._nodes.release_later(row, footprint.usage, sign)
+
+    def _remove(self, record: PodRecord) -> None:
+        self._victims.moved.note(record.row)
         here = self._rows[record.row]
         del here[record.pod.uid]
         if not here:
             del self._rows[record.row]
         record.row = NO_NODE
 
-    def retire(self, record: PodRecord, nodes: NodeTable, sign: int) -> None:
-        """Counts what a pod takes as room to come, and the pod as leaving (sign 1), or no longer (sign -1)."""
-        if record.row != NO_NODE:
-            nodes.release_later(record.row, record.footprint.usage, sign)
-            record.pod_class.affinity.mark_terminating(record.row, sign)
-            self.openings += record.pod_class.affinity.may_unblock_others
-            self._moved.note(record.row)
 
-
-def stock_up(record: PodRecord, row: int) -> None:
+def restore_allocations(record: PodRecord, row: int) -> None:
     """Counts a pod that occupies a row among its peers, and books what it holds of each stock: what we gave it,
     else what the API tells."""
-    meet_peers(record, row, 1)
+    count_affinity(record, row, 1)
     for stock in record.pod_class.allocators:
         if stock.name in record.allocated:
             stock.book(record.allocated[stock.name], row, 1)
@@ -65,46 +132,46 @@ def stock_up(record: PodRecord, row: int) -> None:
             record.allocated[stock.name] = taken
 
 
-def take_stock(record: PodRecord, row: int) -> None:
+def reserve_allocations(record: PodRecord, row: int) -> None:
     """Decides what a pod that is placed on a row gets of each stock, and books it."""
     for stock in record.pod_class.allocators:
         if (taken := stock.take(record.pod, row)) is not None:
             record.allocated[stock.name] = taken
 
 
-def book_stock(record: PodRecord, row: int, sign: int) -> None:
+def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
     """Books what a pod that occupies a row has there (sign 1), or gives it back for now (sign -1)."""
-    meet_peers(record, row, sign)
+    count_affinity(record, row, sign)
     for stock in record.pod_class.allocators:
         if stock.name in record.allocated:
             stock.book(record.allocated[stock.name], row, sign)
 
 
-def give_back(record: PodRecord, row: int) -> None:
+def release_allocations(record: PodRecord, row: int) -> None:
     """Gives back what the pod has, for good."""
-    book_stock(record, row, -1)
+    charge_allocations(record, row, -1)
     record.allocated.clear()
 
 
-def meet_peers(record: PodRecord, row: int, sign: int) -> None:
+def count_affinity(record: PodRecord, row: int, sign: int) -> None:
     """Counts a pod among those on a row (sign 1), or no longer (sign -1)."""
     company = record.pod_class.affinity
-    if company.tallies and record.state not in PROMISED_ONLY:
+    if company.tallies and record.state not in RESERVING:
         company.add((row,), sign)
         if record.state is MemberState.TERMINATING:
             company.mark_terminating(row, sign)
 
 
-def change_class(record: PodRecord, cls: ClassRecord) -> None:
+def reclassify(record: PodRecord, cls: ClassRecord) -> None:
     """Others mean the pod now, or others no longer do."""
     if record.row != NO_NODE:
-        meet_peers(record, record.row, -1)
+        count_affinity(record, record.row, -1)
     record.pod_class = cls
     if record.row != NO_NODE:
-        meet_peers(record, record.row, 1)
+        count_affinity(record, record.row, 1)
 
 
-def hands(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
+def binding_writes(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
     """(what must be written before the pod is bound, what its binding tells it) because of what it has."""
     if not record.allocated:
         return (), ()

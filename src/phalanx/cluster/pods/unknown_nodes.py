@@ -21,6 +21,6 @@ class PodsOfUnknownNodes:
             if waiting is not None and waiting.pop(record.pod.uid, None) is not None and not waiting:
                 del self._by_node[node]
 
-    def take(self, node: str) -> list[PodRecord]:
+    def pop(self, node: str) -> list[PodRecord]:
         """Those who have waited for a node that is known now."""
         return list(self._by_node.pop(node, {}).values())

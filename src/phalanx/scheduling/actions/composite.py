@@ -28,7 +28,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     `commit` records what was placed of each gang. A tree whose least part would be lent may be put off.
     """
     assert unit.composite is not None
-    fault = session.state.surroundings.composites.fault(unit.composite)
+    fault = session.state.gangs.composites.fault(unit.composite)
     if fault is not None:
         for gang in unit.gangs:
             session.decisions.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)

@@ -18,7 +18,7 @@ class GroupTreeAttempt:
     """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
 
     def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
-        self.formation = group_tree_of(session.state.surroundings.composites, root)
+        self.formation = group_tree_of(session.state.gangs.composites, root)
         self.lacks: dict[GangRecord, object] = {}
         self.calls: dict[GangRecord, GangPlacement] = {}
         for gang in self.formation.gangs():
@@ -46,7 +46,7 @@ class GroupTreeAttempt:
 def group_tree_attempt_of(session: Session, unit: QueuedUnit) -> GroupTreeAttempt | None:
     """None where something is wrong with the tree."""
     assert unit.composite is not None
-    fault = session.state.surroundings.composites.fault(unit.composite)
+    fault = session.state.gangs.composites.fault(unit.composite)
     return GroupTreeAttempt(session, unit, unit.composite) if fault is None else None
 
 

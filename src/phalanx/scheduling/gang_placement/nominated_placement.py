@@ -85,7 +85,7 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
         return False
     claim = held[0].nomination
     assert claim is not None
-    if claim.awaited(session.state.lingering) and session.now < claim.until and _stands(session, held):
+    if claim.awaited(session.state.pods.unreleased) and session.now < claim.until and _stands(session, held):
         await_leavers(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:

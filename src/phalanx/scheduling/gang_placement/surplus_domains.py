@@ -82,7 +82,7 @@ def surplus_domain(session: Session, gang: GangRecord) -> SurplusDomain | None:
 def _area_above(session: Session, gang: GangRecord) -> Area | None:
     """Where the groups of groups above keep all that is below them."""
     area: Area | None = None
-    composites = session.state.surroundings.composites
+    composites = session.state.gangs.composites
     for composite in reversed(composites.above(gang)):
         if composite.topology is not None:
             members = [member for each in composites.gangs(composite.key) for member in each.members.values()]

@@ -36,7 +36,7 @@ class SchedulingQueue:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._forest = state.surroundings.composites
+        self._forest = state.gangs.composites
         # With the unit where it is known and in its place in the order, None where it must be looked up.
         self._active: dict[UnitKey, QueuedUnit | None] = {}
         self._unschedulable: dict[UnitKey, SchedulingSignature] = {}
@@ -45,9 +45,9 @@ class SchedulingQueue:
         self._orphaned: dict[str, PodRecord] = {}
         self._unasked: dict[UnitKey, None] = {}
         self._unasked_until_bound: dict[UnitKey, None] = {}
-        self._bound_version = state.ripened
-        self._freed_version = state.eased()
-        self._openings = state.openings
+        self._bound_version = state.bound_version
+        self._freed_version = state.capacity_version
+        self._openings = state.affinity_version
         self._all_true_at = -1
         self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, BlockedByFifo]]] = {}
         self._rechecks: list[tuple[float, int, UnitKey]] = []
@@ -59,7 +59,7 @@ class SchedulingQueue:
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do."""
         self._absorb()
-        if self._bound_version != self._state.ripened:
+        if self._bound_version != self._state.bound_version:
             self._ripen()
         if (
             self._active
@@ -68,7 +68,7 @@ class SchedulingQueue:
             or any(key in self._unschedulable for key in self._unasked)
         ):
             return False
-        if self._freed_version != self._state.eased() or any(map(self._has_opened, self._groups)):
+        if self._freed_version != self._state.capacity_version or any(map(self._has_opened, self._groups)):
             return not self._groups
         return self.next_outdated() is None
 
@@ -77,7 +77,7 @@ class SchedulingQueue:
         self._absorb()
         self._unschedulable.clear()
         self._groups.clear()
-        self._active.update(dict.fromkeys(self._state.lone))
+        self._active.update(dict.fromkeys(self._state.pods.standalone))
         self._active.update(
             dict.fromkeys(key for key in self._index.bundles() if self._index.unit(key) is not None)
         )
@@ -93,11 +93,13 @@ class SchedulingQueue:
         parked units are put in order anew, for orders that change by themselves.
         """
         self._absorb()
-        eased = self._freed_version != self._state.eased()
-        for demand, group in list(self._groups.items()) if eased or self._openings != self._state.openings else ():
+        eased = self._freed_version != self._state.capacity_version
+        for demand, group in (
+            list(self._groups.items()) if eased or self._openings != self._state.affinity_version else ()
+        ):
             if eased or self._has_opened(demand):
                 self._wake(demand, group, bound, rank)
-        self._freed_version, self._openings = self._state.eased(), self._state.openings
+        self._freed_version, self._openings = self._state.capacity_version, self._state.affinity_version
         units = self._take_active()
         hopeful = [demand for demand in self._groups if helped_by_placements(demand)]
         if hopeful and any(map(_opens, units)):
@@ -114,7 +116,7 @@ class SchedulingQueue:
     def all_units(self) -> list[QueuedUnit]:
         """Every unit that asks for something, parked or not, for those who ask; the list stays as it is."""
         self._absorb()
-        keys: list[UnitKey] = [*self._state.lone, *self._index.bundles()]
+        keys: list[UnitKey] = [*self._state.pods.standalone, *self._index.bundles()]
         return [unit for key in keys if (unit := self._index.unit(key)) is not None]
 
     def pop_satisfied(self) -> list[GangRecord]:
@@ -143,12 +145,12 @@ class SchedulingQueue:
 
     def ask_preemption_when_bound(self, key: UnitKey) -> None:
         """Notes that others may go for a unit once pods that are on their way have arrived."""
-        if self._bound_version != self._state.ripened:
+        if self._bound_version != self._state.bound_version:
             self._ripen()
         self._unasked_until_bound[key] = None
 
     def _ripen(self) -> None:
-        self._bound_version = self._state.ripened
+        self._bound_version = self._state.bound_version
         self._unasked.update(self._unasked_until_bound)
         self._unasked_until_bound.clear()
 
@@ -188,7 +190,7 @@ class SchedulingQueue:
     def pop_unasked(self) -> list[tuple[QueuedUnit, SchedulingSignature, FitError]]:
         """The parked units that nobody has asked about, with what they wait for; to be parked again."""
         found = []
-        if self._bound_version != self._state.ripened:
+        if self._bound_version != self._state.bound_version:
             self._ripen()
         for key in self._unasked:
             demand, unit = self._unschedulable.get(key), self._index.unit(key)
@@ -212,13 +214,18 @@ class SchedulingQueue:
     def known_fit_error(self, demand: SchedulingSignature) -> FitError | None:
         """The refusal of a demand for which room has not grown since."""
         group = self._groups.get(demand)
-        if group is None or group.may_fit or self._freed_version != self._state.eased() or self._has_opened(demand):
+        if (
+            group is None
+            or group.may_fit
+            or self._freed_version != self._state.capacity_version
+            or self._has_opened(demand)
+        ):
             return None
         return group.fit_error
 
     def _has_opened(self, demand: SchedulingSignature) -> bool:
         """Whether those have been placed since the last cycle began for whose sake it may be met."""
-        return self._openings != self._state.openings and helped_by_placements(demand)
+        return self._openings != self._state.affinity_version and helped_by_placements(demand)
 
     # whether what parked units were told is still true
 
@@ -348,11 +355,11 @@ class SchedulingQueue:
                 del self._groups[demand]
 
     def _absorb(self) -> None:
-        gangs, pods = self._state.take_touched()
+        gangs, pods = self._state.pop_changed()
         for uid in pods:
             self._leave(uid)
             self._active.pop(uid, None)
-            if uid in self._state.lone:
+            if uid in self._state.pods.standalone:
                 self._active[uid] = None
         touched = [*gangs, *self._forest.moved(gangs)]
         units, dropped = self._index.update(touched) if touched else (set(), [])

@@ -14,9 +14,9 @@ class UnitIndex:
     """Kept in O(change): `update` is told of the gangs whose declarations may have changed."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._forest = state.surroundings.composites
+        self._forest = state.gangs.composites
         self._gangs = state.gangs
-        self._lone_pods = state.lone
+        self._lone_pods = state.pods.standalone
         # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
         self._unit_of: dict[GangKey, BundleKey] = {}
         self._owners: dict[BundleKey, set[GangKey]] = {}

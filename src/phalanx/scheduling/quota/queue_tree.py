@@ -89,7 +89,7 @@ def usable(session: QueueView) -> dict[str, int]:
     """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
     what pods of nobody's queue hold on the others."""
     state = session.state
-    nodes, tolerances = state.nodes, list(state.tolerances)
+    nodes, tolerances = state.nodes, list(state.pods.tolerations)
     # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
     open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
@@ -152,7 +152,7 @@ class QueueShareRequests:
         self._sums: dict[AccountKey, dict[str, int]] = {}
 
     def of(self, session: QueueView, queue: AccountRecord) -> Amounts:
-        self._version, changed = session.state.promises.claimed_since(self._version)
+        self._version, changed = session.state.gangs.inqueue.claimed_since(self._version)
         for name, amounts in changed.items():
             record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
             for account in record.lineage() if record is not None else ():

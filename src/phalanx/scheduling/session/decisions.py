@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cluster.pods.nominations import Nomination
-from phalanx.cluster.pods.occupancy import hands
+from phalanx.cluster.pods.occupancy import binding_writes
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Bind, Evict, EvictionReason, Nominate, Plan
@@ -54,19 +54,19 @@ class Decisions:
         )
         kept = [bind for bind in binds if bind.gang is None]
         plan.binds[marks[0] :] = kept
-        self._state.forget(self._unbound)
+        self._state.pods.binding_failed(self._unbound)
         for part, mark in zip(self._lists()[1:], marks[1:], strict=True):
             del part[mark:]
         for bind in binds:
             if bind.gang is not None:
-                self._state.forget(bind.uid)
+                self._state.pods.binding_failed(bind.uid)
         for evict in evictions:
-            self._state.spare(evict.uid, self._now)
+            self._state.pods.eviction_refused(evict.uid, self._now)
         for uid in {nomination.uid for nomination in nominations}:
             if (record := self._state.pods.get(uid)) is not None:
                 self.withdraw_nominations([record])
         for admission in admissions:
-            self._state.forget_admission(admission.gang)
+            self._state.gangs.admission_failed(admission.gang)
 
     def _lists(self) -> tuple[list[Any], ...]:
         return self.plan.binds, self.plan.nominations, self.plan.evictions, self.plan.admissions
@@ -78,11 +78,11 @@ class Decisions:
         decision where none of its pods may be bound before all are prepared."""
         pod = record.pod
         self.steps += 1
-        self._state.place(record, row, mark)
+        self._state.pods.assume(record, row, mark)
         node = self._state.nodes.names[row]
         # The binding clears the nomination, and one that this cycle has made need not be written.
         self._unbound = pod.uid
-        preparations, annotations = hands(record, self._now)
+        preparations, annotations = binding_writes(record, self._now)
         self._unbound = ""
         self.plan.binds.append(
             Bind(
@@ -106,13 +106,13 @@ class Decisions:
 
     def nominate(self, record: PodRecord, row: int, claim: Nomination) -> None:
         """Holds room for a pod that waits until others have left."""
-        self._state.claim(record, row, claim)
+        self._state.pods.nominate(record, row, claim)
         self._nominated(record)
 
     def withdraw_nominations(self, records: Iterable[PodRecord], heir: str = "") -> None:
         """Gives up what is held for the pods; `heir` is the cause of the decision that takes it over."""
         for record in records:
-            if self._state.unclaim(record):
+            if self._state.pods.cancel_nomination(record):
                 self._nominated(record, heir)
 
     def _nominated(self, record: PodRecord, heir: str = "") -> None:
@@ -122,16 +122,16 @@ class Decisions:
         self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
 
     def evict(
-        self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""
+        self, record: PodRecord, reason: EvictionReason, message: str, preemptor: str = "", cause: str = ""
     ) -> None:
         """Tells a pod to leave; from now on it counts as terminating."""
         pod, gang = record.pod, record.gang
         self.steps += 1
         self._log.evicted(record, self._now)
-        self._state.doom(record)
+        self._state.pods.mark_evicting(record)
         key = gang.key if gang is not None else None
         self.plan.evictions.append(
-            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, beneficiary=beneficiary)
+            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
         )
 
     def judge_gang(self, gang: GangRecord, verdict: Verdict | None) -> None:

@@ -55,13 +55,13 @@ class FitErrors:
         hope for others to be placed."""
         found, openings = self._found.get(demand, (None, 0))
         if found is not None:
-            return found if openings == self.state.openings or not helped_by_placements(demand) else None
+            return found if openings == self.state.affinity_version or not helped_by_placements(demand) else None
         return self._queue.known_fit_error(demand)
 
     def record(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
         refusal = FitError(facts, self.state.version if version is None else version)
-        self._found[demand] = (refusal, self.state.openings)
+        self._found[demand] = (refusal, self.state.affinity_version)
         return refusal
 
     def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:

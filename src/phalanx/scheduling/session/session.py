@@ -90,7 +90,7 @@ class Session:
         self.set_aside: list[UnitKey] = []
         self.unschedulable: dict[UnitKey, tuple[SchedulingSignature, FitError]] = {}
         self.queue = work
-        self._priorities = Priorities(state.surroundings.composites)
+        self._priorities = Priorities(state.gangs.composites)
         self._memory = memory
         past = past if past is not None else CycleHistory()
         self.history, self.timers, self.evictions, self.futility = (
@@ -103,14 +103,14 @@ class Session:
         # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
-        self.made_room = False
+        self.preempted = False
         self.disruptions: dict[UnitKey, object] = {}
         # What is above the session: giving units their turn, and who could make room for whom.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
         self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         # For whoever computes something from the kinds of pods that there are.
-        self.columns: object = None
-        self.own_words: object = None
+        self.victim_classes: object = None
+        self.protected_pods: object = None
         self.quota_check = QuotaCheck(state.ledger, self._ceilings)
         network = pipeline.policy.topology
         self.topology_domains = TopologyDomains(
@@ -167,7 +167,7 @@ class Session:
 
     def inqueue_resources(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
-        return self.state.promises.total()
+        return self.state.gangs.inqueue.total()
 
     @property
     def ledger(self) -> Ledger:
@@ -256,7 +256,7 @@ class Session:
         if isinstance(demand, GroupTreeSignature):
             return UNBOUNDED if any(self.upper_bound(part, unit) for part in demand.parts) else 0
         if isinstance(demand, NominatedSignature):
-            here = demand.arrived(self.state.lingering)
+            here = demand.arrived(self.state.pods.unreleased)
             return UNBOUNDED if here or demand.wanted.upper_bound(self) else 0
         if isinstance(demand, QuotaBlocked):
             return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
@@ -271,7 +271,7 @@ class Session:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
         transaction has changed if `afresh`.
 
-        The test of the coscheduling plugin before it tries a group (research/coscheduling.md, section 2). A sum
+        The test of the coscheduling plugin before it tries a group (docs/rules/coscheduling.md, section 2). A sum
         can only say no: whether the members really fit is for the placement to find out.
         """
         if not wanted:
@@ -313,7 +313,7 @@ class Session:
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1
-        self.state.admit(gang.key)
+        self.state.gangs.admit(gang.key)
         self.plan.admissions.append(Admit(gang.key))
         for plugin in self.pipeline.plugins("admitted"):
             plugin.admitted(self, gang)

@@ -122,7 +122,7 @@ class _Round:
 
     def _from(self, row: int) -> Iterator[Evictee]:
         transaction, node = self._transaction, self._nodes.names[row]
-        movable = [record for record in self._session.state.tenants(row) if self._may_move(record)]
+        movable = [record for record in self._session.state.pods.on(row) if self._may_move(record)]
         for record in sorted(movable, key=_least_important_first):
             excess = self._balance.excess(row)
             if not excess:

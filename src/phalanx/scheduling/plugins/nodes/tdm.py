@@ -118,7 +118,7 @@ class Tdm(Plugin):
             zone = column.values[int(column.ids[row])]
             if zone not in self._windows:
                 continue  # Volcano leaves alone what it finds in zones that nobody has declared
-            tenants = [record for record in state.tenants(row) if _stays_by_leave(record)]
+            tenants = [record for record in state.pods.on(row) if _stays_by_leave(record)]
             for record in sorted(tenants, key=lambda record: (record.pod.priority, record.pod.key)):
                 if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue

@@ -62,7 +62,7 @@ def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, st
     if noun is None or not noun.min_resources or not quotas:
         return
     wanted = {PODS: noun.min_member, **dict(noun.min_resources)}
-    promised = session.state.promises.uncreated(namespace)
+    promised = session.state.gangs.inqueue.uncreated(namespace)
     for _, quota in sorted(quotas.items()):
         used = dict(quota.used)
         for name, hard in quota.hard if not quota.scoped else ():

@@ -1,0 +1,405 @@
+"""The pods of a cluster, and the table of their life: (state, event) -> what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from phalanx.cluster.changes import Changes
+from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
+from phalanx.cluster.gangs import GangTable
+from phalanx.cluster.ledger import Ledger
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
+from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
+from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
+from phalanx.cluster.pods.records import NO_NODE, PodRecord
+from phalanx.cluster.pods.states import IGNORED, SEEN, InvalidTransitionError, PodEvent, PodState, state_of_record
+from phalanx.cluster.pods.story import PodStories, Transition
+from phalanx.cluster.pods.tolerations import TolerationCounts
+from phalanx.cluster.pods.victim_index import VictimIndex
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod
+
+
+class PodTable(dict[str, PodRecord]):
+    """Pods by uid; read as a mapping, changed by the methods here, each of which is an event of `TRANSITIONS`.
+
+    `standalone` are the pending pods of no gang, `terminating` those that still hold something (pods that are told
+    to leave included), `nominated` those for which room is held, `unreleased` the terminating ones and those whose
+    devices the API still shows.
+    """
+
+    def __init__(
+        self,
+        schedulers: Collection[str],
+        nodes: NodeTable,
+        classes: ClassTable,
+        gangs: GangTable,
+        ledger: Ledger,
+        changes: Changes,
+        by_node: PodsByNode,
+        victims: VictimIndex,
+    ) -> None:
+        super().__init__()
+        self.standalone: dict[str, PodRecord] = {}
+        self.terminating: dict[str, PodRecord] = {}
+        self.nominated: dict[str, PodRecord] = {}
+        self.unreleased = UnreleasedPods(self.terminating, [each.lingers for each in nodes.allocators.values()])
+        self.tolerations = TolerationCounts(frozenset(schedulers))
+        self.stories = PodStories()
+        self._schedulers = schedulers
+        self._nodes = nodes
+        self._classes = classes
+        self._gangs = gangs
+        self._ledger = ledger
+        self._changes = changes
+        self._by_node = by_node
+        self._victims = victims
+
+    # what the API shows
+
+    def observe(self, pod: Pod) -> None:
+        record = self.get(pod.uid)
+        if record is None:
+            record = self._add(pod, pod.nominated_node)
+            seen = SEEN[state_of(pod, self._schedulers)]
+            self.stories.record(pod.uid, pod.key, seen, PodState.GONE, state_of_record(record))
+        elif record.pod != pod:
+            state = state_of(pod, self._schedulers)
+            self._transition(record, SEEN[state], pod, state)
+
+    def delete(self, uid: str) -> None:
+        record = self.get(uid)
+        if record is not None:
+            self._transition(record, PodEvent.DELETED)
+
+    # what is decided
+
+    def nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
+        """Holds room on a row for a pending pod, on the node and in its accounts, until it is placed or the
+        nomination is cancelled. One that it has is replaced."""
+        self._transition(record, PodEvent.NOMINATE, row, nomination)
+
+    def cancel_nomination(self, record: PodRecord) -> bool:
+        """Whether there was one."""
+        return self._transition(record, PodEvent.CANCEL_NOMINATION)
+
+    def assume(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
+        """Counts a pod as placed on a row whose arrays a transaction has already charged.
+
+        A nomination of the pod is over; the transaction has lifted it.
+        """
+        self._transition(record, PodEvent.ASSUME, row, mark)
+
+    def binding_failed(self, uid: str) -> None:
+        """A binding failed for good: the pod is pending again and its room is free."""
+        record = self.get(uid)
+        if record is not None:
+            self._transition(record, PodEvent.BINDING_FAILED)
+
+    def mark_evicting(self, record: PodRecord) -> None:
+        """Counts a pod as terminating from now on: it is told to leave."""
+        self._transition(record, PodEvent.EVICT)
+
+    def eviction_refused(self, uid: str, until: float) -> None:
+        """A pod that was told to leave stays after all, and is not chosen again before `until`."""
+        record = self.get(uid)
+        if record is not None:
+            self._transition(record, PodEvent.EVICTION_REFUSED, until)
+
+    # what is asked
+
+    def on(self, row: int) -> Collection[PodRecord]:
+        """The pods that occupy a row, assumed and terminating ones included."""
+        return self._by_node.on(row)
+
+    def story(self, uid: str) -> list[Transition]:
+        """The last transitions of a pod, oldest first."""
+        return self.stories.of_pods((uid,))
+
+    def story_of_gang(self, key: GangKey) -> list[Transition]:
+        """The last transitions of a gang's members, oldest first."""
+        gang = self._gangs.get(key)
+        return self.stories.of_pods(gang.members) if gang is not None else []
+
+    # what concerns many
+
+    def reclassify(self, uids: Iterable[str]) -> None:
+        """Others mean these pods now, or no longer do."""
+        for uid in uids:
+            record = self[uid]
+            found = self._class_of(record.pod)
+            if found is not record.pod_class:
+                reclassify(record, found)
+                if record.state is MemberState.PENDING:
+                    self.mark_changed(record)
+
+    def mark_changed(self, record: PodRecord) -> None:
+        if record.gang is not None:
+            self._gangs.mark_changed(record.gang.key)
+        else:
+            self._changes.add_pod(record.pod.uid)
+
+    # transitions
+
+    def _transition(self, record: PodRecord, event: PodEvent, *details: object) -> bool:
+        """Whether anything was done; a late answer is ignored, a decision that the state does not allow refused."""
+        before = state_of_record(record)
+        step = _STEPS[before][event]
+        if step is None:
+            if event in IGNORED:
+                return False
+            name = event.name.lower().replace("_", " ")
+            raise InvalidTransitionError(f"pod {record.pod.key} is {before.name.lower()}, which allows no {name!r}")
+        pod = record.pod
+        step(self, record, *details)
+        now = self.get(pod.uid)
+        if now is None:
+            self.stories.forget(pod.uid)
+        else:
+            after = state_of_record(now)
+            if after is not before or event > PodEvent.DELETED:
+                self.stories.record(pod.uid, pod.key, event, before, after)
+        return True
+
+    def _seen(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        old = record.pod
+        nomination = record.nomination if state is MemberState.PENDING else None
+        if (
+            _same_charges(old, pod)
+            and old.mark == pod.mark
+            and nomination is record.nomination
+            and claim_of(old, record.state) == claim_of(pod, state)
+        ):
+            self._replace_spec(record, pod)
+            if record.state is not state:
+                self._set_state(record, state, record.mark)
+        else:
+            self._replace(record, pod, state)
+
+    def _seen_before_binding(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """An update from before our binding, or an unrelated one: the assumption stands."""
+        if _same_charges(record.pod, pod):
+            self._replace_spec(record, pod)
+        else:
+            self._replace(record, pod, state)
+
+    def _seen_on_node(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """The API confirms a binding of ours, or shows that somebody else was faster."""
+        here = pod.node == record.assumed_node and record.footprint is self._footprint(record.pod_class, pod)
+        if not here or not _same_charges(record.pod, pod):
+            self._replace(record, pod, state)
+            return
+        record.assumed_node = ""
+        mark = pod.mark or record.mark
+        self._replace_spec(record, pod)
+        self._set_state(record, state, mark)
+        self._changes.bound += 1
+        self._victims.moved.note(record.row)
+
+    def _seen_elsewhere(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """What was assumed is overtaken."""
+        self._replace(record, pod, state)
+
+    def _seen_still_there(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """The API may not show yet that the pod was told to leave."""
+        self._seen(record, pod, MemberState.TERMINATING if record.evicting else state)
+
+    def _replace(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """Takes a pod out and puts it in again as it is now; what was decided for it stands."""
+        old, last = record, record.gang
+        peak = last.peak if last is not None else 0
+        assumed = old.state is MemberState.ASSUMED
+        # Taking it out ends all of this.
+        nomination = old.nomination if state is MemberState.PENDING else None
+        nominated_node, mark, allocated = old.nominated_node, old.mark, dict(old.allocated)
+        self._remove(old)
+        record = self._add(pod)
+        record.no_eviction_until = old.no_eviction_until
+        if assumed and state is MemberState.PENDING:
+            # What it got of each allocator is known to nobody but us yet.
+            names = [each.name for each in record.pod_class.allocators]
+            record.allocated = {name: allocated[name] for name in names if name in allocated}
+            record.assumed_node = old.assumed_node
+            self._set_state(record, MemberState.ASSUMED, mark if old.pod.gang == pod.gang else None)
+            self._by_node.occupy(record, old.assumed_node)
+        elif nomination is not None:
+            self._hold(record, nomination, nominated_node)
+        elif old.evicting and record.state in CAN_LEAVE:
+            self._evict(record)
+        if record.gang is not None and last is not None and record.gang.key == last.key:
+            record.gang.resume(peak)
+
+    def _add(self, pod: Pod, nominated_node: str = "") -> PodRecord:
+        """`nominated_node` is where room was held for a pending pod before we knew it (by us, in a former life)."""
+        affinity = self._nodes.affinity
+        self.reclassify(affinity.state(pod.pod_class.peers))
+        found = self._class_of(pod)
+        record = PodRecord(pod, found, self._footprint(found, pod), state_of(pod, self._schedulers))
+        self._nodes.widen()
+        affinity.enter(pod)
+        record.mark = pod.mark
+        self[pod.uid] = record
+        self.tolerations.count(pod, 1)
+        if pod.gang:
+            self._gangs.add_member(record)
+        elif record.state is MemberState.PENDING:
+            self.standalone[pod.uid] = record
+        if record.state is MemberState.TERMINATING:
+            self.terminating[pod.uid] = record
+        if node := claim_of(pod, record.state)[0]:
+            self._by_node.occupy(record, node)
+        self._ledger.enter(record)
+        self.mark_changed(record)
+        if nominated_node and record.state is MemberState.PENDING:
+            self._hold(record, Nomination(), nominated_node)
+        return record
+
+    def _remove(self, record: PodRecord) -> None:
+        pod = record.pod
+        del self[pod.uid]
+        self.tolerations.count(pod, -1)
+        self._by_node.vacate(record)
+        self._nodes.affinity.leave(pod)
+        self.reclassify(self._nodes.affinity.withdraw(pod.pod_class.peers))
+        self._ledger.leave(record)
+        for pods in (self.standalone, self.terminating, self.nominated):
+            pods.pop(pod.uid, None)
+        self.mark_changed(record)
+        self._gangs.remove_member(record)
+
+    def _nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
+        self._hold(record, nomination, self._nodes.names[row])
+
+    def _renominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
+        self._cancel_nomination(record)
+        self._nominate(record, row, nomination)
+
+    def _cancel_nomination(self, record: PodRecord) -> None:
+        self._by_node.vacate(record)
+        self._end_nomination(record)
+        self._ledger.book(record)
+
+    def _hold(self, record: PodRecord, nomination: Nomination, node: str) -> None:
+        """Gives a pod a nomination for a node that may not be known yet."""
+        record.nomination, record.nominated_node = nomination, node
+        self.nominated[record.pod.uid] = record
+        self._by_node.occupy(record, node)
+        self._ledger.book(record)
+
+    def _end_nomination(self, record: PodRecord) -> None:
+        record.nomination, record.nominated_node = None, ""
+        del self.nominated[record.pod.uid]
+
+    def _assume(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
+        record.footprint = record.pod_class.footprint
+        self._by_node.put(record, row)
+        record.assumed_node = self._nodes.names[row]
+        self._set_state(record, MemberState.ASSUMED, mark)
+        self._changes.version += 1
+
+    def _assume_nominated(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
+        self._by_node.end_nomination(record)
+        self._end_nomination(record)
+        self._assume(record, row, mark)
+
+    def _binding_failed(self, record: PodRecord) -> None:
+        self._by_node.vacate(record)
+        record.assumed_node = ""
+        self._set_state(record, MemberState.PENDING, None)
+        if record.gang is not None:
+            record.gang.failures += 1
+            record.gang.cached = None
+
+    def _evict(self, record: PodRecord) -> None:
+        record.evicting = True
+        self._changes.version += 1
+        self._by_node.start_terminating(record, 1)
+        self.terminating[record.pod.uid] = record
+        self._set_state(record, MemberState.TERMINATING, record.mark)
+
+    def _stay(self, record: PodRecord, until: float) -> None:
+        self._note_refusal(record, until)
+        self._by_node.start_terminating(record, -1)
+        self.terminating.pop(record.pod.uid, None)
+        self._changes.may_fit()  # others may have counted on its room, and must ask again who goes instead
+        self._set_state(record, state_of(record.pod, self._schedulers), record.mark)
+
+    def _note_refusal(self, record: PodRecord, until: float) -> None:
+        """The pod goes all the same, or has ended."""
+        if record.evicting:
+            record.evicting, record.no_eviction_until = False, until
+
+    def _set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
+        if record.gang is not None:
+            record.gang.set_state(record, state, mark)
+        else:
+            record.state, record.mark = state, mark
+            if state is MemberState.PENDING:
+                self.standalone[record.pod.uid] = record
+            else:
+                self.standalone.pop(record.pod.uid, None)
+        self._ledger.book(record)
+        self.mark_changed(record)
+
+    def _replace_spec(self, record: PodRecord, pod: Pod) -> None:
+        """Takes the newest spec of a pod whose place in the tables stays."""
+        old = record.pod
+        if standing(old) != standing(pod):
+            self.mark_changed(record)
+        record.pod = pod
+        if old.labels != pod.labels:
+            self._nodes.affinity.leave(old)
+            self._nodes.affinity.enter(pod)
+            self.reclassify((pod.uid,))
+            self._changes.may_fit()
+        if charging(old) != charging(pod):
+            self._ledger.enter(record)
+        if record.row != NO_NODE:
+            self._victims.moved.note(record.row)
+            if yielding(old) != yielding(pod):
+                self._changes.may_fit()
+
+    def _footprint(self, found: ClassRecord, pod: Pod) -> Footprint:
+        return self._classes.footprint(pod.usage, pod.pod_class) if pod.usage else found.footprint
+
+    def _class_of(self, pod: Pod) -> ClassRecord:
+        affinity = self._nodes.affinity.profile(pod.namespace, pod.labels, pod.pod_class.peers)
+        return self._classes.record(pod.pod_class, affinity)
+
+
+def _same_charges(old: Pod, new: Pod) -> bool:
+    """Whether a pod counts as before, the node aside."""
+    return (old.pod_class, old.usage, old.gang, old.role) == (new.pod_class, new.usage, new.gang, new.role)
+
+
+_S, _E, _T = PodState, PodEvent, PodTable
+_SEEN = [event for event in _E if event < _E.DELETED]
+_ENDING = (_S.EVICTING, _S.TERMINATING, _S.SUCCEEDED, _S.FAILED)
+_ALIVE = [state for state in _S if state is not _S.GONE]
+
+# What is not here is refused, or ignored where it is a late answer (`IGNORED`).
+TRANSITIONS: dict[tuple[PodState, PodEvent], Callable[..., None]] = {
+    **{(state, event): _T._seen for state in _ALIVE for event in _SEEN},
+    **{(_S.ASSUMED, event): _T._seen_elsewhere for event in _SEEN},
+    (_S.ASSUMED, _E.SEEN_PENDING): _T._seen_before_binding,
+    (_S.ASSUMED, _E.SEEN_BOUND): _T._seen_on_node,
+    (_S.ASSUMED, _E.SEEN_RUNNING): _T._seen_on_node,
+    **{(state, _E.SEEN_BOUND): _T._seen_still_there for state in _ENDING},
+    **{(state, _E.SEEN_RUNNING): _T._seen_still_there for state in _ENDING},
+    **{(state, _E.DELETED): _T._remove for state in _ALIVE},
+    (_S.PENDING, _E.NOMINATE): _T._nominate,
+    (_S.NOMINATED, _E.NOMINATE): _T._renominate,
+    (_S.NOMINATED, _E.CANCEL_NOMINATION): _T._cancel_nomination,
+    (_S.PENDING, _E.ASSUME): _T._assume,
+    (_S.NOMINATED, _E.ASSUME): _T._assume_nominated,
+    (_S.ASSUMED, _E.BINDING_FAILED): _T._binding_failed,
+    (_S.BOUND, _E.EVICT): _T._evict,
+    (_S.RUNNING, _E.EVICT): _T._evict,
+    (_S.EVICTING, _E.EVICTION_REFUSED): _T._stay,
+    (_S.TERMINATING, _E.EVICTION_REFUSED): _T._note_refusal,
+    (_S.SUCCEEDED, _E.EVICTION_REFUSED): _T._note_refusal,
+    (_S.FAILED, _E.EVICTION_REFUSED): _T._note_refusal,
+}
+# By number: an enum as a key is hashed slowly.
+_STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in PodState]
