@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 _SYSTEM = "kube-system"
 _CRITICAL = EvictVeto("is critical to the cluster")

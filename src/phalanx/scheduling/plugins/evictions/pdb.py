@@ -5,10 +5,7 @@ Without it budgets are a preference, as in kube-scheduler: what breaks fewer goe
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Pdb(Plugin):

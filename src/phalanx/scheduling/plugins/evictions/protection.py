@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import bound_at
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, EvictVeto, Plugin, PodRecord, View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 
 _FIXTURE = EvictVeto("belongs to its node: another would come in its place")

@@ -8,14 +8,8 @@ from types import MappingProxyType
 import msgspec
 
 from phalanx.cluster.node_table import NO_ROW
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.account import Tree
-from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Evictee
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, Evictee, EvictionReason, Plugin, PodRecord, Tree, View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
 LOW_NODE_UTILIZATION = "lowNodeUtilization"

@@ -6,18 +6,22 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from phalanx.cluster.accounts import ChargePath
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
-from phalanx.model.verdict import Verdict
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Vote
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import (
+    Arguments,
+    BoolArray,
+    ChargePath,
+    ClassRecord,
+    FloatArray,
+    GangRecord,
+    NodeTable,
+    Plugin,
+    PodRecord,
+    Rows,
+    Verdict,
+    View,
+    Vote,
+)
 from phalanx.scheduling.plugins.nodes.extender_calls import (
     Caller,
     Document,

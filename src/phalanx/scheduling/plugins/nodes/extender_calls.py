@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.records import GangRecord
-from phalanx.cluster.resource_space import IntArray
 from phalanx.model.resources import CPU, MEMORY, Requests, scale_of
+from phalanx.plugin import AccountRecord, ClassRecord, GangRecord, IntArray, NodeTable
 
 Document = Mapping[str, Any]
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NO_ROW, NodeTable
-from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.resource_space import BoolArray
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.plugin import Arguments, BoolArray, ClassRecord, NodeBackoff, NodeTable, Plugin, Rows
 
 
 class NodeBackoffPlugin(Plugin):

@@ -7,17 +7,22 @@ from functools import partial
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import ABSENT, Rows
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import BoolArray, FloatArray
-from phalanx.model.decisions import EvictionReason
+from phalanx.cluster.nodes.labels import ABSENT
 from phalanx.model.pod import CAN_LEAVE
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Evictee
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import (
+    Arguments,
+    BoolArray,
+    ClassRecord,
+    Evictee,
+    EvictionReason,
+    FloatArray,
+    GangRecord,
+    NodeTable,
+    Plugin,
+    PodRecord,
+    Rows,
+    View,
+)
 from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
 
 ZONE_LABEL = "volcano.sh/revocable-zone"

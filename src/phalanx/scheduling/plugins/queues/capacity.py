@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.model.account import Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.view import View
+from phalanx.cluster.accounts import add_amounts
+from phalanx.plugin import AccountRecord, Arguments, Limit, Tree, View
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import Amounts, capability, guarantee, real_capabilities, takes_part
 
 _RECLAIM_LEVEL = "ancestorReclaimLevel"

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from phalanx.cluster.accounts import AccountRecord, ChargePath
-from phalanx.model.account import AccountKey
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.capabilities import UsageDecay
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, ChargePath, Plugin, UsageDecay, View
 from phalanx.scheduling.quota.usage_history import shifted_weights
 
 Turn = tuple[bool, float]

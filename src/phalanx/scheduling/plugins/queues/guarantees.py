@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.model.account import Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Limit
+from phalanx.plugin import AccountRecord, Arguments, Limit, Plugin, Tree, View
 from phalanx.scheduling.quota.queue_tree import real_capabilities
 
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from phalanx.cluster.account_paths import ROOT
-from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.view import View
+from phalanx.cluster.accounts import add_amounts
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, Limit, Tree, View
 from phalanx.scheduling.plugins.queues.fairshare import surplus_weights
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import UNLIMITED, Limit
+from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.quota.queue_tree import (
     Amounts,
     capability,

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountKey, Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Limit
+from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, Limit, Plugin, Tree, View
 from phalanx.scheduling.quota.queue_tree import offered, requested
 from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
