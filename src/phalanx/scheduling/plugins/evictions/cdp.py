@@ -8,7 +8,7 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Cdp(Plugin):
-    """Spares a running pod for as long after it got its node as its `volcano.sh/cooldown-time` says."""
+    """A veto for a running pod, for as long after it got its node as its `volcano.sh/cooldown-time` says."""
 
     name = "cdp"
     honours_owners = True

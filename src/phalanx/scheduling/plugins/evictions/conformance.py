@@ -10,7 +10,7 @@ _IN_SYSTEM = EvictVeto(f"is in the namespace {_SYSTEM}")
 
 
 class Conformance(Plugin):
-    """Spares critical pods (by priority class or priority, or because their kubelet says so) and kube-system."""
+    """A veto for critical pods (by priority class or priority, or as their kubelet says) and kube-system."""
 
     name = "conformance"
 

@@ -13,9 +13,9 @@ _FIXTURE = EvictVeto("belongs to its node: another would come in its place")
 
 
 class Protection(Plugin):
-    """Spares what belongs to its node, pods that have not had the minimum run time of their accounts, pods of which
-    the API refused the eviction a short while ago, and pods of other schedulers unless the policy says that they
-    may go.
+    """A veto for what belongs to its node, pods that have not had the minimum run time of their accounts, pods of
+    which the API refused the eviction a short while ago, and pods of other schedulers unless the policy says that
+    they may go.
     """
 
     name = "protection"
@@ -30,7 +30,7 @@ class Protection(Plugin):
             return _FIXTURE
         if not self._foreign and pod.scheduler not in session.state.schedulers:
             return EvictVeto(f"belongs to scheduler {pod.scheduler}")
-        return max(_for_a_time(session, record), key=lambda spared: spared.until or 0.0, default=None)
+        return max(_for_a_time(session, record), key=lambda veto: veto.until or 0.0, default=None)
 
 
 def _for_a_time(session: View, record: PodRecord) -> Iterator[EvictVeto]:

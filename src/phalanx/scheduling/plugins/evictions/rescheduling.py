@@ -76,7 +76,7 @@ class Rescheduling(Plugin):
         session.timers.begin(self.name, session.now)
         balance = Balance(session.state.nodes, self._strategy.thresholds, self._strategy.targets)
         if balance.low.sum() > self._strategy.nodes and balance.high.any():
-            yield from _Round(session, self._strategy, balance, self._queues).outcasts()
+            yield from _Round(session, self._strategy, balance, self._queues).evictees()
 
     def _read(self, arguments: Arguments, remarks: list[str]) -> Strategy | None:
         entries = arguments.sequence("strategies")
@@ -107,7 +107,7 @@ class _Round:
         self._transaction = session.state.transaction()
         self._room = balance.room()
 
-    def outcasts(self) -> Iterator[Evictee]:
+    def evictees(self) -> Iterator[Evictee]:
         try:
             for row in self._balance.fullest_first():
                 yield from self._from(row)

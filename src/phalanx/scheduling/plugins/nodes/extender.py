@@ -33,7 +33,7 @@ from phalanx.scheduling.plugins.nodes.extender_calls import (
 )
 
 # What was answered holds for so many seconds.
-_SEASON = 10.0
+_PERIOD = 10.0
 _DEFAULT_TIMEOUT = 1.0
 
 
@@ -97,7 +97,7 @@ class Extender(Plugin):
             self.remarks = ("no extender.urlPrefix is stated: nobody is asked",)
             self.disabled_points = frozenset({*points, "time_key", "next_wake"})
         self._link = Link()
-        self._season = 0
+        self._period = 0
         self._renewals = 0
         # Who was refused where: the reason by class and row.
         self._refused: dict[int, dict[int, str]] = {}
@@ -108,9 +108,9 @@ class Extender(Plugin):
 
     def time_key(self, now: float) -> Hashable:
         """How often answers were forgotten; where nothing was asked there are none to forget."""
-        season = int(now // _SEASON)
-        if season != self._season:
-            self._season = season
+        period = int(now // _PERIOD)
+        if period != self._period:
+            self._period = period
             if self._link.busy:
                 self._renewals += 1
                 self._link.renew()
@@ -119,7 +119,7 @@ class Extender(Plugin):
 
     def next_wake(self, session: View) -> float | None:
         """When another answer may be given to those who wait."""
-        return (self._season + 1) * _SEASON if self._link.busy else None
+        return (self._period + 1) * _PERIOD if self._link.busy else None
 
     # nodes
 

@@ -26,7 +26,7 @@ class Caller(Protocol):
 
 
 class Link:
-    """One extender as of one season: answers are remembered, and after a failure it is not asked again before the
+    """One extender as of one period: answers are remembered, and after a failure it is not asked again before the
     next, so that an extender that hangs costs one timeout and not one per question."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Link:
 
     @property
     def busy(self) -> bool:
-        """Whether it was asked in this season."""
+        """Whether it was asked in this period."""
         return bool(self._answers or self.failed)
 
     def ask(self, verb: str, key: object, document: Callable[[], Document]) -> Document | None:

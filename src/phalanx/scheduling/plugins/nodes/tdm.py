@@ -109,9 +109,9 @@ class Tdm(Plugin):
     def evictees(self, session: View) -> Iterator[Evictee]:
         if not session.timers.due(self.name, self._period, session.now):
             return
-        for outcast in self._leaving(session):
+        for evictee in self._leaving(session):
             session.timers.begin(self.name, session.now)
-            yield outcast
+            yield evictee
 
     def _leaving(self, session: View) -> Iterator[Evictee]:
         nodes, state = session.state.nodes, session.state
@@ -123,8 +123,8 @@ class Tdm(Plugin):
             zone = column.values[int(column.ids[row])]
             if zone not in self._windows:
                 continue  # Volcano leaves alone what it finds in zones that nobody has declared
-            tenants = [record for record in state.tenants(row) if _stays_by_leave(record)]
-            for record in sorted(tenants, key=lambda record: (record.pod.priority, record.pod.key)):
+            lent = [record for record in state.tenants(row) if _stays_by_leave(record)]
+            for record in sorted(lent, key=lambda record: (record.pod.priority, record.pod.key)):
                 if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue
                 message = f"node {nodes.names[row]} was lent until {self._windows[zone].end}"

@@ -46,7 +46,7 @@ class Capacity(QueueAdmission):
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
-        return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
+        return session.memo(("capacity", account.key), lambda: _limit_of(session, account))
 
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
@@ -82,10 +82,10 @@ class Capacity(QueueAdmission):
         return amounts
 
 
-def _ceiling(session: View, account: AccountRecord) -> Limit | None:
+def _limit_of(session: View, account: AccountRecord) -> Limit | None:
     if not takes_part(account):
         return None
-    # The capability itself is a ceiling whatever the policy; only what is tighter is news.
+    # The capability itself is a limit whatever the policy; only what is tighter is news.
     declared, reals = capability(account), real_capabilities(session)
     limits = reals.binding(reals.of(account))
     limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}

@@ -13,7 +13,7 @@ _HIGHEST_SHIFT = 1e6
 
 
 class Fairshare(Plugin):
-    """The tenant with the smallest dominant share divided by its weight goes first.
+    """The namespace or user with the smallest dominant share divided by its weight goes first.
 
     Without `fairshare.half-life` only what is held now counts. With it the past does too: what is compared is the
     fading average (see UsageHistory) as it will be one half-life from now if everything held stays held,

@@ -21,10 +21,10 @@ class Guarantees(Plugin):
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or not account.children:
             return None
-        return session.memo(("guarantees", account.key), lambda: _ceiling(session, account))
+        return session.memo(("guarantees", account.key), lambda: _limit_of(session, account))
 
 
-def _ceiling(session: View, account: AccountRecord) -> Limit | None:
+def _limit_of(session: View, account: AccountRecord) -> Limit | None:
     named = account.guaranteed_resources
     if not named:
         return None

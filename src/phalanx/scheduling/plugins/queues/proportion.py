@@ -53,7 +53,7 @@ class Proportion(QueueAdmission):
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
-        return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
+        return session.memo(("proportion", account.key), lambda: self._limit_of(session, account))
 
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
@@ -72,7 +72,7 @@ class Proportion(QueueAdmission):
         shares = session.memo(key, lambda: _shares(session, _needs(session, {asker.key: wanted})))
         return shares.get(account.key, _NONE)
 
-    def _ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def _limit_of(self, session: View, account: AccountRecord) -> Limit | None:
         if not takes_part(account):
             return None
         reals = real_capabilities(session)
