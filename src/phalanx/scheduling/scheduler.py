@@ -193,7 +193,7 @@ class Scheduler:
             self.cycle_history,
         )
         session.walk = partial(walk, session)
-        session.reclaimable = ReclaimableEstimate(session).of
+        session.reclaimable = ReclaimableEstimate(session).reclaimable_amounts
         self._follow_time(session)
         return session
 

@@ -122,7 +122,7 @@ class Decisions:
         self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
 
     def evict(
-        self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""
+        self, record: PodRecord, reason: EvictionReason, message: str, preemptor: str = "", cause: str = ""
     ) -> None:
         """Tells a pod to leave; from now on it counts as terminating."""
         pod, gang = record.pod, record.gang
@@ -131,7 +131,7 @@ class Decisions:
         self._state.doom(record)
         key = gang.key if gang is not None else None
         self.plan.evictions.append(
-            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, beneficiary=beneficiary)
+            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
         )
 
     def judge_gang(self, gang: GangRecord, verdict: Verdict | None) -> None:

@@ -103,14 +103,14 @@ class Session:
         # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
-        self.made_room = False
+        self.preempted = False
         self.disruptions: dict[UnitKey, object] = {}
         # What is above the session: giving units their turn, and who could make room for whom.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
         self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         # For whoever computes something from the kinds of pods that there are.
-        self.columns: object = None
-        self.own_words: object = None
+        self.victim_classes: object = None
+        self.protected_pods: object = None
         self.quota_check = QuotaCheck(state.ledger, self._ceilings)
         network = pipeline.policy.topology
         self.topology_domains = TopologyDomains(
@@ -271,7 +271,7 @@ class Session:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
         transaction has changed if `afresh`.
 
-        The test of the coscheduling plugin before it tries a group (research/coscheduling.md, section 2). A sum
+        The test of the coscheduling plugin before it tries a group (docs/rules/coscheduling.md, section 2). A sum
         can only say no: whether the members really fit is for the placement to find out.
         """
         if not wanted:

@@ -1,4 +1,4 @@
-"""`nodeorder`: kube-scheduler's scores with Volcano's weights (research/kubernetes_native.md, B8)."""
+"""`nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8)."""
 
 from __future__ import annotations
 

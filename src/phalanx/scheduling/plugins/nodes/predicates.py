@@ -1,4 +1,4 @@
-"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (research/kubernetes_native.md, B8)."""
+"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (docs/rules/kubernetes_native.md, B8)."""
 
 from __future__ import annotations
 
