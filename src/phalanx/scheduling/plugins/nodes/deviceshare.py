@@ -34,7 +34,7 @@ class DeviceShare(Plugin):
         "deviceshare.NodeLockEnable",
     )
     arguments = ("deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight", *_FAMILIES, *without_effect)
-    stocks = frozenset({SHARED_DEVICES})
+    node_allocators = frozenset({SHARED_DEVICES})
 
     def __init__(self, arguments: Arguments) -> None:
         chosen = {family for key, family in _FAMILIES.items() if arguments.boolean(key, False)}

@@ -20,7 +20,7 @@ class NodeGroup(Plugin):
 
     name = "nodegroup"
     arguments = ("enablePreferredOrder", "strict")
-    stocks = frozenset({"node-groups"})
+    node_allocators = frozenset({"node-groups"})
 
     def __init__(self, arguments: Arguments) -> None:
         self._strict = arguments.boolean("strict", True)

@@ -17,7 +17,7 @@ class NumaAware(Plugin):
 
     name = "numa-aware"
     arguments = ("weight",)
-    stocks = frozenset({NUMA})
+    node_allocators = frozenset({NUMA})
 
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("weight", 1, least=0)

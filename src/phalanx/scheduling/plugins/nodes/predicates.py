@@ -22,7 +22,7 @@ _CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
 
 class Predicates(Plugin):
     """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), and those about what changes with every
-    placement, which the placement itself compares: NodePorts, volumes and claims as stocks, PodTopologySpread and
+    placement, which placement itself compares: NodePorts, volumes and claims as allocators, PodTopologySpread and
     InterPodAffinity as rules about peers. NodeResourcesFit always holds.
     """
 
@@ -57,7 +57,7 @@ class Predicates(Plugin):
             DISKS: True,
             CLAIMS: True,
         }
-        self.stocks = frozenset(name for name, enabled in chosen.items() if enabled)
+        self.node_allocators = frozenset(name for name, enabled in chosen.items() if enabled)
         self._volumes = chosen[VOLUMES]
         self._claims = arguments.boolean(_CLAIMS_ENABLED, True)
         self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)
