@@ -98,7 +98,7 @@ class TestDeclaredFeatures:
         for name, features in (("all", ("A", "B")), ("one", ("A",)), ("none", ())):
             state.apply(NodeUpdated(Node(name, features=features)))
         plugin = Predicates(Arguments("predicates", {}))
-        placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
+        placer = Placer(state.nodes, [plugin], [], [], plugin.node_allocators)
         cls = state.classes.record(PodClass(features=("A", "B")))
         assert [state.nodes.names[row] for row in np.flatnonzero(placer.class_view(cls).mask)] == ["all"]
         ((reason, out),) = [
@@ -111,7 +111,7 @@ class TestDeclaredFeatures:
         state = ClusterState()
         state.apply(NodeUpdated(Node("n", allocatable=(("pods", 9),))))
         plugin = Predicates(Arguments("predicates", {}))
-        placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
+        placer = Placer(state.nodes, [plugin], [], [], plugin.node_allocators)
         cls = state.classes.record(PodClass(features=("A",)))
         assert not placer.fits(cls)
         relief = state.capacity_version

@@ -64,7 +64,7 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     mask = nodes.alive.copy()
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
-    for stock in (stock for stock in cls.allocators if stock.name in pipe.stocks):
+    for stock in (stock for stock in cls.allocators if stock.name in pipe.node_allocators):
         mask &= stock.copies(cls.spec, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from phalanx.cluster.classes import ClassRecord
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.points import POINTS, Vote
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
@@ -56,6 +60,7 @@ ANSWERS: dict[str, Answer] = {
     "raises": raises,
     "ends the process": ends_the_process,
 }
+QUICK = {"object", "not numbers", "raises"}
 _HASHABLE = {"none", "object", "text", "nan", "infinity", "huge", "true", "false", "negative", "nan in a tuple"}
 _KEYS = {"text", "infinity", "huge", "true", "false", "negative"}
 _TIMES = {"none", "huge", "negative"}
@@ -147,15 +152,14 @@ def undisturbed() -> tuple[dict[str, str], set[str], list[str]]:
     return bound, evicted, admitted
 
 
+@pytest.mark.parametrize("names", [QUICK, pytest.param(ANSWERS.keys() - QUICK, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("point", sorted({*POINTS} - {"configure"}))
 def test_nonsense_costs_the_plugin_its_opinion_and_nobody_else_anything(
-    point: str, undisturbed: tuple[dict[str, str], set[str], list[str]]
+    point: str, names: set[str], undisturbed: tuple[dict[str, str], set[str], list[str]]
 ) -> None:
     ever = False
-    for name, answer in ANSWERS.items():
-        if name in SOUND.get(point, ()):
-            continue
-        foreign, asked = plugin(point, answer)
+    for name in sorted(names - SOUND.get(point, set())):
+        foreign, asked = plugin(point, ANSWERS[name])
         bound, evicted, admitted, failed = outcome(with_foreign(foreign))
         assert "closed" not in bound.values(), name
         assert bool(failed) is bool(asked), (name, failed)
@@ -169,3 +173,47 @@ def test_nonsense_costs_the_plugin_its_opinion_and_nobody_else_anything(
             assert evicted <= undisturbed[1], name
             assert bound.keys() <= undisturbed[0].keys(), name
     assert ever or point in RARE, "nobody asked"
+
+
+def foreign_policy(**methods: Answer) -> Policy:
+    kind = type("Foreign", (Plugin,), {"name": "foreign", "__init__": lambda self: None, **methods})
+    return with_foreign(kind())
+
+
+@pytest.mark.parametrize("shape", ["rows", "rows by one", "as load"])
+def test_a_score_by_node_counts_for_every_number_of_copies(shape: str) -> None:
+    def score(self: Plugin, pod_class: ClassRecord, load: Load) -> object:
+        points = 1000.0 * np.arange(len(load.nodes.alive))[load.rows]
+        if load.copies is None or shape == "rows":
+            return points
+        return points[:, None] if shape == "rows by one" else np.repeat(points[:, None], load.depth, axis=1)
+
+    scenario = Scenario(POLICY).nodes(3, cpu=4)
+    scenario.scheduler.use(foreign_policy(score=score))
+    scenario.pods("pod", 6, cpu=1)
+    plan = scenario.cycle()
+    assert not plan.failures
+    assert Counter(bind.node for bind in plan.binds) == {"n3": 4, "n2": 2}
+
+
+def test_a_filter_that_does_not_explain_itself_is_named() -> None:
+    scenario = Scenario(POLICY).nodes(2, cpu=4)
+    scenario.scheduler.use(foreign_policy(filter=lambda *asked: np.zeros(_rows(asked[1:]), dtype=np.bool_)))
+    scenario.pod("pod", cpu=1).cycle()
+    assert "2 node(s) were ruled out by plugin foreign" in scenario.why_pod("pod").message
+
+
+def test_one_that_cannot_be_configured_leaves_the_policy_in_force() -> None:
+    scenario = Scenario(POLICY).node("n1", cpu=4)
+    before = scenario.scheduler.policy
+    with pytest.raises(PolicyError, match="plugin foreign at configure: LookupError: a bug of a plugin"):
+        scenario.scheduler.use(foreign_policy(configure=raises))
+    assert scenario.scheduler.policy is before
+    assert scenario.pod("pod", cpu=1).run().where("pod") == "n1"
+
+
+def test_a_cycle_a_second_is_all_that_one_can_ask_for() -> None:
+    scenario = Scenario(POLICY).node("n1", cpu=4)
+    scenario.scheduler.use(foreign_policy(next_wake=lambda self, session: session.now + 1e-6))
+    scenario.scheduler.cycle(5000.0)
+    assert scenario.scheduler.next_recheck == 5001.0

@@ -11,6 +11,7 @@ from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import POINTS
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.policy.registry import builtin_plugins
@@ -435,3 +436,40 @@ class TestPluginsOfOthers:
         self.offer(monkeypatch, loaded)
         with pytest.raises(PolicyError, match=problem):
             load_policy()
+
+    @pytest.mark.parametrize(
+        ("members", "problem"),
+        [
+            ({"spares": lambda self, session, record: None}, "spares is called evict_veto now"),
+            ({"filter": 3}, "filter must be a method"),
+            (
+                {"pre_bind_check": lambda *asked: True},
+                "pre_bind_check needs a filter, which rules out what was refused",
+            ),
+            ({"disabled_points": ["score"]}, "disabled_points must be a frozenset of texts, and is ['score']"),
+            ({"disabled_points": frozenset({"scores"})}, "disabled_points: there is no scores"),
+            ({"inter_pod_rules": None}, "inter_pod_rules must be InterPodRules, and is None"),
+            ({"arguments": "custom.text"}, "arguments and without_effect must be tuples of texts"),
+        ],
+    )
+    def test_one_that_cannot_be_asked_is_an_error(
+        self, monkeypatch: pytest.MonkeyPatch, members: dict[str, object], problem: str
+    ) -> None:
+        self.offer(monkeypatch, type("Strange", (Custom,), members))
+        assert mistakes(with_plugin("{name: custom}")) == [f"tiers[0].plugins[1] (custom): {problem}"]
+        load_policy()  # where no policy names it, it harms nobody
+
+    def test_what_its_author_may_have_overlooked_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offer(monkeypatch, type("Typo", (Custom,), {"static_scores": lambda *asked: None}))
+        told = load_policy(with_plugin("{name: custom}")).inactive
+        assert "plugin custom: static_scores is no extension point; did you mean static_score?" in told
+        assert "plugin custom: it has no method that is an extension point" in told
+
+
+def test_policy_show_has_every_extension_point() -> None:
+    points = {"admission_key", "max_admissions", "why_not_admitted", "deserved_with_request", "filter", "score"}
+    shown = Pipeline(load_policy()).describe()
+    assert tuple(point for point, _ in shown) == POINTS
+    assert points <= {*POINTS}
+    asked = {name for name, method in vars(Plugin).items() if callable(method) and name[0] != "_"}
+    assert not asked, "points belong to a protocol"

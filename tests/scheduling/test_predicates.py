@@ -33,7 +33,7 @@ def predicates(**arguments: object) -> Predicates:
 
 
 def names(state: ClusterState, pod: PodClass, plugin: Predicates) -> list[str]:
-    mask = Placer(state.nodes, [plugin], [], [], plugin.stocks).class_view(state.classes.record(pod)).mask
+    mask = Placer(state.nodes, [plugin], [], [], plugin.node_allocators).class_view(state.classes.record(pod)).mask
     return [state.nodes.names[row] for row in np.flatnonzero(mask)]
 
 

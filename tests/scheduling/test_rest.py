@@ -65,5 +65,5 @@ def test_old_refusals_are_forgotten() -> None:
     rests = NodeBackoff()
     rests.refused("n", NOW)
     later = NOW + FORGOTTEN_AFTER
-    assert rests.resting(later) == ()
+    assert rests.backed_off(later) == ()
     assert rests.refused("n", later) == later + FIRST_REST

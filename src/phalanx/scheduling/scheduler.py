@@ -76,10 +76,13 @@ class Scheduler:
         self.use(policy)
 
     def use(self, policy: Policy) -> None:
-        """Switches to another policy; everything that waits is looked at again."""
-        self.policy = policy
-        self.pipeline = Pipeline(policy)
-        self.placer = build_placer(self.pipeline, self.state.nodes, self.cycle_history.node_backoff)
+        """Switches to another policy; everything that waits is looked at again.
+
+        Raises PolicyError if a plugin cannot be used in this cluster; then the policy is what it was.
+        """
+        pipeline = Pipeline(policy)
+        self.placer = build_placer(pipeline, self.state.nodes, self.cycle_history.node_backoff)
+        self.policy, self.pipeline = policy, pipeline
         self._memory = Memo()
         self.cycle_history.futility = NoSolutionCache()
         self._time_key: tuple[Hashable, ...] = ()

@@ -1,4 +1,4 @@
-"""Members of a gang who would rather be on one node: plugins part gangs into such huddles."""
+"""Members of a gang who would rather be on one node: colocation groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ColocationGroups(Protocol):
     """One gang's, as of one moment."""
 
     def group_of(self, record: PodRecord) -> int | None:
-        """The huddle that a member belongs to; None if it is all the same where it goes."""
+        """The group that a member belongs to; None if it is all the same where it goes."""
 
     def scores(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
         """float[N]: how good each row is for the member, with who was placed before (pod, row); None if it is all

@@ -15,7 +15,7 @@ LONGEST_REST = 480.0
 FORGOTTEN_AFTER = 3600.0
 
 
-class _Rest(msgspec.Struct):
+class _Entry(msgspec.Struct):
     until: float
     last: float
     times: int
@@ -25,30 +25,30 @@ class NodeBackoff:
     """By the name of the node; times are in seconds since the epoch."""
 
     def __init__(self) -> None:
-        self._rests: dict[str, _Rest] = {}
+        self._entries: dict[str, _Entry] = {}
 
     def refused(self, node: str, now: float) -> float:
-        """The kubelet of a node has refused a pod; until when the node rests.
+        """The kubelet of a node has refused a pod; until when it is left alone.
 
         Pods that were sent there before it rested say nothing new.
         """
-        rest = self._rests.get(node)
-        if rest is None or rest.last + FORGOTTEN_AFTER <= now:
-            rest = self._rests[node] = _Rest(now, now, 0)
-        if rest.until <= now:
-            rest.until = now + min(LONGEST_REST, FIRST_REST * 2.0**rest.times)
-            rest.times += 1
-        rest.last = now
-        return rest.until
+        entry = self._entries.get(node)
+        if entry is None or entry.last + FORGOTTEN_AFTER <= now:
+            entry = self._entries[node] = _Entry(now, now, 0)
+        if entry.until <= now:
+            entry.until = now + min(LONGEST_REST, FIRST_REST * 2.0**entry.times)
+            entry.times += 1
+        entry.last = now
+        return entry.until
 
-    def resting(self, now: float) -> tuple[str, ...]:
-        """The nodes that rest now, sorted; what is old is forgotten."""
+    def backed_off(self, now: float) -> tuple[str, ...]:
+        """The nodes that are left alone now, sorted; what is old is forgotten."""
         for node in [
-            node for node, rest in self._rests.items() if rest.last + FORGOTTEN_AFTER <= now >= rest.until
+            node for node, entry in self._entries.items() if entry.last + FORGOTTEN_AFTER <= now >= entry.until
         ]:
-            del self._rests[node]
-        return tuple(sorted(node for node, rest in self._rests.items() if rest.until > now))
+            del self._entries[node]
+        return tuple(sorted(node for node, entry in self._entries.items() if entry.until > now))
 
     def next_end(self, now: float) -> float | None:
         """When the next node has rested enough."""
-        return min((rest.until for rest in self._rests.values() if rest.until > now), default=None)
+        return min((entry.until for entry in self._entries.values() if entry.until > now), default=None)

@@ -40,7 +40,7 @@ class Pipeline:
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
-        self.stocks = frozenset(name for entry in entries for name in entry.plugin.stocks)
+        self.node_allocators = frozenset(name for entry in entries for name in entry.plugin.node_allocators)
         self.inter_pod_rules = reduce(or_, (entry.plugin.inter_pod_rules for entry in entries), NO_RULES)
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
@@ -70,7 +70,11 @@ class Pipeline:
 
     def unready(self, pod_class: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(pod_class.spec) for stock in pod_class.allocators if stock.name in self.stocks)
+        reasons = (
+            allocator.refuse(pod_class.spec)
+            for allocator in pod_class.allocators
+            if allocator.name in self.node_allocators
+        )
         return next((reason for reason in reasons if reason is not None), None)
 
     def time_key(self, now: float) -> tuple[Hashable, ...]:
@@ -89,8 +93,8 @@ class Pipeline:
             if not overrides(plugin, "explain"):
                 refused = ~plugin.filter(pod_class, nodes, rows)
                 parts.append((f"node(s) were ruled out by plugin {plugin.name}", refused))
-        stocks = (stock for stock in pod_class.allocators if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(pod_class.spec, rows)]
+        allocators = (allocator for allocator in pod_class.allocators if allocator.name in self.node_allocators)
+        parts += [part for allocator in allocators for part in allocator.explain(pod_class.spec, rows)]
         if pod_class.affinity.restricts:
             parts += pod_class.affinity_state(nodes.affinity).explain(
                 rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity

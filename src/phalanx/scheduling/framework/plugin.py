@@ -32,8 +32,8 @@ class Plugin(OrderPlugin, QuotaPlugin, EvictionPlugin, LifecyclePlugin, FilterPl
     """Those of them that it accepts but does not act on; whoever uses one is told so."""
     disabled_points: frozenset[str] = frozenset()
     """Extension points at which it has no opinion with the arguments that it got."""
-    stocks: frozenset[str] = frozenset()
-    """The stocks that keep pods from nodes where this plugin is in the policy."""
+    node_allocators: frozenset[str] = frozenset()
+    """The allocators (ports, volumes, devices) that keep pods from nodes where this plugin is in the policy."""
     inter_pod_rules: InterPodRules = NO_RULES
     """What it makes of spread constraints, affinity and anti-affinity between pods."""
     remarks: tuple[str, ...] = ()

@@ -168,8 +168,8 @@ class LifecyclePlugin:
     """When the plugin is told of its cluster, and when it wants to be asked again."""
 
     def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
-        """Before anything is placed under this policy: tells the stocks of a cluster how to choose, and takes what
-        outlasts the policy, such as which nodes are left alone for a while because they refused pods."""
+        """Before anything is placed under this policy: tells the allocators of a cluster how to choose, and takes
+        what outlasts the policy, such as which nodes are left alone for a while because they refused pods."""
         raise NotImplementedError
 
     def next_wake(self, session: View) -> float | None:

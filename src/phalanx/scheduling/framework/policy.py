@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ConfiguredPlugin(msgspec.Struct, frozen=True):
-    """A plugin of the policy; `silent` are the extension points that the file switches off."""
+    """A plugin of the policy; `disabled_points` are the extension points that the file switches off."""
 
     plugin: Plugin
     tier: int

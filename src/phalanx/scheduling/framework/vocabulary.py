@@ -22,7 +22,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enableJobReady": (),
         "enableJobStarving": (),
         "enableNamespaceOrder": (),  # gone from Volcano, still in old files
-        "enablePreemptable": (),  # see `evictionoptions`: a veto is silent only where every action leaves it out
+        "enablePreemptable": (),  # see `eviction_options`: a veto is off only where every action leaves it out
         "enablePreemptive": (),
         "enableQueueOrder": ("queue_order",),
         "enableReclaimable": (),

@@ -269,7 +269,7 @@ def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | No
         filters,
         preferences,
         scorers,
-        pipeline.stocks,
+        pipeline.node_allocators,
         pipeline.inter_pod_rules,
         pipeline.plugins("max_copies"),
     )

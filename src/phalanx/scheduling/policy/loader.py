@@ -161,11 +161,11 @@ def _tiers(
                 inactive.append(f"plugin {name} is accepted but has no effect: {RETIRED_PLUGINS[name]}")
                 continue
             plugin = _plugin(name, option, known, place, errors, inactive)
-            silent = _silent(option, f"{place} ({name})", errors)
+            disabled = _disabled(option, f"{place} ({name})", errors)
             if plugin is not None:
                 if overrides(plugin, "evict_veto"):
-                    silent |= _silent_vetoes(name, option, actions, inactive)
-                configured.append(ConfiguredPlugin(plugin, tier, silent))
+                    disabled |= _disabled_vetoes(name, option, actions, inactive)
+                configured.append(ConfiguredPlugin(plugin, tier, disabled))
         if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
             inactive.append(
                 "capacity and proportion are both named (Volcano allows one): what either forbids is forbidden"
@@ -226,23 +226,23 @@ def _plugin(
     return plugin
 
 
-def _silent(option: Mapping[str, object], place: str, errors: list[str]) -> frozenset[str]:
-    silent: set[str] = set()
+def _disabled(option: Mapping[str, object], place: str, errors: list[str]) -> frozenset[str]:
+    disabled: set[str] = set()
     for switch, points in SWITCHES.items():
         if switch in option:
             value = option[switch]
             if not isinstance(value, bool):
                 errors.append(f"{place}.{switch}: {value!r} is not true or false")
             elif not value:
-                silent.update(points)
-    return frozenset(silent)
+                disabled.update(points)
+    return frozenset(disabled)
 
 
-def _silent_vetoes(name: str, option: _Options, actions: Sequence[str], inactive: list[str]) -> frozenset[str]:
-    silent, remark = silences_vetoes(option, actions)
+def _disabled_vetoes(name: str, option: _Options, actions: Sequence[str], inactive: list[str]) -> frozenset[str]:
+    disabled, remark = silences_vetoes(option, actions)
     if remark is not None:
         inactive.append(f"plugin {name}: {remark}")
-    return frozenset({"evict_veto"}) if silent else frozenset()
+    return frozenset({"evict_veto"}) if disabled else frozenset()
 
 
 def _configurations(

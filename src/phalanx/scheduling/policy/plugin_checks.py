@@ -31,6 +31,7 @@ RENAMED: MappingProxyType[str, str] = MappingProxyType(
         "season": "time_key",
         "spares": "evict_veto",
         "stated": "declared_resources",
+        "stocks": "node_allocators",
         "tenant_order": "subqueue_order",
         "tenants": "subqueues",
         "until": "recheck_at",
@@ -70,7 +71,7 @@ def setting_faults(plugin: Plugin) -> Iterator[str]:
     for name, kinds, wanted in _SETTINGS:
         if not isinstance(getattr(plugin, name), kinds):
             yield f"{name} must be {wanted}, and is {getattr(plugin, name)!r}"
-    for name, kind in (("disabled_points", frozenset), ("stocks", frozenset), ("remarks", tuple)):
+    for name, kind in (("disabled_points", frozenset), ("node_allocators", frozenset), ("remarks", tuple)):
         if not _texts(getattr(plugin, name), kind):
             yield f"{name} must be a {kind.__name__} of texts, and is {getattr(plugin, name)!r}"
     if _texts(plugin.disabled_points, frozenset):

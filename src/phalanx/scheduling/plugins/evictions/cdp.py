@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import MemberState, bound_at
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Cdp(Plugin):
-    """Spares a running pod for as long after it got its node as its `volcano.sh/cooldown-time` says."""
+    """A veto for a running pod, for as long after it got its node as its `volcano.sh/cooldown-time` says."""
 
     name = "cdp"
     honours_owners = True

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 _SYSTEM = "kube-system"
 _CRITICAL = EvictVeto("is critical to the cluster")
@@ -13,7 +10,7 @@ _IN_SYSTEM = EvictVeto(f"is in the namespace {_SYSTEM}")
 
 
 class Conformance(Plugin):
-    """Spares critical pods (by priority class or priority, or because their kubelet says so) and kube-system."""
+    """A veto for critical pods (by priority class or priority, or as their kubelet says) and kube-system."""
 
     name = "conformance"
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.plugin import BoolArray, IntArray, NodeTable
 
 # Percentages count in hundredths: 12.5 is 1250.
 WHOLE = 10_000

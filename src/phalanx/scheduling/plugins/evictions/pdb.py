@@ -5,15 +5,13 @@ Without it budgets are a preference, as in kube-scheduler: what breaks fewer goe
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Pdb(Plugin):
-    """Spares pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
-    (`eviction/caps.py`). Pods that no budget counts are not spared. (Volcano's spares all pods without labels.)
+    """Vetoes for pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
+    (`preemption/rules/eviction_limits.py`). Pods that no budget counts may go.
+    (Volcano keeps all pods without labels.)
     """
 
     name = "pdb"

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import bound_at
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, EvictVeto, Plugin, PodRecord, View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 
 _FIXTURE = EvictVeto("belongs to its node: another would come in its place")
 
 
 class Protection(Plugin):
-    """Spares what belongs to its node, pods that have not had the minimum run time of their accounts, pods of which
-    the API refused the eviction a short while ago, and pods of other schedulers unless the policy says that they
-    may go.
+    """A veto for what belongs to its node, pods that have not had the minimum run time of their accounts, pods of
+    which the API refused the eviction a short while ago, and pods of other schedulers unless the policy says that
+    they may go.
     """
 
     name = "protection"
@@ -34,7 +30,7 @@ class Protection(Plugin):
             return _FIXTURE
         if not self._foreign and pod.scheduler not in session.state.schedulers:
             return EvictVeto(f"belongs to scheduler {pod.scheduler}")
-        return max(_for_a_time(session, record), key=lambda spared: spared.until or 0.0, default=None)
+        return max(_for_a_time(session, record), key=lambda veto: veto.until or 0.0, default=None)
 
 
 def _for_a_time(session: View, record: PodRecord) -> Iterator[EvictVeto]:

@@ -8,14 +8,8 @@ from types import MappingProxyType
 import msgspec
 
 from phalanx.cluster.node_table import NO_ROW
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.account import Tree
-from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Evictee
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, Evictee, EvictionReason, Plugin, PodRecord, Tree, View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
 LOW_NODE_UTILIZATION = "lowNodeUtilization"
@@ -82,7 +76,7 @@ class Rescheduling(Plugin):
         session.timers.begin(self.name, session.now)
         balance = Balance(session.state.nodes, self._strategy.thresholds, self._strategy.targets)
         if balance.low.sum() > self._strategy.nodes and balance.high.any():
-            yield from _Round(session, self._strategy, balance, self._queues).outcasts()
+            yield from _Round(session, self._strategy, balance, self._queues).evictees()
 
     def _read(self, arguments: Arguments, remarks: list[str]) -> Strategy | None:
         entries = arguments.sequence("strategies")
@@ -113,7 +107,7 @@ class _Round:
         self._transaction = session.state.transaction()
         self._room = balance.room()
 
-    def outcasts(self) -> Iterator[Evictee]:
+    def evictees(self) -> Iterator[Evictee]:
         try:
             for row in self._balance.fullest_first():
                 yield from self._from(row)

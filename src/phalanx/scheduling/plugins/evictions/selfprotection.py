@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import EvictVeto
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, EvictVeto, Plugin, PodRecord, View
 
 _FIRM = EvictVeto("is not preemptible, and holds no more than its quota's min", own=True)
 _MARKED = EvictVeto("is marked as not preemptable", own=True)
@@ -14,7 +10,7 @@ _MARKED = EvictVeto("is marked as not preemptable", own=True)
 
 class SelfProtectionPlugin(Plugin):
     """What owners say counts only as far as their accounts let it: that is decided where somebody asks for the
-    room (`eviction/ownwords.py`)."""
+    room (`preemption/rules/self_protection.py`)."""
 
     name = "selfprotection"
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, FloatArray
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import CPU_COLUMN, MEMORY_COLUMN, Arguments, ClassRecord, FloatArray, Load, Plugin
 
 
 class Binpack(Plugin):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import Arguments, ClassRecord, FloatArray, Load, NodeBackoff, NodeTable, Plugin
 
 _FAMILIES = {
     "deviceshare.GPUNumberEnable": Family.GPU_SHARE,
@@ -40,7 +34,7 @@ class DeviceShare(Plugin):
         "deviceshare.NodeLockEnable",
     )
     arguments = ("deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight", *_FAMILIES, *without_effect)
-    stocks = frozenset({SHARED_DEVICES})
+    node_allocators = frozenset({SHARED_DEVICES})
 
     def __init__(self, arguments: Arguments) -> None:
         chosen = {family for key, family in _FAMILIES.items() if arguments.boolean(key, False)}

@@ -6,18 +6,22 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from phalanx.cluster.accounts import ChargePath
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
-from phalanx.model.verdict import Verdict
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Vote
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import (
+    Arguments,
+    BoolArray,
+    ChargePath,
+    ClassRecord,
+    FloatArray,
+    GangRecord,
+    NodeTable,
+    Plugin,
+    PodRecord,
+    Rows,
+    Verdict,
+    View,
+    Vote,
+)
 from phalanx.scheduling.plugins.nodes.extender_calls import (
     Caller,
     Document,
@@ -29,7 +33,7 @@ from phalanx.scheduling.plugins.nodes.extender_calls import (
 )
 
 # What was answered holds for so many seconds.
-_SEASON = 10.0
+_PERIOD = 10.0
 _DEFAULT_TIMEOUT = 1.0
 
 
@@ -93,7 +97,7 @@ class Extender(Plugin):
             self.remarks = ("no extender.urlPrefix is stated: nobody is asked",)
             self.disabled_points = frozenset({*points, "time_key", "next_wake"})
         self._link = Link()
-        self._season = 0
+        self._period = 0
         self._renewals = 0
         # Who was refused where: the reason by class and row.
         self._refused: dict[int, dict[int, str]] = {}
@@ -104,9 +108,9 @@ class Extender(Plugin):
 
     def time_key(self, now: float) -> Hashable:
         """How often answers were forgotten; where nothing was asked there are none to forget."""
-        season = int(now // _SEASON)
-        if season != self._season:
-            self._season = season
+        period = int(now // _PERIOD)
+        if period != self._period:
+            self._period = period
             if self._link.busy:
                 self._renewals += 1
                 self._link.renew()
@@ -115,7 +119,7 @@ class Extender(Plugin):
 
     def next_wake(self, session: View) -> float | None:
         """When another answer may be given to those who wait."""
-        return (self._season + 1) * _SEASON if self._link.busy else None
+        return (self._period + 1) * _PERIOD if self._link.busy else None
 
     # nodes
 

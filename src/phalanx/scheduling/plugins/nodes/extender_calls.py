@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.records import GangRecord
-from phalanx.cluster.resource_space import IntArray
 from phalanx.model.resources import CPU, MEMORY, Requests, scale_of
+from phalanx.plugin import AccountRecord, ClassRecord, GangRecord, IntArray, NodeTable
 
 Document = Mapping[str, Any]
 
@@ -30,7 +26,7 @@ class Caller(Protocol):
 
 
 class Link:
-    """One extender as of one season: answers are remembered, and after a failure it is not asked again before the
+    """One extender as of one period: answers are remembered, and after a failure it is not asked again before the
     next, so that an extender that hangs costs one timeout and not one per question."""
 
     def __init__(self) -> None:
@@ -44,7 +40,7 @@ class Link:
 
     @property
     def busy(self) -> bool:
-        """Whether it was asked in this season."""
+        """Whether it was asked in this period."""
         return bool(self._answers or self.failed)
 
     def ask(self, verb: str, key: object, document: Callable[[], Document]) -> Document | None:

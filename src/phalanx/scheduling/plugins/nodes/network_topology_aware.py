@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level, Topology
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.topology import TopologyRule
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.capabilities import TopologySettings
-from phalanx.scheduling.framework.errors import PolicyError
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import (
+    Arguments,
+    ClassRecord,
+    FloatArray,
+    Load,
+    NodeBackoff,
+    NodeTable,
+    Plugin,
+    PolicyError,
+    TopologySettings,
+)
 
 _TIERS = TopologyRule(hypernodes=True)
 

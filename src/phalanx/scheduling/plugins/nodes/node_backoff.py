@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NO_ROW, NodeTable
-from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.resource_space import BoolArray
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.plugin import Arguments, BoolArray, ClassRecord, NodeBackoff, NodeTable, Plugin, Rows
 
 
 class NodeBackoffPlugin(Plugin):
@@ -19,21 +14,21 @@ class NodeBackoffPlugin(Plugin):
     name = "node-backoff"
 
     def __init__(self, arguments: Arguments) -> None:
-        self._rests = NodeBackoff()
-        self._resting: tuple[str, ...] = ()
+        self._backoff = NodeBackoff()
+        self._backed_off: tuple[str, ...] = ()
 
     def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
-        self._rests = backoff
+        self._backoff = backoff
 
     def time_key(self, now: float) -> tuple[str, ...]:
-        self._resting = self._rests.resting(now)
-        return self._resting
+        self._backed_off = self._backoff.backed_off(now)
+        return self._backed_off
 
     def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        if not self._resting:
+        if not self._backed_off:
             return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
         awake = np.ones(nodes.capacity, dtype=np.bool_)
-        for name in self._resting:
+        for name in self._backed_off:
             row = nodes.row(name)
             if row != NO_ROW:
                 awake[row] = False
@@ -41,6 +36,6 @@ class NodeBackoffPlugin(Plugin):
         return found
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        if not self._resting:
+        if not self._backed_off:
             return []
         return [("node(s) refused a pod a moment ago", ~self.filter(pod_class, nodes, rows))]

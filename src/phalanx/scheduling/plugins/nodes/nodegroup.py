@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import ABSENT, Rows
-from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.cluster.nodes.labels import ABSENT
 from phalanx.model.pools import POOL_LABEL, PoolRule
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import Arguments, BoolArray, ClassRecord, FloatArray, NodeTable, Plugin, Rows
 
 
 class NodeGroup(Plugin):
@@ -24,7 +20,7 @@ class NodeGroup(Plugin):
 
     name = "nodegroup"
     arguments = ("enablePreferredOrder", "strict")
-    stocks = frozenset({"node-groups"})
+    node_allocators = frozenset({"node-groups"})
 
     def __init__(self, arguments: Arguments) -> None:
         self._strict = arguments.boolean("strict", True)

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
-from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import term_matches
-from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.selectors import tolerates
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import Arguments, BoolArray, ClassRecord, FloatArray, InterPodRules, Load, NodeTable, Plugin
 
 
 class NodeOrder(Plugin):

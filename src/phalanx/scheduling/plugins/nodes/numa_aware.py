@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.numa import NUMA, NumaNodes
-from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.numa import AS_THE_NODE
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import Arguments, ClassRecord, FloatArray, Load, Plugin
 
 
 class NumaAware(Plugin):
@@ -21,7 +17,7 @@ class NumaAware(Plugin):
 
     name = "numa-aware"
     arguments = ("weight",)
-    stocks = frozenset({NUMA})
+    node_allocators = frozenset({NUMA})
 
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("weight", 1, least=0)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.allocators.ports import PORTS
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS
-from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.eligibility import objections, selected, tolerated
-from phalanx.cluster.nodes.labels import Rows, row_numbers
-from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.nodes.labels import row_numbers
 from phalanx.cluster.volumes.attachments import ATTACHMENTS
 from phalanx.cluster.volumes.disks import DISKS
 from phalanx.cluster.volumes.selection import OTHER_ZONE, OUT_OF_REACH, in_zone, is_refused, reachable
 from phalanx.cluster.volumes.supply import VOLUMES
 from phalanx.model.node import Node
 from phalanx.model.selectors import Taint, tolerates
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import Arguments, BoolArray, ClassRecord, InterPodRules, NodeTable, Plugin, Rows
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
@@ -27,7 +22,7 @@ _CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
 
 class Predicates(Plugin):
     """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), and those about what changes with every
-    placement, which the placement itself compares: NodePorts, volumes and claims as stocks, PodTopologySpread and
+    placement, which placement itself compares: NodePorts, volumes and claims as allocators, PodTopologySpread and
     InterPodAffinity as rules about peers. NodeResourcesFit always holds.
     """
 
@@ -62,7 +57,7 @@ class Predicates(Plugin):
             DISKS: True,
             CLAIMS: True,
         }
-        self.stocks = frozenset(name for name, enabled in chosen.items() if enabled)
+        self.node_allocators = frozenset(name for name, enabled in chosen.items() if enabled)
         self._volumes = chosen[VOLUMES]
         self._claims = arguments.boolean(_CLAIMS_ENABLED, True)
         self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)

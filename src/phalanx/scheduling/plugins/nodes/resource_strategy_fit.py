@@ -8,16 +8,22 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.allocators.base import UNLIMITED_COPIES
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
 from phalanx.model.decoding import decode_json
 from phalanx.model.resources import CPU, MEMORY
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.errors import PolicyError
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import (
+    CPU_COLUMN,
+    MEMORY_COLUMN,
+    Arguments,
+    BoolArray,
+    ClassRecord,
+    FloatArray,
+    IntArray,
+    Load,
+    NodeTable,
+    Plugin,
+    PolicyError,
+    Rows,
+)
 
 _MOST = "MostAllocated"
 _LEAST = "LeastAllocated"

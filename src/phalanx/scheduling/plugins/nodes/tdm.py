@@ -7,17 +7,22 @@ from functools import partial
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import ABSENT, Rows
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import BoolArray, FloatArray
-from phalanx.model.decisions import EvictionReason
+from phalanx.cluster.nodes.labels import ABSENT
 from phalanx.model.pod import CAN_LEAVE
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Evictee
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import (
+    Arguments,
+    BoolArray,
+    ClassRecord,
+    Evictee,
+    EvictionReason,
+    FloatArray,
+    GangRecord,
+    NodeTable,
+    Plugin,
+    PodRecord,
+    Rows,
+    View,
+)
 from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
 
 ZONE_LABEL = "volcano.sh/revocable-zone"
@@ -104,9 +109,9 @@ class Tdm(Plugin):
     def evictees(self, session: View) -> Iterator[Evictee]:
         if not session.timers.due(self.name, self._period, session.now):
             return
-        for outcast in self._leaving(session):
+        for evictee in self._leaving(session):
             session.timers.begin(self.name, session.now)
-            yield outcast
+            yield evictee
 
     def _leaving(self, session: View) -> Iterator[Evictee]:
         nodes, state = session.state.nodes, session.state
@@ -118,8 +123,8 @@ class Tdm(Plugin):
             zone = column.values[int(column.ids[row])]
             if zone not in self._windows:
                 continue  # Volcano leaves alone what it finds in zones that nobody has declared
-            tenants = [record for record in state.pods.on(row) if _stays_by_leave(record)]
-            for record in sorted(tenants, key=lambda record: (record.pod.priority, record.pod.key)):
+            lent = [record for record in state.pods.on(row) if _stays_by_leave(record)]
+            for record in sorted(lent, key=lambda record: (record.pod.priority, record.pod.key)):
                 if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue
                 message = f"node {nodes.names[row]} was lent until {self._windows[zone].end}"

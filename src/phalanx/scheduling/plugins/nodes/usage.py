@@ -7,13 +7,18 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.plugin import (
+    CPU_COLUMN,
+    MEMORY_COLUMN,
+    Arguments,
+    BoolArray,
+    ClassRecord,
+    FloatArray,
+    Load,
+    NodeTable,
+    Plugin,
+    Rows,
+)
 
 _NAMES = ("CPU", "memory")
 _ESTIMATOR = ("request_ratio", "burst_ratio", "risk_threshold", "risk_factor", "be_cpu", "be_mem")

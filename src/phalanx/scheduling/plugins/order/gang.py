@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import GangRecord, Plugin, PodRecord, View
 
 
 class GangPlugin(Plugin):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.accounts import ChargePath
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Vote
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, ChargePath, GangRecord, Plugin, PodRecord, View, Vote
 from phalanx.scheduling.queue.unit import awaits_admission
 
 _NEVER = 2**62

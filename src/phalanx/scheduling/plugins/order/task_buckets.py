@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.records import PodRecord
-from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.resources import CPU, MEMORY, PODS
 from phalanx.model.tasks import TaskTopology
+from phalanx.plugin import BoolArray, FloatArray, IntArray, NodeTable, PodRecord
 
 _MIB = 2**20
 _BEST = 100.0

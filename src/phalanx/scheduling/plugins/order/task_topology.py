@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.colocation import ColocationGroups
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, ColocationGroups, GangRecord, Plugin, PodRecord, View
 from phalanx.scheduling.plugins.order.task_buckets import TaskBuckets
 
 

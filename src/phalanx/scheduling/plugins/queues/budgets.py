@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.accounts import AccountRecord, ChargePath
-from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import Budget
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.quantity import format_quantity
-from phalanx.model.verdict import Verdict
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import AccountRecord, ChargePath, GangRecord, Plugin, PodRecord, Verdict, View
 from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
 
 BUDGET_SPENT = "BudgetSpent"

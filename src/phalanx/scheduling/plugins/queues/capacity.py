@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.model.account import Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.view import View
+from phalanx.cluster.accounts import add_amounts
+from phalanx.plugin import AccountRecord, Arguments, Limit, Tree, View
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import Amounts, capability, guarantee, real_capabilities, takes_part
 
 _RECLAIM_LEVEL = "ancestorReclaimLevel"
@@ -49,7 +46,7 @@ class Capacity(QueueAdmission):
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
-        return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
+        return session.memo(("capacity", account.key), lambda: _limit_of(session, account))
 
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
@@ -85,10 +82,10 @@ class Capacity(QueueAdmission):
         return amounts
 
 
-def _ceiling(session: View, account: AccountRecord) -> Limit | None:
+def _limit_of(session: View, account: AccountRecord) -> Limit | None:
     if not takes_part(account):
         return None
-    # The capability itself is a ceiling whatever the policy; only what is tighter is news.
+    # The capability itself is a limit whatever the policy; only what is tighter is news.
     declared, reals = capability(account), real_capabilities(session)
     limits = reals.binding(reals.of(account))
     limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.account_paths import ROOT
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, GangRecord, Plugin, PodRecord, Tree, View
 from phalanx.scheduling.quota.dominant_share import order_by_share
 from phalanx.scheduling.quota.hdrf import HdrfNode, Hierarchy, Level, turn
 from phalanx.scheduling.quota.queue_tree import Amounts, takes_part

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from phalanx.cluster.accounts import AccountRecord, ChargePath
-from phalanx.model.account import AccountKey
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.capabilities import UsageDecay
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, ChargePath, Plugin, UsageDecay, View
 from phalanx.scheduling.quota.usage_history import shifted_weights
 
 Turn = tuple[bool, float]
@@ -18,7 +13,7 @@ _HIGHEST_SHIFT = 1e6
 
 
 class Fairshare(Plugin):
-    """The tenant with the smallest dominant share divided by its weight goes first.
+    """The namespace or user with the smallest dominant share divided by its weight goes first.
 
     Without `fairshare.half-life` only what is held now counts. With it the past does too: what is compared is the
     fading average (see UsageHistory) as it will be one half-life from now if everything held stays held,

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.model.account import Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Limit
+from phalanx.plugin import AccountRecord, Arguments, Limit, Plugin, Tree, View
 from phalanx.scheduling.quota.queue_tree import real_capabilities
 
 
@@ -26,10 +21,10 @@ class Guarantees(Plugin):
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or not account.children:
             return None
-        return session.memo(("guarantees", account.key), lambda: _ceiling(session, account))
+        return session.memo(("guarantees", account.key), lambda: _limit_of(session, account))
 
 
-def _ceiling(session: View, account: AccountRecord) -> Limit | None:
+def _limit_of(session: View, account: AccountRecord) -> Limit | None:
     named = account.guaranteed_resources
     if not named:
         return None

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.quantity import format_quantity
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Vote
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
 
 _DEFAULT_FACTOR = 1.2
 _UNLIMITED = 2**62

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from phalanx.cluster.account_paths import ROOT
-from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.view import View
+from phalanx.cluster.accounts import add_amounts
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, Limit, Tree, View
 from phalanx.scheduling.plugins.queues.fairshare import surplus_weights
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import UNLIMITED, Limit
+from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.quota.queue_tree import (
     Amounts,
     capability,
@@ -55,7 +53,7 @@ class Proportion(QueueAdmission):
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
-        return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
+        return session.memo(("proportion", account.key), lambda: self._limit_of(session, account))
 
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
@@ -74,7 +72,7 @@ class Proportion(QueueAdmission):
         shares = session.memo(key, lambda: _shares(session, _needs(session, {asker.key: wanted})))
         return shares.get(account.key, _NONE)
 
-    def _ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def _limit_of(self, session: View, account: AccountRecord) -> Limit | None:
         if not takes_part(account):
             return None
         reals = real_capabilities(session)

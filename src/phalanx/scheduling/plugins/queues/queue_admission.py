@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.pods.records import GangRecord
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Vote
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import GangRecord, Plugin, View, Vote
 from phalanx.scheduling.quota.queue_tree import admission_objection, admission_room
 
 

@@ -1,21 +1,17 @@
-"""`quotas`: the ceilings that objects in the cluster set, whatever the policy says. No policy names it."""
+"""`quotas`: the limits that objects in the cluster set, whatever the policy says. No policy names it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from phalanx.cluster.accounts import AccountRecord
-from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountKey, Tree
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Limit
+from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT
+from phalanx.plugin import AccountKey, AccountRecord, Arguments, Limit, Plugin, Tree, View
 from phalanx.scheduling.quota.queue_tree import offered, requested
 from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
 
 class Quotas(Plugin):
-    """One kind of ceiling per kind of account:
+    """One kind of limit per kind of account:
 
     - a queue's capability, on every level;
     - an ElasticQuota's max, and for all ElasticQuotas together the sum of their mins (scheduler-plugins,
@@ -26,7 +22,7 @@ class Quotas(Plugin):
       the min;
     - the max of every node of an ElasticQuotaTree (ACK).
 
-    What is broken sets no ceiling (nothing new is charged to it anyway) and does not count for others.
+    What is broken sets no limit (nothing new is charged to it anyway) and does not count for others.
     """
 
     name = "quotas"
@@ -43,16 +39,16 @@ class Quotas(Plugin):
         if tree is Tree.ACK or (tree is Tree.ELASTIC_QUOTA and account.spec is not None):
             return _own(account, "max")
         if tree is Tree.ELASTIC_QUOTA:
-            return session.memo("sum of all min", lambda: _sum_of_minima(account.children.values()))
+            return session.memo("sum of all min", lambda: _sum_of_min(account.children.values()))
         if tree is Tree.KOORDINATOR:
-            return session.memo("runtime quotas", lambda: _runtime_ceilings(session)).get(account.key)
+            return session.memo("runtime quotas", lambda: _runtime_limits(session)).get(account.key)
         if tree is Tree.FIRM:
             return _firm(account)
         return None
 
     def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
-        ceiling = self.limit(session, account)
-        return ceiling.limits if ceiling is not None and ceiling.computed else {}
+        limit = self.limit(session, account)
+        return limit.limits if limit is not None and limit.computed else {}
 
 
 def _own(account: AccountRecord, word: str) -> Limit | None:
@@ -62,7 +58,7 @@ def _own(account: AccountRecord, word: str) -> Limit | None:
     return Limit(word, dict(noun.capability), f"raise its {word}")
 
 
-def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Limit | None:
+def _sum_of_min(quotas: Iterable[AccountRecord]) -> Limit | None:
     sums: dict[str, int] = {}
     broken: list[AccountRecord] = []
     for quota in quotas:
@@ -88,7 +84,7 @@ def _firm(account: AccountRecord) -> Limit | None:
 # Koordinator
 
 
-def _runtime_ceilings(session: View) -> dict[AccountKey, Limit]:
+def _runtime_limits(session: View) -> dict[AccountKey, Limit]:
     accounts = [account for account in session.ledger.accounts.values() if account.key.tree is Tree.KOORDINATOR]
     nodes = _nodes(accounts)
     levels: dict[str, list[QuotaNode]] = {}
@@ -103,14 +99,14 @@ def _runtime_ceilings(session: View) -> dict[AccountKey, Limit]:
         forest: runtime_tree(total if forest else _left_to_default(total, levels), level)
         for forest, level in levels.items()
     }
-    ceilings: dict[AccountKey, Limit] = {}
+    limits: dict[AccountKey, Limit] = {}
     for account in accounts:
         amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
         if amounts:
-            ceilings[account.key] = Limit("runtime quota", amounts, computed=True)
+            limits[account.key] = Limit("runtime quota", amounts, computed=True)
         elif (own := _own(account, "max")) is not None:
-            ceilings[account.key] = own
-    return ceilings
+            limits[account.key] = own
+    return limits
 
 
 def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.account import ResourceQuota
 from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
-from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Vote
-from phalanx.scheduling.framework.view import View
+from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
 
 _UNLIMITED = 2**62
 _POD_COUNTS = (PODS, "count/pods")
