@@ -1,10 +1,11 @@
-"""The embedded cluster: a Kubernetes API server in one process.
+"""The cluster on this machine: a Kubernetes API server in one process, and a node agent.
 
-From the outside in: `server` puts everything together; `http` reads requests (`routes`, `negotiation`,
-`authentication`, `wire`) and `resourcehandler` dispatches them; `api` does what they ask for, with the rules of
-each kind in `strategies`, `patching`, `patches`, `schema`, `validation` and `subresources`; `listing`, `watching`
-and `tables` show what is there; `store` holds it as immutable `records`, and `journal` keeps them in a file.
-`controllers` do inside the server what a cluster cannot do without; `faults` breaks things on purpose.
+From the outside in: `server` puts everything together; `endpoints` read requests and encode answers (`http`
+hands them to `resource_handler`; `listing`, `watching` and `tables` show what is there; `faults` breaks things
+on purpose); `authentication` and `authorization` say who may; `registry.api` does what is asked for, with the
+rules of each kind in `strategies`, `validation`, `schema`, `admission` and `patches`; `storage` holds it as
+immutable records and keeps them in a file. `controllers` do inside the server what a cluster cannot do without.
+`nodeagent` plays the kubelets.
 
 Everything between a parsed request and its encoded answer is synchronous, so each write is atomic.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
 from phalanx_local.clock import Clock, SystemClock
 
 CONTROLLERS = frozenset(

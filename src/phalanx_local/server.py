@@ -19,31 +19,31 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
-from phalanx_local import bootstrap
 from phalanx_local.admission.policies import AdmissionPolicies
 from phalanx_local.admission.quota import QuotaLedger
-from phalanx_local.api import Api
-from phalanx_local.audit import Audit
-from phalanx_local.authentication import Authenticator
+from phalanx_local.authentication.authenticator import Authenticator
+from phalanx_local.authentication.kubeconfig import kubeconfig, write_private
+from phalanx_local.authentication.server_identity import kept_identity, new_identity
+from phalanx_local.authentication.tenants import admit_tenant
+from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Rbac
-from phalanx_local.catalog import build_registry
 from phalanx_local.controllers import Controllers
-from phalanx_local.definitions import DEFINITIONS, Definitions
+from phalanx_local.endpoints.audit import Audit
+from phalanx_local.endpoints.faults import Faults
+from phalanx_local.endpoints.http import HttpDoor, ProtocolLog
+from phalanx_local.endpoints.listing import Lister
+from phalanx_local.endpoints.resource_handler import ResourceHandler
+from phalanx_local.endpoints.reviews import Reviewer
+from phalanx_local.endpoints.watching import Watch
 from phalanx_local.errors import StatusError
-from phalanx_local.faults import Faults
-from phalanx_local.http import HttpDoor, ProtocolLog
-from phalanx_local.identity import kept_identity, new_identity
-from phalanx_local.journal import FileJournal
-from phalanx_local.kubeconfig import kubeconfig, write_private
-from phalanx_local.listing import Lister
 from phalanx_local.objects import Json
 from phalanx_local.options import ServerOptions
-from phalanx_local.resourcehandler import ResourceHandler
-from phalanx_local.reviews import Reviewer
-from phalanx_local.store import Store
-from phalanx_local.tenants import admit_tenant
-from phalanx_local.tokens import AccountTokens
-from phalanx_local.watching import Watch
+from phalanx_local.registry import bootstrap
+from phalanx_local.registry.api import Api
+from phalanx_local.registry.catalog import build_registry
+from phalanx_local.registry.definitions import DEFINITIONS, Definitions
+from phalanx_local.storage.journal import FileJournal
+from phalanx_local.storage.store import Store
 
 
 class ApiServer:
@@ -106,7 +106,7 @@ class ApiServer:
         # What a cluster cannot be without is not for policies to refuse.
         self._policies.load()
         self.api.policies = self._policies
-        protocol_log = ProtocolLog(logging.getLogger("phalanx_local.http"), {})
+        protocol_log = ProtocolLog(logging.getLogger("phalanx_local.endpoints.http"), {})
         server = web.Server(
             self._door,
             request_factory=self._request,

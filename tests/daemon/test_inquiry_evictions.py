@@ -93,7 +93,7 @@ def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
 def test_whom_it_waits_for_and_how_long_they_have() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20)
-    cluster.pod("new", cpu=1, priority=10, nominated="n")
+    cluster.pod("new", cpu=1, priority=10, nominated_node="n")
     answer = cluster.ask("new")
     assert (answer.state, answer.reason) == ("Waiting", "WaitingForEvictedPods")
     found = answer.evictions

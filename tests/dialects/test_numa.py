@@ -79,8 +79,8 @@ class Door:
         return self.shown[name]
 
     def topology(self, node: str, document: dict[str, Any]) -> None:
-        facets = self.intake.enrichers
-        self._see(self.intake.apply(facets.updated(KIND, {"metadata": {"name": node}, "spec": document})))
+        enrichers = self.intake.enrichers
+        self._see(self.intake.apply(enrichers.updated(KIND, {"metadata": {"name": node}, "spec": document})))
 
     def gone(self, node: str) -> None:
         self._see(self.intake.apply(self.intake.enrichers.removed(KIND, "", node)))

@@ -56,11 +56,11 @@ def gang(
         found = declare(read)
         assert found is not None
         assert found.name == name
-        voice = MemberDeclaration(
+        declared = MemberDeclaration(
             found, read.spec.priority or 0, read.spec.preemption_policy != "Never", read.spec.scheduler_name
         )
         created = parse_time(read.metadata.creation_timestamp)
-        members.append(Member(created, read.metadata.name, read.metadata.uid, voice))
+        members.append(Member(created, read.metadata.name, read.metadata.uid, declared))
     key = GangKey("default", name)
     context = GangContext(DIALECTS.naming_of, classes or {}, queue)
     return resolve(key, sorted(members), objects, context, DialectOptions(**options)).gang

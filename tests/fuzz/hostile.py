@@ -310,7 +310,7 @@ SPECS: dict[ServedKind, dict[str, Any]] = {
     },
     PROFILE: {"quotaName": "q", "nodeSelector": {"matchLabels": {"disk": "ssd"}}, "resourceRatio": "0.5"},
 }
-FACETS: dict[str, dict[str, Any]] = {
+ENRICHED: dict[str, dict[str, Any]] = {
     "HyperNode": {"tier": 1, "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "n.*"}}}]},
     "Numatopology": {
         "policies": {"TopologyManagerPolicy": "single-numa-node"},

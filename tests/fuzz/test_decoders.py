@@ -42,9 +42,9 @@ from phalanx.model.yaml_text import decode_yaml
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx_local.errors import StatusError
-from phalanx_local.nodeagent.nodefile import NodeFileError, parse_node_file
+from phalanx_local.nodeagent.node_file import NodeFileError, parse_node_file
 from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError, read_script
-from phalanx_local.patching import read_json, read_yaml
+from phalanx_local.registry.patching import read_json, read_yaml
 from phalanx_local.wire.protobuf import ProtobufError, read_protobuf
 
 from .hostile import NAMES, TEXTS, mutated, node, pod

@@ -28,7 +28,7 @@ from phalanx.scheduling.scheduler import Scheduler
 from tests.dialects.objects import ACCOUNT_KINDS
 
 from ..cluster.audit import audit
-from .hostile import FACETS, NAMES, NAMESPACE, SPECS, custom, mutated, node, notes, pod, value
+from .hostile import ENRICHED, NAMES, NAMESPACE, SPECS, custom, mutated, node, notes, pod, value
 
 POLICY = """
 actions: "enqueue, allocate, preempt, reclaim, gangpreempt, backfill"
@@ -94,7 +94,7 @@ class World:
         else:
             wanted = rng.choice(intake.enrichers.kinds)
             served = wanted.served_as(wanted.versions[0])
-            document = mutated(rng, custom(rng, served, FACETS.get(served.kind, {})))
+            document = mutated(rng, custom(rng, served, ENRICHED.get(served.kind, {})))
             self.object(
                 rng,
                 document,

@@ -115,7 +115,7 @@ class Kubectl:
 
     def bind(self, name: str, node: str) -> None:
         """Binds and starts a pod, as a scheduler and a kubelet would."""
-        from phalanx_local.subresources import bind
+        from phalanx_local.endpoints.subresources import bind
 
         api = self.server.api
         pods = api.type("", "pods").preferred

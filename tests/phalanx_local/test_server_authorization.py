@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
 from phalanx_local.server import ApiServer, ServerOptions
 from tests.phalanx_local.client import Client, Reply, binding, config_map, node, pod
 from tests.phalanx_local.conftest import FakeClock, Starter

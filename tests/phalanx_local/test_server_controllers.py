@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from phalanx_local.controllers.eventttl import EventExpiry
+from phalanx_local.controllers.event_ttl import EventExpiry
 from phalanx_local.server import ApiServer, ServerOptions
 from tests.phalanx_local.client import CONFIG_MAPS, NODES, PODS, Client, Json, binding, config_map, node, pod
 from tests.phalanx_local.conftest import FakeClock

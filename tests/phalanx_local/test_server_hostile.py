@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from phalanx_local.journal import DataFileError, FileJournal
 from phalanx_local.server import ApiServer, ServerOptions
+from phalanx_local.storage.journal import DataFileError, FileJournal
 from tests.model.test_decoding import BOMB, MERGES
 from tests.phalanx_local.client import CONFIG_MAPS, PODS, Client, config_map, pod
 from tests.phalanx_local.conftest import Starter

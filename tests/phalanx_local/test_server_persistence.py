@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from phalanx_local.journal import DataFileError, FileJournal
 from phalanx_local.server import ApiServer, ServerOptions
+from phalanx_local.storage.journal import DataFileError, FileJournal
 from tests.phalanx_local.client import CONFIG_MAPS, PODS, config_map, pod
 from tests.phalanx_local.conftest import Starter
 
@@ -99,7 +99,7 @@ async def test_what_was_answered_survives_a_killed_process(tmp_path: Path) -> No
 async def test_the_file_is_rewritten_when_most_of_it_is_history(
     start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx_local.journal._SLACK", 50)
+    monkeypatch.setattr("phalanx_local.storage.journal._SLACK", 50)
     path = tmp_path / "data"
     first, client = await start(options(path))
     await client.create(CONFIG_MAPS, config_map("a", n="0"))
@@ -114,7 +114,7 @@ async def test_the_file_is_rewritten_when_most_of_it_is_history(
 async def test_deletions_are_remembered_by_a_rewritten_file(
     start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx_local.journal._SLACK", 30)
+    monkeypatch.setattr("phalanx_local.storage.journal._SLACK", 30)
     path = tmp_path / "data"
     first, client = await start(options(path))
     for index in range(120):

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
 from phalanx_local.server import ApiServer, ServerOptions
 from tests.phalanx_local.client import CONFIG_MAPS, NODES, PODS, Client, Json, binding, config_map, node, pod
 from tests.phalanx_local.conftest import Starter

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
 from phalanx_local.server import ServerOptions
 from tests.phalanx_local.client import Client, Json
 from tests.phalanx_local.conftest import Starter

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx_local.catalog import build_registry
+from phalanx_local.endpoints.listing import Selection
+from phalanx_local.endpoints.watching import Watch, WatchQuery
 from phalanx_local.errors import StatusError
-from phalanx_local.listing import Selection
-from phalanx_local.records import ADDED, DELETED, Key, Record
-from phalanx_local.resources import Version
-from phalanx_local.selectors import FieldSelector, requested_labels
-from phalanx_local.store import Collection, Store
-from phalanx_local.watching import Watch, WatchQuery
+from phalanx_local.registry.catalog import build_registry
+from phalanx_local.registry.resources import Version
+from phalanx_local.registry.selectors import FieldSelector, requested_labels
+from phalanx_local.storage.records import ADDED, DELETED, Key, Record
+from phalanx_local.storage.store import Collection, Store
 
 Step = tuple[str, str]
 

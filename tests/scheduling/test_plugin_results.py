@@ -62,10 +62,13 @@ _NUMBERS = {"huge", "negative"}
 SOUND: dict[str, set[str]] = {
     **dict.fromkeys(("queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"), _KEYS),
     **dict.fromkeys(("time_key", "admission_key"), _HASHABLE),
-    **dict.fromkeys(("recheck_at", "next_wake"), {"none", *_NUMBERS}),
+    **{key: {"none", *_NUMBERS} for key in ("recheck_at", "next_wake")},
     **dict.fromkeys(("configure", "admitted"), ANSWERS.keys() - {"raises", "ends the process"}),
-    **dict.fromkeys(("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto"), {"none"}),
-    **dict.fromkeys(("deserved_with_request", "static_score", "why_not_admitted"), {"none"}),
+    **{
+        key: {"none"}
+        for key in ("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto")
+    },
+    **{key: {"none"} for key in ("deserved_with_request", "static_score", "why_not_admitted")},
     "pre_filter": {"none", "text"},
     "pre_bind_check": {"true"},
     "score": {"negative"},

@@ -405,12 +405,12 @@ class Observer:
         return noticed
 
     def _facet_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
-        facets, heed = self._intake.enrichers, self._intake.apply
+        enrichers, apply = self._intake.enrichers, self._intake.apply
         return self._sink(
             kind,
-            lambda kind, document: heed(facets.updated(kind, document)),
-            lambda kind, namespace, name, uid, error: heed(facets.malformed(kind, namespace, name, uid, error)),
-            lambda kind, namespace, name: heed(facets.removed(kind, namespace, name)),
+            lambda kind, document: apply(enrichers.updated(kind, document)),
+            lambda kind, namespace, name, uid, error: apply(enrichers.malformed(kind, namespace, name, uid, error)),
+            lambda kind, namespace, name: apply(enrichers.removed(kind, namespace, name)),
         )
 
     def _sink(

@@ -15,8 +15,8 @@ import msgspec
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
+from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.controllers.volumes import FAKE_PROVISIONER
-from phalanx_local.kubeconfig import write_private
 
 # Long enough for a slow machine under load; a start takes about two seconds.
 _START_SECONDS = 60.0

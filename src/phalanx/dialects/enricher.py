@@ -12,7 +12,7 @@ from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod
 
 Changes = tuple[list[ClusterEvent], set[str]]
-"""Facts for the state, and the uids of pods that are to be shown anew."""
+"""Facts for the state, and the uids of pods that are to be enriched anew."""
 
 
 def no_changes() -> Changes:
@@ -20,17 +20,18 @@ def no_changes() -> Changes:
 
 
 class PodEnricher:
-    """One side of a pod that its spec alone does not settle.
+    """Decides one side of a pod that its spec alone does not settle.
 
-    The intake tells a facet of every pod, node and namespace, and of every object of its `kinds`; it asks how each
-    pod is to be `shown` to the scheduler. The answers depend on what exists, not on the order in which it came.
+    The intake tells an enricher of every pod, node and namespace, and of every object of its `kinds`; it asks for
+    each pod as the scheduler is to see it, `enriched`. The answers depend on what exists, not on the order in
+    which it came.
     """
 
     kinds: tuple[WantedKind, ...] = ()
 
     def pod(self, pod: PodObject, noun: Pod) -> Changes:
-        """A pod came or changed; it need not name the pod itself unless it is to be shown although `noun` is as
-        it was."""
+        """A pod came or changed; it need not name the pod itself unless it is to be enriched anew although `noun`
+        is as it was."""
         return no_changes()
 
     def pod_gone(self, noun: Pod) -> Changes:
@@ -67,18 +68,26 @@ class PodEnricher:
 
 
 class PodEnrichers:
-    """All facets as one. Those that have nothing to say about a kind of news are not asked."""
+    """All enrichers as one. Those that have nothing to say about a kind of change are not asked."""
 
-    def __init__(self, facets: Iterable[PodEnricher]) -> None:
-        every = tuple(facets)
-        self.kinds = tuple(kind for facet in every for kind in facet.kinds)
-        self._of_kind = {(kind.group, kind.plural): facet for facet in every for kind in facet.kinds}
-        self._pods = [facet.pod for facet in every if type(facet).pod is not PodEnricher.pod]
-        self._gone = [facet.pod_gone for facet in every if type(facet).pod_gone is not PodEnricher.pod_gone]
-        self._shows = [facet.enriched for facet in every if type(facet).enriched is not PodEnricher.enriched]
-        self._nodes = [facet.node for facet in every if type(facet).node is not PodEnricher.node]
-        self._lost = [facet.node_gone for facet in every if type(facet).node_gone is not PodEnricher.node_gone]
-        self._spaces = [facet.namespace for facet in every if type(facet).namespace is not PodEnricher.namespace]
+    def __init__(self, enrichers: Iterable[PodEnricher]) -> None:
+        every = tuple(enrichers)
+        self.kinds = tuple(kind for enricher in every for kind in enricher.kinds)
+        self._of_kind = {(kind.group, kind.plural): enricher for enricher in every for kind in enricher.kinds}
+        self._pods = [enricher.pod for enricher in every if type(enricher).pod is not PodEnricher.pod]
+        self._gone = [
+            enricher.pod_gone for enricher in every if type(enricher).pod_gone is not PodEnricher.pod_gone
+        ]
+        self._enrich = [
+            enricher.enriched for enricher in every if type(enricher).enriched is not PodEnricher.enriched
+        ]
+        self._nodes = [enricher.node for enricher in every if type(enricher).node is not PodEnricher.node]
+        self._lost = [
+            enricher.node_gone for enricher in every if type(enricher).node_gone is not PodEnricher.node_gone
+        ]
+        self._spaces = [
+            enricher.namespace for enricher in every if type(enricher).namespace is not PodEnricher.namespace
+        ]
 
     def pod(self, pod: PodObject, noun: Pod) -> Changes:
         return _all(tell(pod, noun) for tell in self._pods)
@@ -87,7 +96,7 @@ class PodEnrichers:
         return _all(tell(noun) for tell in self._gone)
 
     def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
-        for show in self._shows:
+        for show in self._enrich:
             noun = show(noun, gang)
         return noun
 

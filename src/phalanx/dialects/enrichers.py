@@ -1,4 +1,4 @@
-"""The facets that a pod has, each kind once."""
+"""The enrichers of core/v1 and its neighbours; dialects bring further ones."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from phalanx.dialects.storage.volumes import Volumes
 
 def core_enrichers(options: DialectOptions) -> tuple[PodEnricher, ...]:
     """New ones, that know nothing yet."""
-    facets = (Volumes(), ClaimEnricher(), NamespaceLabels())
-    return (*facets, DefaultConstraints()) if options.default_spread else facets
+    enrichers = (Volumes(), ClaimEnricher(), NamespaceLabels())
+    return (*enrichers, DefaultConstraints()) if options.default_spread else enrichers

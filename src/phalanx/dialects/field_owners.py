@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from phalanx.dialects.reader import Document
 
@@ -12,18 +13,33 @@ OWN_NAME = "phalanx"
 _BY_HAND = "kubectl"
 
 
-def controller_of(metadata: Document, *path: str) -> str:
-    """How a controller other than ours writes a field, given as managedFields spell its path (`f:status`): "Apply"
-    for this field alone, "Update" for the status as a whole; "" where none does."""
-    entries = metadata.get("managedFields")
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, Mapping):
-            continue
-        manager, fields = str(entry.get("manager") or ""), entry.get("fieldsV1")
-        if manager == OWN_NAME or manager.startswith(_BY_HAND):
-            continue
+class FieldOwner(NamedTuple):
+    """One entry of managedFields: who wrote `fields` last, and how ("Apply" or "Update")."""
+
+    manager: str
+    operation: str
+    fields: Mapping[str, Any]
+
+    def owns(self, *path: str) -> bool:
+        """Whether it has written a field, given as managedFields spell its path (`f:status`)."""
+        fields: object = self.fields
         for step in path:
             fields = fields.get(step) if isinstance(fields, Mapping) else None
-        if fields is not None:
-            return str(entry.get("operation") or "Update")
+        return fields is not None
+
+
+def field_owners(metadata: Document) -> Iterator[FieldOwner]:
+    entries = metadata.get("managedFields")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("fieldsV1"), Mapping):
+            operation = str(entry.get("operation") or "Update")
+            yield FieldOwner(str(entry.get("manager") or ""), operation, entry["fieldsV1"])
+
+
+def other_controllers_way(metadata: Document, *path: str) -> str:
+    """How a controller other than ours writes a field, given as managedFields spell its path (`f:status`): "Apply"
+    for this field alone, "Update" for the status as a whole; "" where none does."""
+    for owner in field_owners(metadata):
+        if owner.manager != OWN_NAME and not owner.manager.startswith(_BY_HAND) and owner.owns(*path):
+            return owner.operation
     return ""

@@ -26,7 +26,7 @@ from phalanx.dialects.dialect import Dialect
 from phalanx.dialects.enricher import Changes, PodEnrichers
 from phalanx.dialects.enrichers import core_enrichers
 from phalanx.dialects.families.composites import CompositeObjects
-from phalanx.dialects.field_owners import controller_of
+from phalanx.dialects.field_owners import other_controllers_way
 from phalanx.dialects.gangs.agreement import MemberDeclaration
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, stated_queue
 from phalanx.dialects.gangs.gang_index import GangIndex
@@ -85,25 +85,25 @@ class Intake:
         self._pods: dict[str, KnownPod] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
-        self._notices = ObjectWarnings()
-        self._warnings = PodWarnings(self._notices, self._pods)
+        self._object_warnings = ObjectWarnings()
+        self._warnings = PodWarnings(self._object_warnings, self._pods)
         self._queues = QueueDefaults()
         # Namespaces that are being deleted: nothing can be bound there any more.
         self._ending: set[str] = set()
-        self._gangs = GangIndex(self._options, self._notices, self.dialects.naming_of)
+        self._gangs = GangIndex(self._options, self._object_warnings, self.dialects.naming_of)
         self._groups = GroupObjects(self._gangs, self.dialects.groups)
-        self._claimants = UnnamedMembers(self._notices)
+        self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
-        self._accounts = AccountIndex(self._notices)
+        self._accounts = AccountIndex(self._object_warnings)
         self._profiles = QuotaProfileIndex(self._nodes)
-        self._namespaces = NamespaceIndex(self._notices)
-        self._disruption = DisruptionBudgetIndex(self._notices)
+        self._namespaces = NamespaceIndex(self._object_warnings)
+        self._disruption = DisruptionBudgetIndex(self._object_warnings)
         self._pools = NodeGroupEnricher()
-        self.composites = CompositeObjects(self._notices, self._options)
+        self.composites = CompositeObjects(self._object_warnings, self._options)
         self.enrichers = PodEnrichers(
             (
                 *core_enrichers(self._options),
-                *chain.from_iterable(dialect.enrichers(self._notices) for dialect in dialects),
+                *chain.from_iterable(dialect.enrichers(self._object_warnings) for dialect in dialects),
                 self._pools,
                 self.composites,
             )
@@ -111,11 +111,11 @@ class Intake:
 
     def drain_warnings(self) -> list[ObjectWarning]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
-        return self._notices.drain()
+        return self._object_warnings.drain()
 
     def warn(self, about: ObjectRef, reason: str, message: str) -> None:
         """Has something told about an object that is nobody's own affair here."""
-        self._notices.add(ObjectWarning(about, "Warning", reason, message), lambda: True)
+        self._object_warnings.add(ObjectWarning(about, "Warning", reason, message), lambda: True)
 
     # Pods
 
@@ -139,10 +139,10 @@ class Intake:
             self._note_forgery(metadata)
         if DEVICE_PLAN in metadata.annotations and not self._nouns.planned(pod):
             self._note_devices(metadata)
-        voice = None
+        declared = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
-            voice = MemberDeclaration(declaration, noun.priority, noun.preempts, noun.scheduler, active)
+            declared = MemberDeclaration(declaration, noun.priority, noun.preempts, noun.scheduler, active)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
         facts, shown = self.enrichers.pod(pod, noun)
         if follows:
@@ -151,9 +151,9 @@ class Intake:
             self._queues.remove_pod(noun.namespace, uid)
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.pod_changed(noun, metadata if ours and declaration is None else None)
-        if last is None and (voice is None or voice.declaration.naming.precedence is Precedence.UNNAMED):
+        if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(noun, self.dialects.declarations.nameless(metadata))
-        events += facts + self._store(noun, voice, owners)
+        events += facts + self._store(noun, declared, owners)
         if shown:
             events += self.apply(([], shown))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
@@ -201,29 +201,29 @@ class Intake:
         last = self._uids.get(f"{namespace}/{name}", uid)
         return self.pod_removed(namespace, name, last) if last != uid else []
 
-    def _store(self, noun: Pod, voice: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
+    def _store(self, noun: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
         uid = noun.uid
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
         if record is None:
-            self._pods[uid] = KnownPod(noun, voice, owners)
+            self._pods[uid] = KnownPod(noun, declared, owners)
             self._uids[noun.key] = uid
-            if voice is not None:
-                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, voice)
+            if declared is not None:
+                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, declared)
             events += self._shown(self._pods[uid])
-            self._warnings.changed(noun, voice, "", ())
+            self._warnings.changed(noun, declared, "", ())
             return events
         last, said = record.pod, record.declared
-        record.pod, record.declared, record.owners = noun, voice, owners
-        if voice != said:
-            if voice is not None and said is not None and noun.gang == last.gang:
-                events += self._gangs.change_member(GangKey(noun.namespace, noun.gang), noun, voice)
-            elif voice is not None:
-                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, voice)
+        record.pod, record.declared, record.owners = noun, declared, owners
+        if declared != said:
+            if declared is not None and said is not None and noun.gang == last.gang:
+                events += self._gangs.change_member(GangKey(noun.namespace, noun.gang), noun, declared)
+            elif declared is not None:
+                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, declared)
         if noun != last:
             events += self._shown(record)
-            self._warnings.changed(noun, voice, last.problem, said.declaration.conflicts if said else ())
-        if said is not None and (voice is None or noun.gang != last.gang):
+            self._warnings.changed(noun, declared, last.problem, said.declaration.conflicts if said else ())
+        if said is not None and (declared is None or noun.gang != last.gang):
             events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
         return events
 
@@ -250,7 +250,7 @@ class Intake:
         return [PodUpdated(noun)]
 
     def apply(self, news: Changes) -> list[ClusterEvent]:
-        """What follows from what a facet has to tell: its facts first, then the pods that it shows otherwise."""
+        """What follows from an enricher's changes: its facts first, then the pods that it enriches otherwise."""
         facts, touched = news
         shown = (self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods)
         return [*facts, *chain.from_iterable(shown)]
@@ -299,7 +299,7 @@ class Intake:
         if noun.problems and (last is None or noun.problems != last.problems):
             message = "; ".join(noun.problems)
             notice = ObjectWarning(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
-            self._notices.add(notice, lambda: self._has_problems(noun))
+            self._object_warnings.add(notice, lambda: self._has_problems(noun))
         return [NodeUpdated(noun), *self._share_nodes(last, noun), *facts]
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
@@ -396,7 +396,7 @@ class Intake:
                 self.dialects.read_account(resource, document), self._options.quota_namespaces
             )
         status = status if isinstance(status, Mapping) else {}
-        controller = controller_of(metadata, "f:status", "f:state")
+        controller = other_controllers_way(metadata, "f:status", "f:state")
         return self._told(self._accounts.replace(address, spec, status, controller))
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
@@ -467,7 +467,7 @@ class Intake:
         return self._gangs.set_priority_class(name, None)
 
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
-        """Reads Volcano's annotation for the default queue; the labels are for the facets."""
+        """Reads Volcano's annotation for the default queue; the labels are for the enrichers."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
         if namespace.metadata.deletion_timestamp is not None:

@@ -56,7 +56,7 @@ def desired_status(
     the quorum has been placed. `admitted` lets the controller of a Volcano group make its pods. `now` is in seconds
     since the epoch, `generation` that of the object.
     """
-    standing = GroupStatusInput(
+    group = GroupStatusInput(
         ref=ref,
         current=current_status,
         gang=gang,
@@ -70,7 +70,7 @@ def desired_status(
         generation=generation,
         fail_on_any_member=options.fail_on_any_member,
     )
-    desired = (kind.status(standing) if kind.status is not None else None) or {}
+    desired = (kind.status(group) if kind.status is not None else None) or {}
     changed = {
         name: value for name, value in desired.items() if (current_status.get(name) or _ZERO.get(name)) != value
     }

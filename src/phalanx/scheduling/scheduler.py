@@ -145,7 +145,7 @@ class Scheduler:
         self.queue.activate_due(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.queue.pop_active(partial(_bound, session), self._ranking(session))
-        session.withdraw_nominations(self.queue.pop_orphaned_nominations())
+        session.decisions.withdraw_nominations(self.queue.pop_orphaned_nominations())
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
         for unit in session.units:
             if not unit.rank or self.pipeline.order_drifts:
@@ -164,7 +164,7 @@ class Scheduler:
         # 5. Keep what was said true, and say what is new.
         if plan.complete:
             self._recheck(session)
-        session.publish_verdicts()
+        session.decisions.publish_verdicts()
         times = (self._next_wake(session), self.cycle_history.node_backoff.next_end(now))
         self._wakes = min((when for when in times if when is not None), default=None)
         if self.pipeline.enable_all():
@@ -210,14 +210,14 @@ class Scheduler:
         custom = self.policy.custom_actions.get(action)
         if custom is not None and session.now < self._failed_actions.get(action, 0.0):
             return
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             (_ACTIONS[action] if custom is None else custom.execute)(session)
         except Exception as error:
             if custom is not None:
                 # Asked again at once it would undo and raise for ever.
                 self._failed_actions[action] = session.now + _ACTION_REST
-                session.undo_turn(marks)
+                session.decisions.undo_turn(marks)
             report_failure(session, f"action {action}", error)
 
     def _try_to_rank(self, session: Session, unit: QueuedUnit) -> None:
@@ -292,19 +292,19 @@ class Scheduler:
                     self.queue.recheck_at(unit, when)
             elif not session.plan.complete and unit.key not in session.tried:
                 self.queue.requeue(unit)
-            elif unit.key not in session.tried and not session.has_verdict(unit):
+            elif unit.key not in session.tried and not session.decisions.has_verdict(unit):
                 self._not_considered(session, unit)
         for gang in self.queue.pop_satisfied():
-            session.judge_gang(gang, None)
+            session.decisions.judge_gang(gang, None)
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
 
     def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
-            session.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
+            session.decisions.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
         for gang in unit.gangs:
-            session.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+            session.decisions.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
 
     def _recheck(self, session: Session) -> None:
         """Looks again at demands that were refused when the cluster looked otherwise."""
@@ -315,11 +315,11 @@ class Scheduler:
                 return
             session.count_step()
             demand, unit = stale
-            marks = session.begin_turn()
+            marks = session.decisions.begin_turn()
             try:
                 refusal = self._refusal_now(session, demand, unit)
             except Exception as error:
-                session.undo_turn(marks)
+                session.decisions.undo_turn(marks)
                 report_failure(session, f"another look at {unit.name}", error)
                 known = self.queue.known_fit_error(demand)
                 list(
@@ -345,7 +345,7 @@ class Scheduler:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
             case PodSignature():
-                return None if demand.fits(session) else FitError(*session.fit_error_facts(demand, afresh=True))
+                return None if demand.fits(session) else FitError(*session.fit_errors.facts(demand, afresh=True))
             case SurplusSignature(kinds):
                 fits = any(kind.fits(session) for kind in kinds)
                 return None if fits else surplus_fit_error(session, demand, afresh=True)
@@ -367,7 +367,7 @@ class Scheduler:
             case QuotaBlocked():
                 fault = next((fault for member in unit.members if (fault := session.blocked(member))), None)
                 return FitError(fault, self.state.version) if fault is not None else None
-        known = session.known_fit_error(demand)
+        known = session.fit_errors.known(demand)
         return FitError(known.facts if known is not None else None, self.state.version)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from phalanx_local.admission.policy_matching import Request
-from phalanx_local.authentication import User, account_groups, account_user
+from phalanx_local.authentication.authenticator import User, account_groups, account_user
 from phalanx_local.authorization import Attributes, Rbac
 from phalanx_local.errors import FieldCause, wrong_value
 from phalanx_local.objects import Json, mapping, sequence, text

@@ -11,15 +11,15 @@ from typing import Any, Final
 from phalanx.model.matching import all_hold
 from phalanx_local.admission.expressions import CompiledPolicy, Evaluation, compile_policy
 from phalanx_local.admission.policy_matching import Request, matches
-from phalanx_local.api import Api
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
 from phalanx_local.authorization import Rbac
 from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, mapping, sequence, text
-from phalanx_local.records import Change, view
-from phalanx_local.resources import ResourceType, Version
-from phalanx_local.selectors import selector_from_object
-from phalanx_local.store import Collection
+from phalanx_local.registry.api import Api
+from phalanx_local.registry.resources import ResourceType, Version
+from phalanx_local.registry.selectors import selector_from_object
+from phalanx_local.storage.records import Change, view
+from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.base import Write
 
 _GROUP: Final = "admissionregistration.k8s.io"

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from phalanx.model.matching import all_hold
 from phalanx_local.objects import Json, mapping, sequence, text
-from phalanx_local.resources import Version
-from phalanx_local.selectors import selector_from_object
+from phalanx_local.registry.resources import Version
+from phalanx_local.registry.selectors import selector_from_object
 
 ALL: Final = "*"
 

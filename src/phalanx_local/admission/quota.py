@@ -23,8 +23,8 @@ from phalanx_local.admission.quota_usage import (
 from phalanx_local.clock import Clock
 from phalanx_local.errors import Qualified, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.records import Change, Key, Record
-from phalanx_local.store import Collection, Store
+from phalanx_local.storage.records import Change, Key, Record
+from phalanx_local.storage.store import Collection, Store
 
 QUOTAS: Final = "/resourcequotas"
 _NOTHING: Final = Quantity(0)

@@ -6,11 +6,11 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-cluster
 from __future__ import annotations
 
 from phalanx.model.matching import all_hold
-from phalanx_local.api import Api
 from phalanx_local.authorization.rbac import CLUSTER_ROLES, GROUP
 from phalanx_local.objects import Json, mapping, sequence
-from phalanx_local.records import Record
-from phalanx_local.selectors import selector_from_object
+from phalanx_local.registry.api import Api
+from phalanx_local.registry.selectors import selector_from_object
+from phalanx_local.storage.records import Record
 
 
 def is_aggregated(role: Json) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
+from phalanx_local.endpoints.routes import Target
 from phalanx_local.errors import Qualified, StatusError, forbidden
 from phalanx_local.objects import encode
-from phalanx_local.routes import Target
 
 #: Whoever is in this group may do everything, whatever the roles say.
 SUPERUSERS: Final = "system:masters"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from phalanx_local.api import Api
 from phalanx_local.authorization.aggregation import aggregate
 from phalanx_local.authorization.rbac import CLUSTER_ROLES, GROUP
 from phalanx_local.authorization.rules import compact, missing, parse_rules
 from phalanx_local.objects import Json, mapping, metadata
+from phalanx_local.registry.api import Api
 
 _READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")

@@ -9,7 +9,7 @@ from typing import Final
 
 from multidict import CIMultiDictProxy
 
-from phalanx_local.authentication import User, account_groups
+from phalanx_local.authentication.authenticator import User, account_groups
 from phalanx_local.authorization.attributes import Attributes, forbidden_request
 from phalanx_local.authorization.rbac import Rbac
 from phalanx_local.errors import bad_request, internal

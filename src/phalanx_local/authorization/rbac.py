@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from phalanx_local.authentication import User, account_user
+from phalanx_local.authentication.authenticator import User, account_user
 from phalanx_local.authorization.attributes import SUPERUSERS, Attributes, Decision
 from phalanx_local.authorization.rules import ALL, EVERYTHING, PolicyRule, parse_rules
 from phalanx_local.objects import Json, mapping, sequence, text
-from phalanx_local.records import Change, Key, Record
-from phalanx_local.store import Collection, Store
+from phalanx_local.storage.records import Change, Key, Record
+from phalanx_local.storage.store import Collection, Store
 
 GROUP: Final = "rbac.authorization.k8s.io"
 ROLES: Final = f"{GROUP}/roles"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from phalanx_local.authentication import User
+from phalanx_local.authentication.authenticator import User
 from phalanx_local.authorization.attributes import SUPERUSERS, Attributes, Decision, forbidden_request
 from phalanx_local.authorization.rules import PolicyRule
 

@@ -99,11 +99,11 @@ def apiserver(
         raise click.UsageError(
             "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
         )
+    from phalanx_local.authentication.tokens import read_users
     from phalanx_local.errors import StatusError
-    from phalanx_local.journal import DataFileError
     from phalanx_local.options import ServerOptions
     from phalanx_local.server import ApiServer
-    from phalanx_local.tokens import read_users
+    from phalanx_local.storage.journal import DataFileError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:

@@ -94,8 +94,8 @@ def node_agent(
     from phalanx_local.nodeagent.agent import AgentOptions
     from phalanx_local.nodeagent.containers import RestartBackoff
     from phalanx_local.nodeagent.images import Images
-    from phalanx_local.nodeagent.nodefile import NodeFileError
-    from phalanx_local.nodeagent.nodekeeper import Adoption
+    from phalanx_local.nodeagent.node_file import NodeFileError
+    from phalanx_local.nodeagent.node_registration import Adoption
     from phalanx_local.nodeagent.script import ScriptDefaults
     from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 

@@ -6,27 +6,27 @@ import asyncio
 from collections.abc import Callable
 
 from phalanx_local.admission.quota import QuotaLedger
-from phalanx_local.api import Api
 from phalanx_local.controllers.base import Controller
-from phalanx_local.controllers.clusterroles import ClusterRoleAggregation
+from phalanx_local.controllers.cluster_roles import ClusterRoleAggregation
 from phalanx_local.controllers.definitions import DefinitionController
 from phalanx_local.controllers.deployments import DeploymentController
 from phalanx_local.controllers.disruption import DisruptionController
-from phalanx_local.controllers.ephemeralvolumes import EphemeralVolumes
-from phalanx_local.controllers.eventttl import EventExpiry
+from phalanx_local.controllers.ephemeral_volumes import EphemeralVolumes
+from phalanx_local.controllers.event_ttl import EventExpiry
 from phalanx_local.controllers.garbage import GarbageCollector
 from phalanx_local.controllers.jobs import JobController
 from phalanx_local.controllers.namespaces import NamespaceController
-from phalanx_local.controllers.nodelifecycle import NodeLifecycle
-from phalanx_local.controllers.podgc import PodGarbageCollector
-from phalanx_local.controllers.podgroups import PodGroupController
+from phalanx_local.controllers.node_lifecycle import NodeLifecycle
+from phalanx_local.controllers.pod_gc import PodGarbageCollector
+from phalanx_local.controllers.pod_groups import PodGroupController
 from phalanx_local.controllers.replicas import ReplicaSetController
-from phalanx_local.controllers.resourceclaims import ResourceClaimController
-from phalanx_local.controllers.resourcequotas import ResourceQuotaController
-from phalanx_local.controllers.statefulsets import StatefulSetController
-from phalanx_local.controllers.volumeprotection import VolumeProtection
+from phalanx_local.controllers.resource_claims import ResourceClaimController
+from phalanx_local.controllers.resource_quotas import ResourceQuotaController
+from phalanx_local.controllers.stateful_sets import StatefulSetController
+from phalanx_local.controllers.volume_protection import VolumeProtection
 from phalanx_local.controllers.volumes import VolumeController
 from phalanx_local.options import ServerOptions
+from phalanx_local.registry.api import Api
 
 __all__ = ["Controllers"]
 

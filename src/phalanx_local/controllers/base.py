@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Final
 
-from phalanx_local.api import Api
 from phalanx_local.errors import StatusError
 from phalanx_local.objects import Json
-from phalanx_local.records import Change, Record
-from phalanx_local.resources import ResourceType
-from phalanx_local.store import Collection
+from phalanx_local.registry.api import Api
+from phalanx_local.registry.resources import ResourceType
+from phalanx_local.storage.records import Change, Record
+from phalanx_local.storage.store import Collection
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx_local.api import DeleteOptions
 from phalanx_local.controllers.base import Controller
-from phalanx_local.definitions import DEFINITIONS
 from phalanx_local.objects import dig, metadata, sequence, text
-from phalanx_local.records import Change
-from phalanx_local.store import Collection
+from phalanx_local.registry.api import DeleteOptions
+from phalanx_local.registry.definitions import DEFINITIONS
+from phalanx_local.storage.records import Change
+from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.definitions import CLEANUP
 
 

@@ -6,11 +6,11 @@ import hashlib
 import math
 from typing import Any
 
-from phalanx_local.controllers.podowner import PodOwner, number
+from phalanx_local.controllers.pod_owner import PodOwner, number
+from phalanx_local.endpoints.subresources import set_condition
 from phalanx_local.objects import Json, clone, dig, encode, mapping, metadata
-from phalanx_local.records import Record
-from phalanx_local.resources import ResourceType
-from phalanx_local.subresources import set_condition
+from phalanx_local.registry.resources import ResourceType
+from phalanx_local.storage.records import Record
 
 REPLICA_SETS = "apps/replicasets"
 _HASH = "pod-template-hash"

@@ -12,12 +12,12 @@ from typing import Any, Final
 from phalanx.model.matching import all_hold
 from phalanx_local.clock import parse_timestamp
 from phalanx_local.controllers.base import Controller
+from phalanx_local.endpoints.subresources import set_condition
 from phalanx_local.objects import Json, dig, mapping, metadata, sequence, text
-from phalanx_local.records import Change, Key, Record
-from phalanx_local.selectors import selector_from_object
-from phalanx_local.store import Collection
+from phalanx_local.registry.selectors import selector_from_object
+from phalanx_local.storage.records import Change, Key, Record
+from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.pods import TERMINAL
-from phalanx_local.subresources import set_condition
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
 PODS: Final = "/pods"

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-from phalanx_local.api import FOREGROUND, ORPHAN, DeleteOptions
 from phalanx_local.controllers.base import Controller
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.records import Change, Key, Record
-from phalanx_local.resources import ResourceType
-from phalanx_local.store import Collection
+from phalanx_local.registry.api import FOREGROUND, ORPHAN, DeleteOptions
+from phalanx_local.registry.resources import ResourceType
+from phalanx_local.storage.records import Change, Key, Record
+from phalanx_local.storage.store import Collection
 
 _SOLID: Final = "solid"
 _WAITING: Final = "waiting"

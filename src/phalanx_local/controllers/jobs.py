@@ -10,13 +10,13 @@ from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from phalanx_local.clock import parse_timestamp
-from phalanx_local.controllers.podowner import PODS, PodOwner, is_active, is_ready, number
+from phalanx_local.controllers.pod_owner import PODS, PodOwner, is_active, is_ready, number
+from phalanx_local.endpoints.subresources import set_condition
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.records import Change, Key, Record
-from phalanx_local.resources import ResourceType
-from phalanx_local.store import Collection
+from phalanx_local.registry.resources import ResourceType
+from phalanx_local.storage.records import Change, Key, Record
+from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.pods import TERMINAL
-from phalanx_local.subresources import set_condition
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"

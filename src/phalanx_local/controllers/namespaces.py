@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from phalanx_local.api import NAMESPACES, DeleteOptions
 from phalanx_local.controllers.base import Controller
+from phalanx_local.endpoints.subresources import set_condition
 from phalanx_local.objects import mapping, sequence
-from phalanx_local.records import Change
-from phalanx_local.resources import ResourceType
-from phalanx_local.store import Collection
+from phalanx_local.registry.api import NAMESPACES, DeleteOptions
+from phalanx_local.registry.resources import ResourceType
+from phalanx_local.storage.records import Change
+from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.namespaces import FINALIZER
-from phalanx_local.subresources import set_condition
 
 # What is deleted at once, before requests have their turn.
 _MOST_BYTES: Final = 200_000

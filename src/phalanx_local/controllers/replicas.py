@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx_local.controllers.podowner import PodOwner, is_active, is_ready, number
+from phalanx_local.controllers.pod_owner import PodOwner, is_active, is_ready, number
 from phalanx_local.objects import mapping, metadata
-from phalanx_local.records import Record
-from phalanx_local.resources import ResourceType
+from phalanx_local.registry.resources import ResourceType
+from phalanx_local.storage.records import Record
 
 
 class ReplicaSetController(PodOwner):

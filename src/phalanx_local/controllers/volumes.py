@@ -12,12 +12,12 @@ from typing import Final
 
 from phalanx.model.matching import all_hold
 from phalanx.model.quantity import parse_quantity
-from phalanx_local.api import DeleteOptions
 from phalanx_local.controllers.base import Controller
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.records import Change, Key, Record
-from phalanx_local.selectors import selector_from_object
-from phalanx_local.store import Collection
+from phalanx_local.registry.api import DeleteOptions
+from phalanx_local.registry.selectors import selector_from_object
+from phalanx_local.storage.records import Change, Key, Record
+from phalanx_local.storage.store import Collection
 
 CLAIMS: Final = "/persistentvolumeclaims"
 VOLUMES: Final = "/persistentvolumes"

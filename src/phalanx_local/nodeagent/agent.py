@@ -32,17 +32,17 @@ from phalanx_local.nodeagent.claims import (
     require_usable,
 )
 from phalanx_local.nodeagent.containers import RestartBackoff
+from phalanx_local.nodeagent.core_v1 import V1Node, V1Pod
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
-from phalanx_local.nodeagent.keyedqueue import KeyedQueue
+from phalanx_local.nodeagent.kubelet_node import read_offer
 from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
-from phalanx_local.nodeagent.nodefile import NodeFile, NodeFileError, parse_node_file
-from phalanx_local.nodeagent.nodekeeper import Adoption, NodeKeeper
-from phalanx_local.nodeagent.nodeobjects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
-from phalanx_local.nodeagent.podset import DeleteWrite, PodSet, Write
+from phalanx_local.nodeagent.node_file import NodeFile, NodeFileError, parse_node_file
+from phalanx_local.nodeagent.node_objects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
+from phalanx_local.nodeagent.node_registration import Adoption, NodeKeeper
+from phalanx_local.nodeagent.pod_set import DeleteWrite, PodSet, Write
 from phalanx_local.nodeagent.runtime import Runtime
 from phalanx_local.nodeagent.script import ScriptDefaults
-from phalanx_local.nodeagent.site import read_offer
-from phalanx_local.nodeagent.wire import V1Node, V1Pod
+from phalanx_local.nodeagent.work_queue import KeyedQueue
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.kube.paths import Resource
-from phalanx_local.nodeagent.wire import V1Pod
+from phalanx_local.nodeagent.core_v1 import V1Pod
 
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 

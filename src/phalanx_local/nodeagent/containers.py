@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from phalanx.kube.timestamps import parse_time
-from phalanx_local.nodeagent.wire import (
+from phalanx_local.nodeagent.core_v1 import (
     V1Container,
     V1ContainerState,
     V1ContainerStateTerminated,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from phalanx.model.quantity import QuantityError, parse_quantity
-from phalanx_local.nodeagent.wire import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
+from phalanx_local.nodeagent.core_v1 import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
 
 #: What a process needs of the machine that a container image would bring along.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH")

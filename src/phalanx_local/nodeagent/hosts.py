@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from phalanx_local.nodeagent.core_v1 import V1Pod
 from phalanx_local.nodeagent.environment import hostname
-from phalanx_local.nodeagent.wire import V1Pod
 
 #: The variable that tells a process where its file is.
 HOSTS_VARIABLE = "PHALANX_HOSTS"

@@ -23,9 +23,9 @@ from phalanx_local.nodeagent.containers import (
     RestartBackoff,
     policy_of,
 )
+from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod, V1ResourceRequirements
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.script import Script, ScriptDefaults, ScriptError, read_script
-from phalanx_local.nodeagent.wire import V1Container, V1Pod, V1ResourceRequirements
 
 # A shorter start is not worth a status write of its own: the pod is Running before anyone has read it.
 _VISIBLE_START = 1.0

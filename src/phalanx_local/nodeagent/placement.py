@@ -11,7 +11,7 @@ import msgspec
 
 from phalanx.model.selectors import Requirement, Taint, parse_int64, tolerates
 from phalanx_local.nodeagent.capacity import Rejection
-from phalanx_local.nodeagent.wire import V1NodeSelectorTerm, V1PodSpec
+from phalanx_local.nodeagent.core_v1 import V1NodeSelectorTerm, V1PodSpec
 
 
 class NodeFacts(msgspec.Struct, frozen=True):

@@ -17,7 +17,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from phalanx_local.nodeagent import guardian
+from phalanx_local.nodeagent import process_guard
+from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod
 from phalanx_local.nodeagent.environment import (
     ContainerConfigError,
     PodFacts,
@@ -28,9 +29,8 @@ from phalanx_local.nodeagent.environment import (
 )
 from phalanx_local.nodeagent.hosts import HOSTS_VARIABLE, Hosts
 from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StartContainer
-from phalanx_local.nodeagent.logserver import LogError
+from phalanx_local.nodeagent.log_server import LogError
 from phalanx_local.nodeagent.runtime import Reports
-from phalanx_local.nodeagent.wire import V1Container, V1Pod
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class LocalProcesses:
         self._guardian = await asyncio.create_subprocess_exec(
             sys.executable,
             "-ES",
-            guardian.__file__,
+            process_guard.__file__,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
 from phalanx.model.selectors import HostPort
 from phalanx_local.nodeagent.capacity import PodCharge
-from phalanx_local.nodeagent.wire import Amounts, V1Container, V1Pod, V1PodSpec
+from phalanx_local.nodeagent.core_v1 import Amounts, V1Container, V1Pod, V1PodSpec
 
 _Thousandths = dict[str, int]
 _MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))

@@ -14,11 +14,11 @@ from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
 from phalanx.model.decoding import decode_json
 from phalanx_local.nodeagent.agent import AgentOptions, NodeAgent
-from phalanx_local.nodeagent.fakelog import FakeLogs
-from phalanx_local.nodeagent.logserver import LogServer
-from phalanx_local.nodeagent.nodeobjects import PODS
+from phalanx_local.nodeagent.core_v1 import V1Pod
+from phalanx_local.nodeagent.fake_log import FakeLogs
+from phalanx_local.nodeagent.log_server import LogServer
+from phalanx_local.nodeagent.node_objects import PODS
 from phalanx_local.nodeagent.processes import LocalProcesses
-from phalanx_local.nodeagent.wire import V1Pod
 
 
 class NodeAgentOptions(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx_local.printers.base import Printer
 from phalanx_local.printers.catalog import built_in_printer
 from phalanx_local.printers.custom import custom_printer
-from phalanx_local.resources import Version
+from phalanx_local.registry.resources import Version
 
 __all__ = ["Printer", "printer_of"]
 

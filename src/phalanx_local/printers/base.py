@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from phalanx_local.clock import parse_timestamp
 from phalanx_local.objects import Json, metadata
-from phalanx_local.resources import Column
+from phalanx_local.registry.resources import Column
 
 UNKNOWN: Final = "<unknown>"
 NONE: Final = "<none>"

@@ -6,7 +6,7 @@ from phalanx_local.objects import metadata
 from phalanx_local.printers import claims, cluster, rights, storage, workloads
 from phalanx_local.printers.base import AGE, NAME, Printer, age
 from phalanx_local.printers.pods import POD_PRINTER
-from phalanx_local.resources import Version
+from phalanx_local.registry.resources import Version
 
 _PRINTERS = {
     "/pods": POD_PRINTER,

@@ -9,7 +9,7 @@ from phalanx_local.clock import parse_timestamp
 from phalanx_local.objects import Json, encode, metadata
 from phalanx_local.printers.base import NAME, Printer, human_duration
 from phalanx_local.printers.jsonpath import Path, parse_path
-from phalanx_local.resources import Column
+from phalanx_local.registry.resources import Column
 
 
 def custom_printer(columns: Sequence[Column]) -> Printer:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.model.quantity import read_quantity
-from phalanx_local.admission.runtimeclass import admit_runtime_class
+from phalanx_local.admission.runtime_class import admit_runtime_class
 from phalanx_local.errors import FieldCause, forbidden_field
 from phalanx_local.objects import Json, mapping, sequence, text
 from phalanx_local.strategies.base import RestStrategy, Write
 from phalanx_local.strategies.priority import admit_priority
-from phalanx_local.strategies.serviceaccounts import admit_service_account
+from phalanx_local.strategies.service_accounts import admit_service_account
 
 TERMINAL = ("Succeeded", "Failed")
 _EVICTION_SECONDS = 300

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx_local.nodeagent.wire import V1Pod
+from phalanx_local.nodeagent.core_v1 import V1Pod
 
 
 def container(name: str = "main", **fields: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phalanx_local.nodeagent.nodefile import parse_node_file
+from phalanx_local.nodeagent.node_file import parse_node_file
 
 from .world import World
 

@@ -10,8 +10,8 @@ import pytest
 
 from phalanx.kube.client import PatchType
 from phalanx_local.nodeagent.images import Images
-from phalanx_local.nodeagent.nodefile import NodeFileError
-from phalanx_local.nodeagent.nodekeeper import Adoption
+from phalanx_local.nodeagent.node_file import NodeFileError
+from phalanx_local.nodeagent.node_registration import Adoption
 
 from .pods import container, manifest
 from .world import NODES, PODS, World, condition

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from phalanx_local.nodeagent.core_v1 import V1Container
 from phalanx_local.nodeagent.environment import (
     ContainerConfigError,
     PodFacts,
@@ -17,7 +18,6 @@ from phalanx_local.nodeagent.environment import (
     hostname,
 )
 from phalanx_local.nodeagent.hosts import Hosts
-from phalanx_local.nodeagent.wire import V1Container
 
 from .pods import container, pod
 

@@ -9,10 +9,10 @@ import pytest
 
 from phalanx_local.nodeagent.capacity import Rejection
 from phalanx_local.nodeagent.containers import RestartBackoff
+from phalanx_local.nodeagent.core_v1 import V1Pod
 from phalanx_local.nodeagent.lifecycle import PodLifecycle, StartContainer, StopContainer
 from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
 from phalanx_local.nodeagent.status import status_patch
-from phalanx_local.nodeagent.wire import V1Pod
 
 from .pods import container, deleted, edited, pod, with_status
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.selectors import Requirement, Taint, Toleration
+from phalanx_local.nodeagent.core_v1 import (
+    V1Affinity,
+    V1NodeAffinity,
+    V1NodeSelector,
+    V1NodeSelectorTerm,
+    V1PodSpec,
+)
 from phalanx_local.nodeagent.placement import NodeFacts, objection, term_holds
-from phalanx_local.nodeagent.wire import V1Affinity, V1NodeAffinity, V1NodeSelector, V1NodeSelectorTerm, V1PodSpec
 
 
 def spec(*terms: V1NodeSelectorTerm) -> V1PodSpec:

@@ -58,8 +58,8 @@ class CompositeObjects(PodEnricher):
 
     kinds = (COMPOSITES,)
 
-    def __init__(self, notices: ObjectWarnings, options: DialectOptions | None = None) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings, options: DialectOptions | None = None) -> None:
+        self._object_warnings = warnings
         self._options = options or DialectOptions()
         # Priorities that are the system's own, and that nobody follows.
         self._overruled: dict[GangKey, int] = {}
@@ -87,7 +87,7 @@ class CompositeObjects(PodEnricher):
                 f"have; write at most {HIGHEST_USER_PRIORITY}; until then the priorities below it decide"
             )
             notice = ObjectWarning(group_ref(composite.ref), "Warning", "SystemPriority", message)
-            self._notices.add(notice, lambda: self._overruled.get(key) == value)
+            self._object_warnings.add(notice, lambda: self._overruled.get(key) == value)
         return msgspec.structs.replace(composite, priority=None)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
@@ -119,7 +119,7 @@ class CompositeObjects(PodEnricher):
         problem = composite.problem
         if problem is not None and (last is None or last.problem != problem):
             notice = ObjectWarning(group_ref(composite.ref), "Warning", problem.code, problem.message)
-            self._notices.add(notice, partial(self._says, composite.key, problem))
+            self._object_warnings.add(notice, partial(self._says, composite.key, problem))
         return [CompositeUpdated(composite)], set()
 
     def _says(self, key: GangKey, problem: Problem) -> bool:
@@ -138,19 +138,19 @@ class CompositeStatusInput(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-def composite_conditions(told: Conditions, standing: CompositeStatusInput, now: int) -> Conditions:
+def composite_conditions(told: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
     """Those of the conditions that are not as they should be, as they should be. True is final."""
     last, own = find_condition(told, INITIALLY_SCHEDULED), find_condition(told, ADMITTED)
     scheduled: Told | None = None
     if last is None or last.get("status") != "True":
-        if standing.placed:
+        if group.placed:
             scheduled = ("True", "Scheduled", "the groups that the policy asks for have been placed")
-        elif standing.reason and (not standing.held or last is not None):
-            scheduled = ("False", standing.reason, standing.message)
+        elif group.reason and (not group.held or last is not None):
+            scheduled = ("False", group.reason, group.message)
     admitted: Told | None = None
-    if standing.held and not standing.placed:
-        admitted = ("False", standing.reason, standing.message)
+    if group.held and not group.placed:
+        admitted = ("False", group.reason, group.message)
     elif own is not None and own.get("status") == "False":
         admitted = ("True", "Admitted", "")
     wishes = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
-    return fresh_conditions(told, wishes, standing.generation, now)
+    return fresh_conditions(told, wishes, group.generation, now)

@@ -39,25 +39,25 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     return (spec,)
 
 
-def status_of(standing: GroupStatusInput) -> dict[str, Any]:
+def status_of(group: GroupStatusInput) -> dict[str, Any]:
     """Phase Pending, Running or Unknown, counts, and the condition Unschedulable.
 
     Members that have succeeded keep a group Running, because kube-batch has no word for one that is through.
     """
-    counts = standing.counts
-    if is_stuck(standing):
+    counts = group.counts
+    if is_stuck(group):
         phase = "Unknown"
     else:
-        phase = "Running" if standing.is_ready() and not standing.is_empty else "Pending"
+        phase = "Running" if group.is_ready() and not group.is_empty else "Pending"
     status: dict[str, Any] = {
         "phase": phase,
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": [entry for entry in gang_conditions(standing) if entry["type"] != "Scheduled"],
+        "conditions": [entry for entry in gang_conditions(group) if entry["type"] != "Scheduled"],
     }
-    if standing.ref.group == KUBE_BATCH_DESIGN:
-        status["admitted"] = standing.scheduled + counts.failed
+    if group.ref.group == KUBE_BATCH_DESIGN:
+        status["admitted"] = group.scheduled + counts.failed
     return status
 
 

@@ -23,30 +23,30 @@ def scheduled_condition(version: str) -> str:
     return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
 
 
-def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
+def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
     """The conditions that are not as they should be."""
-    conditions = conditions_of(standing)
+    conditions = conditions_of(group)
     return {"conditions": conditions} if conditions else None
 
 
-def conditions_of(standing: GroupStatusInput) -> Conditions:
+def conditions_of(group: GroupStatusInput) -> Conditions:
     """Those of the conditions that are not as they should be, as they should be.
 
     The gang condition is final once it is True: it says that the first quorum has been placed, which nothing takes
     back.
     """
-    told = current_conditions(standing)
-    kind = scheduled_condition(standing.ref.version)
-    wishes = [(kind, _scheduled(standing, find_condition(told, kind))), (ADMITTED, _admitted(standing, told))]
-    return fresh_conditions(told, wishes, standing.generation, standing.now)
+    told = current_conditions(group)
+    kind = scheduled_condition(group.ref.version)
+    wishes = [(kind, _scheduled(group, find_condition(told, kind))), (ADMITTED, _admitted(group, told))]
+    return fresh_conditions(told, wishes, group.generation, group.now)
 
 
-def _scheduled(standing: GroupStatusInput, last: dict[str, Any] | None) -> Told | None:
+def _scheduled(group: GroupStatusInput, last: dict[str, Any] | None) -> Told | None:
     if last is not None and last.get("status") == "True":
         return None
-    if standing.ever_scheduled or standing.scheduled >= standing.gang.min_member:
+    if group.ever_scheduled or group.scheduled >= group.gang.min_member:
         return "True", "Scheduled", "the members that the policy asks for have been placed"
-    problem, verdict = standing.gang.problem, standing.verdict
+    problem, verdict = group.gang.problem, group.verdict
     if problem is not None:
         mismatch = problem.code.endswith("Mismatch")
         return "False", "SchedulerError" if mismatch else "Unschedulable", problem.message
@@ -58,9 +58,9 @@ def _scheduled(standing: GroupStatusInput, last: dict[str, Any] | None) -> Told 
     return ("False", verdict.code, verdict.message) if last is not None else None
 
 
-def _admitted(standing: GroupStatusInput, told: Conditions) -> Told | None:
-    verdict = standing.verdict
-    if verdict is not None and not verdict.unschedulable and standing.gang.problem is None:
+def _admitted(group: GroupStatusInput, told: Conditions) -> Told | None:
+    verdict = group.verdict
+    if verdict is not None and not verdict.unschedulable and group.gang.problem is None:
         return "False", verdict.code, verdict.message
     last = find_condition(told, ADMITTED)
     return ("True", "Admitted", "") if last is not None and last.get("status") == "False" else None

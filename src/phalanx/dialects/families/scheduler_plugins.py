@@ -79,13 +79,13 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     return (spec,)
 
 
-def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
+def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
     """The fields of the status as they should be; None once the group has finished, which is final."""
-    if standing.phase == "Finished":
+    if group.phase == "Finished":
         return None
-    counts = standing.counts
-    old = standing.ref.group == SIGS
-    phase = _phase(standing, old)
+    counts = group.counts
+    old = group.ref.group == SIGS
+    phase = _phase(group, old)
     status: dict[str, Any] = {
         "phase": phase,
         "running": counts.running,
@@ -93,38 +93,38 @@ def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
         "failed": counts.failed,
     }
     # Whoever came first has it; later owners do not take it over.
-    if not standing.current.get("occupiedBy") and phase != "Pending" and standing.occupied_by:
-        status["occupiedBy"] = standing.occupied_by
+    if not group.current.get("occupiedBy") and phase != "Pending" and group.occupied_by:
+        status["occupiedBy"] = group.occupied_by
     if old:
-        status["scheduled"] = standing.scheduled
-        if standing.scheduled and not standing.current.get("scheduleStartTime"):
-            status["scheduleStartTime"] = format_time(standing.now)
+        status["scheduled"] = group.scheduled
+        if group.scheduled and not group.current.get("scheduleStartTime"):
+            status["scheduleStartTime"] = format_time(group.now)
     return status
 
 
-def _phase(standing: GroupStatusInput, old: bool) -> str:
+def _phase(group: GroupStatusInput, old: bool) -> str:
     """Derived from the pods alone (coscheduling.md, 2.3, R), so that a replacement lifts a Failed group."""
-    counts, needed = standing.counts, standing.gang.min_member
+    counts, needed = group.counts, group.gang.min_member
     if counts.succeeded >= needed:
         return "Finished"
-    if _has_failed(standing):
+    if _has_failed(group):
         return "Failed"
     if counts.running + counts.succeeded >= needed:
         return "Running"
-    if old and standing.scheduled >= needed:
+    if old and group.scheduled >= needed:
         return "Scheduled"
-    if standing.members < needed:
+    if group.members < needed:
         return "Pending"
-    return "PreScheduling" if old and not standing.scheduled else "Scheduling"
+    return "PreScheduling" if old and not group.scheduled else "Scheduling"
 
 
-def _has_failed(standing: GroupStatusInput) -> bool:
-    counts, needed = standing.counts, standing.gang.min_member
+def _has_failed(group: GroupStatusInput) -> bool:
+    counts, needed = group.counts, group.gang.min_member
     if not counts.failed:
         return False
-    if standing.fail_on_any_member:
+    if group.fail_on_any_member:
         return counts.failed + counts.running + counts.succeeded >= needed
-    return standing.survivors < needed
+    return group.survivors < needed
 
 
 def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:

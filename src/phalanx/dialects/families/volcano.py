@@ -157,80 +157,80 @@ def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | N
     return stay, miss
 
 
-def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
+def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
     """Phase, counts and the conditions Unschedulable and Scheduled (volcano.md, 1.1, the rule at session close)."""
-    counts = standing.counts
-    if standing.phase == "Completed" and standing.is_empty:
+    counts = group.counts
+    if group.phase == "Completed" and group.is_empty:
         # The pods of a finished group may be cleaned up; that does not put it back into the queue.
         return None
     return {
-        "phase": _phase(standing),
+        "phase": _phase(group),
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": gang_conditions(standing),
+        "conditions": gang_conditions(group),
     }
 
 
-def gang_conditions(standing: GroupStatusInput) -> Conditions:
+def gang_conditions(group: GroupStatusInput) -> Conditions:
     """What kube-batch's and Volcano's gang plugins say of a group, in their words."""
-    conditions = current_conditions(standing)
-    if standing.is_ready():
-        if not standing.is_empty:
-            conditions = set_condition(conditions, standing.now, "Scheduled", "True", _READY, "")
+    conditions = current_conditions(group)
+    if group.is_ready():
+        if not group.is_empty:
+            conditions = set_condition(conditions, group.now, "Scheduled", "True", _READY, "")
             if find_condition(conditions, "Unschedulable") is not None:
-                conditions = set_condition(conditions, standing.now, "Unschedulable", "False", "Scheduled", "")
+                conditions = set_condition(conditions, group.now, "Unschedulable", "False", "Scheduled", "")
         return conditions
-    problem = standing.gang.problem
+    problem = group.gang.problem
     if problem is not None:
         reason, message = problem.code, problem.message
-    elif standing.verdict is not None:
-        reason, message = _reason(standing), standing.verdict.message
-    elif has_lost_members(standing) or (standing.counts.gated and _reason(standing) != _NO_ROOM):
-        reason, message = _reason(standing), shortfall(standing.gang, standing.counts, standing.roles)
+    elif group.verdict is not None:
+        reason, message = _reason(group), group.verdict.message
+    elif has_lost_members(group) or (group.counts.gated and _reason(group) != _NO_ROOM):
+        reason, message = _reason(group), shortfall(group.gang, group.counts, group.roles)
     else:
         return conditions
-    conditions = set_condition(conditions, standing.now, "Unschedulable", "True", reason, message)
+    conditions = set_condition(conditions, group.now, "Unschedulable", "True", reason, message)
     if find_condition(conditions, "Scheduled") is not None:
-        conditions = set_condition(conditions, standing.now, "Scheduled", "False", reason, message)
+        conditions = set_condition(conditions, group.now, "Scheduled", "False", reason, message)
     return conditions
 
 
-def is_stuck(standing: GroupStatusInput) -> bool:
+def is_stuck(group: GroupStatusInput) -> bool:
     """Some members run, and the rest cannot be placed or is not there any more."""
-    held = standing.verdict is not None or standing.gang.problem is not None or has_lost_members(standing)
-    return standing.counts.running > 0 and held and not standing.is_ready()
+    held = group.verdict is not None or group.gang.problem is not None or has_lost_members(group)
+    return group.counts.running > 0 and held and not group.is_ready()
 
 
-def has_lost_members(standing: GroupStatusInput) -> bool:
+def has_lost_members(group: GroupStatusInput) -> bool:
     """Some members run, and with all that exist the minimum is out of reach (coscheduling.md, section 4).
 
     There need not be a verdict about it: none is given where no member waits.
     """
-    return standing.counts.running > 0 and not standing.is_ready() and _reason(standing) != _NO_ROOM
+    return group.counts.running > 0 and not group.is_ready() and _reason(group) != _NO_ROOM
 
 
 _READY = "tasks in gang are ready to be scheduled"
 _NO_ROOM = "NotEnoughResources"
 
 
-def _phase(standing: GroupStatusInput) -> str:
-    if is_stuck(standing):
+def _phase(group: GroupStatusInput) -> str:
+    if is_stuck(group):
         return "Unknown"
-    counts = standing.counts
+    counts = group.counts
     complete = counts.succeeded + counts.failed
     # A member that is being deleted has had its node, so it counts as long as it is there.
     scheduled = complete + counts.bound + counts.running + counts.terminating
-    if scheduled >= standing.gang.min_member:
+    if scheduled >= group.gang.min_member:
         return "Completed" if scheduled == complete else "Running"
-    waiting = standing.phase in ("", "Pending")
-    return "Inqueue" if standing.phase == "Inqueue" or (waiting and standing.admitted) else "Pending"
+    waiting = group.phase in ("", "Pending")
+    return "Inqueue" if group.phase == "Inqueue" or (waiting and group.admitted) else "Pending"
 
 
-def _reason(standing: GroupStatusInput) -> str:
-    if standing.counts.present + standing.counts.succeeded < standing.gang.min_member:
+def _reason(group: GroupStatusInput) -> str:
+    if group.counts.present + group.counts.succeeded < group.gang.min_member:
         return "NotEnoughTasks"
-    if standing.short_roles(lambda counts: counts.present + counts.succeeded):
+    if group.short_roles(lambda counts: counts.present + counts.succeeded):
         return "NotEnoughPodsOfTask"
     return _NO_ROOM
 

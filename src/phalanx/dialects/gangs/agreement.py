@@ -11,7 +11,7 @@ from phalanx.dialects.gangs.group_spec import GroupSpec
 
 
 class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True):
-    """All that one member contributes; members that agree in everything speak with one voice.
+    """All that one member contributes; members that agree in everything have one.
 
     `active` is False once the pod has finished or is being deleted: then only its declaration counts.
     """
@@ -24,7 +24,7 @@ class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Member(msgspec.Struct, frozen=True, order=True):
-    """The oldest pod of one voice. Members sort by age, then by name."""
+    """The oldest pod of one declaration. Members sort by age, then by name."""
 
     created: int
     name: str
@@ -57,16 +57,16 @@ class Agreement:
             pass
         elif spec is not None and spec.priority is not None:
             yield from self._with_group(
-                lambda voice: voice.priority, spec.priority, "PriorityMismatch", "priority",
+                lambda declared: declared.priority, spec.priority, "PriorityMismatch", "priority",
                 "give both the same priorityClassName",
             )  # fmt: skip
         else:
             yield from self._with_each_other(
-                lambda voice: voice.priority, "PriorityMismatch", "priority", False,
+                lambda declared: declared.priority, "PriorityMismatch", "priority", False,
                 "give all members of a gang the same priorityClassName",
             )  # fmt: skip
         yield from self._with_each_other(
-            lambda voice: voice.scheduler, "SchedulerNameMismatch", "spec.schedulerName", strict,
+            lambda declared: declared.scheduler, "SchedulerNameMismatch", "spec.schedulerName", strict,
             "a gang is placed by one scheduler",
         )  # fmt: skip
         if spec is not None and spec.preemption_policy:
@@ -113,5 +113,5 @@ class Agreement:
         return f"{self._namespace}/{member.name}"
 
 
-def preemption_policy(voice: MemberDeclaration) -> str:
-    return "PreemptLowerPriority" if voice.preempts else "Never"
+def preemption_policy(declared: MemberDeclaration) -> str:
+    return "PreemptLowerPriority" if declared.preempts else "Never"

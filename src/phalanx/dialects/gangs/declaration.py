@@ -7,7 +7,8 @@ quote them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -44,38 +45,46 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     topology_key: Stated | None = None
 
 
+_Reader = tuple[int, GangNaming, Callable[[PodObject], tuple[Stated, ...]]]
+
+
 class GangDeclarations:
     """Reads what pods say about their gangs, in every way that is known."""
 
     def __init__(self, namings: Sequence[GangNaming]) -> None:
         ordered = sorted(namings, key=lambda naming: naming.precedence)
         named = [naming for naming in ordered if naming.precedence is not Precedence.UNNAMED]
-        self._readers = [(rank, naming) for rank, naming in enumerate(named) if naming.read is not None]
+        self._readers = [
+            (rank, naming, naming.read) for rank, naming in enumerate(named) if naming.read is not None
+        ]
         self._labels = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.labels]
         self._annotations = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.annotations]
-        self._unnamed = [naming for naming in ordered if naming.precedence is Precedence.UNNAMED and naming.read]
-        self._minima = [minimum for naming in namings for minimum in naming.minima if minimum.name_key]
+        self._unnamed = [
+            (0, naming, naming.read)
+            for naming in ordered
+            if naming.precedence is Precedence.UNNAMED and naming.read is not None
+        ]
+        shared = tuple(minimum for naming in namings for minimum in naming.minima if minimum.name_key)
+        self._minima = {
+            naming: (*(minimum for minimum in naming.minima if not minimum.name_key), *shared) for naming in namings
+        }
 
     def declare(self, pod: PodObject) -> Declaration | None:
         """The gang that the pod wants to be in; None for a pod on its own."""
         metadata = pod.metadata
         labels, annotations = metadata.labels, metadata.annotations
-        names: list[tuple[int, GangNaming, Stated]] = []
-        for rank, naming in self._readers:
-            names += [(rank, naming, stated) for stated in self._names_by(naming, pod)]
+        names = self._read(self._readers, pod)
         for rank, naming, key in self._labels:
-            if labels.get(key):
+            if labels.get(key) and not (naming.unless and _is_none(naming, annotations)):
                 names.append((rank, naming, Stated(f"label {key}", labels[key])))
         for rank, naming, key in self._annotations:
-            if annotations.get(key):
+            if annotations.get(key) and not (naming.unless and _is_none(naming, annotations)):
                 names.append((rank, naming, Stated(f"annotation {key}", annotations[key])))
-        if names:
-            names = [each for each in names if not _is_none(each[1], annotations)]
-            names.sort(key=lambda each: each[0])
-        else:
-            names = [(0, naming, stated) for naming in self._unnamed for stated in self._names_by(naming, pod)]
+        names = names or self._read(self._unnamed, pod)
         if not names:
             return None
+        if len(names) > 1:
+            names.sort(key=itemgetter(0))
         _, naming, chosen = names[0]
         return Declaration(
             naming=naming,
@@ -107,21 +116,23 @@ class GangDeclarations:
             naming.rules.alone and key in annotations for _, naming, key in self._annotations
         )
 
-    def _names_by(self, naming: GangNaming, pod: PodObject) -> tuple[Stated, ...]:
-        assert naming.read is not None
-        try:
-            return naming.read(pod)
-        except Exception:
-            # Every pod passes here: a bug in one dialect must not keep all of them from being known.
-            self._readers = [each for each in self._readers if each[1] is not naming]
-            self._unnamed = [each for each in self._unnamed if each is not naming]
-            log.exception("the names that %r reads are left out from now on", naming.rules.name)
-            return ()
+    def _read(self, readers: list[_Reader], pod: PodObject) -> list[tuple[int, GangNaming, Stated]]:
+        names: list[tuple[int, GangNaming, Stated]] = []
+        for entry in readers:
+            rank, naming, read = entry
+            try:
+                if found := read(pod):
+                    names += [(rank, naming, stated) for stated in found]
+            except Exception:
+                # Every pod passes here: a bug in one dialect must not keep all of them from being known.
+                log.exception("the names that %r reads are left out from now on", naming.rules.name)
+                self._readers = [each for each in self._readers if each is not entry]
+                self._unnamed = [each for each in self._unnamed if each is not entry]
+        return names
 
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
         """A minimum that was written beside the name of another gang is not this gang's."""
-        own = [minimum for minimum in naming.minima if not minimum.name_key]
-        for minimum in (*own, *self._minima):
+        for minimum in self._minima[naming]:
             values = metadata.labels if minimum.label else metadata.annotations
             text = values.get(minimum.key)
             if not text:

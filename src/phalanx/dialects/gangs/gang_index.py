@@ -30,12 +30,12 @@ class GangIndex:
     """Every gang that a live pod names or an object declares, exactly once."""
 
     def __init__(
-        self, options: DialectOptions, notices: ObjectWarnings, naming_of: Mapping[str, GangNaming]
+        self, options: DialectOptions, warnings: ObjectWarnings, naming_of: Mapping[str, GangNaming]
     ) -> None:
         """`naming_of` as in `GangContext`."""
         self._naming_of = naming_of
         self._options = options
-        self._notices = notices
+        self._object_warnings = warnings
         self._entries: dict[GangKey, _Entry] = {}
         # By the name that objects declare; a gang of a 1.35 Workload depends on the name without the replica key.
         self._objects: dict[GangKey, list[GroupSpec]] = {}
@@ -81,19 +81,19 @@ class GangIndex:
         entry = self._entries.get(key)
         return entry.members.oldest() if entry and len(entry.members) else None
 
-    def add_member(self, key: GangKey, pod: Pod, voice: MemberDeclaration) -> list[ClusterEvent]:
-        news = self._entry(key).members.add(pod.created, pod.name, pod.uid, voice)
+    def add_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
+        news = self._entry(key).members.add(pod.created, pod.name, pod.uid, declared)
         return self._resolve(key) if news or self._entries[key].gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
         news = self._entries[key].members.remove(uid)
         return self._resolve(key) if news else []
 
-    def change_member(self, key: GangKey, pod: Pod, voice: MemberDeclaration) -> list[ClusterEvent]:
+    def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """A member says something else than before."""
         members = self._entries[key].members
         left = members.remove(pod.uid)
-        news = members.add(pod.created, pod.name, pod.uid, voice)
+        news = members.add(pod.created, pod.name, pod.uid, declared)
         return self._resolve(key) if left or news else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
@@ -189,7 +189,7 @@ class GangIndex:
             if problem is not None and problem not in known:
                 about = _about(gang, entry, resolved.about.get(problem))
                 notice = ObjectWarning(about, "Warning", problem.code, problem.message)
-                self._notices.add(notice, partial(self._says, gang.key, problem))
+                self._object_warnings.add(notice, partial(self._says, gang.key, problem))
 
     def _says(self, key: GangKey, problem: Problem) -> bool:
         gang = self.gang(key)

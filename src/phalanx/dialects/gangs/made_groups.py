@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.api_groups import SIGS, X_K8S
+from phalanx.dialects.field_owners import field_owners
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.gang import Gang, GangKey, GroupRef
@@ -53,23 +54,12 @@ def made_group(kind: ServedKind, document: Document) -> MadeGroup | None:
         [owner for owner in owners if isinstance(owner, Mapping)] if isinstance(owners, Sequence) else [],
         annotations[MADE_FROM_PODS] != _text(spec)
         or _LAST_APPLIED in annotations
-        or any(map(_writes_spec, _entries(metadata.get("managedFields")))),
+        or any(owner.manager not in _MANAGERS and owner.owns("f:spec") for owner in field_owners(metadata)),
     )
 
 
 def _text(spec: Mapping[str, Any]) -> str:
     return msgspec.json.encode(spec, order="sorted").decode()
-
-
-def _entries(value: object) -> list[Mapping[str, Any]]:
-    entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return [entry for entry in entries if isinstance(entry, Mapping)]
-
-
-def _writes_spec(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of managedFields is somebody else's who has set something in the spec."""
-    fields = entry.get("fieldsV1")
-    return entry.get("manager") not in _MANAGERS and isinstance(fields, Mapping) and "f:spec" in fields
 
 
 def spec_of(gang: Gang) -> dict[str, Any]:

@@ -9,48 +9,48 @@ from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 
 
 class Members:
-    """Pods by voice, with the oldest pod of each voice at hand. Adding and removing cost O(log n)."""
+    """Pods by what they declare, the oldest of each at hand. Adding and removing cost O(log n)."""
 
     def __init__(self) -> None:
-        self._voices: dict[str, MemberDeclaration] = {}
-        self._by_voice: dict[MemberDeclaration, list[tuple[int, str, str]]] = {}
+        self._declared: dict[str, MemberDeclaration] = {}
+        self._by_declaration: dict[MemberDeclaration, list[tuple[int, str, str]]] = {}
         self._sizes: dict[MemberDeclaration, int] = {}
 
     def __len__(self) -> int:
-        return len(self._voices)
+        return len(self._declared)
 
-    def add(self, created: int, name: str, uid: str, voice: MemberDeclaration) -> bool:
+    def add(self, created: int, name: str, uid: str, declared: MemberDeclaration) -> bool:
         """True when the gang may have to be resolved again; False when the pod says nothing new."""
-        self._voices[uid] = voice
-        self._sizes[voice] = self._sizes.get(voice, 0) + 1
-        entries = self._by_voice.setdefault(voice, [])
+        self._declared[uid] = declared
+        self._sizes[declared] = self._sizes.get(declared, 0) + 1
+        entries = self._by_declaration.setdefault(declared, [])
         heapq.heappush(entries, (created, name, uid))
         return entries[0][2] == uid
 
     def remove(self, uid: str) -> bool:
         """The same answer; the pod must be a member."""
-        voice = self._voices.pop(uid)
-        self._sizes[voice] -= 1
-        entries = self._by_voice[voice]
-        if not self._sizes[voice]:
-            del self._by_voice[voice], self._sizes[voice]
+        declared = self._declared.pop(uid)
+        self._sizes[declared] -= 1
+        entries = self._by_declaration[declared]
+        if not self._sizes[declared]:
+            del self._by_declaration[declared], self._sizes[declared]
             return True
         was_oldest = entries[0][2] == uid
-        # Entries of pods that left (or changed their voice) stay until they come up.
-        while self._voices.get(entries[0][2]) != voice:
+        # Entries of pods that left (or declare something else) stay until they come up.
+        while self._declared.get(entries[0][2]) != declared:
             heapq.heappop(entries)
         return was_oldest
 
     def oldest_first(self) -> list[Member]:
-        return sorted(Member(*entries[0], voice) for voice, entries in self._by_voice.items())
+        return sorted(Member(*entries[0], declared) for declared, entries in self._by_declaration.items())
 
     def oldest(self) -> str:
         """The uid of the oldest member of all."""
-        return min(entries[0] for entries in self._by_voice.values())[2]
+        return min(entries[0] for entries in self._by_declaration.values())[2]
 
     def uids(self) -> KeysView[str]:
-        return self._voices.keys()
+        return self._declared.keys()
 
     def schedulers(self, active: bool = True) -> set[str]:
         """Of the members that are active, or of all."""
-        return {voice.scheduler for voice in self._by_voice if voice.active or not active}
+        return {declared.scheduler for declared in self._by_declaration if declared.active or not active}

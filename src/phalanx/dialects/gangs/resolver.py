@@ -67,7 +67,7 @@ def resolve(
     context: GangContext,
     options: DialectOptions,
 ) -> Resolved:
-    """The gang of this name. `members` oldest first, one per voice; `members` or `groups` is not empty."""
+    """The gang of this name. `members` oldest first, one per declaration; `members` or `groups` is not empty."""
     resolution = _Resolution(key, members, groups, context, options)
     return Resolved(resolution.gang(), resolution.about)
 

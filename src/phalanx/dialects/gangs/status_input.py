@@ -82,8 +82,8 @@ def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -
 Conditions = list[dict[str, Any]]
 
 
-def current_conditions(standing: GroupStatusInput) -> Conditions:
-    return conditions_in(standing.current)
+def current_conditions(group: GroupStatusInput) -> Conditions:
+    return conditions_in(group.current)
 
 
 def conditions_in(status: Mapping[str, Any]) -> Conditions:

@@ -14,8 +14,8 @@ from phalanx.model.pod import Pod
 class UnnamedMembers:
     """Tells each such pod once, while the API is not served."""
 
-    def __init__(self, notices: ObjectWarnings) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings) -> None:
+        self._object_warnings = warnings
         self._served = True
         self._pods: dict[str, tuple[Pod, str]] = {}
 
@@ -47,7 +47,7 @@ class UnnamedMembers:
 
         message = f"{claim}, but the pod names no group, and {NOT_SERVED}"
         about = pod_ref(pod.namespace, pod.name, pod.uid)
-        self._notices.add(ObjectWarning(about, "Warning", "NativeGroupsNotServed", message), holds)
+        self._object_warnings.add(ObjectWarning(about, "Warning", "NativeGroupsNotServed", message), holds)
 
 
 NOT_SERVED = (

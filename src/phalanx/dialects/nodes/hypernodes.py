@@ -99,8 +99,8 @@ class HyperNodes(PodEnricher):
 
     kinds = (HYPER_NODES,)
 
-    def __init__(self, notices: ObjectWarnings) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings) -> None:
+        self._object_warnings = warnings
         self._told: dict[str, tuple[str, ...]] = {}
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:
@@ -129,7 +129,7 @@ class HyperNodes(PodEnricher):
         for fault in faults:
             if fault not in last:
                 notice = ObjectWarning(about, "Warning", "InvalidHyperNode", fault)
-                self._notices.add(notice, partial(self._says, name, fault))
+                self._object_warnings.add(notice, partial(self._says, name, fault))
         return [HyperNodeUpdated(hypernode)], set()
 
     def _says(self, name: str, fault: str) -> bool:

@@ -63,8 +63,8 @@ class DisruptionBudgetIndex:
     count now, with the names of those.
     """
 
-    def __init__(self, notices: ObjectWarnings) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings) -> None:
+        self._object_warnings = warnings
         self._budgets: dict[str, dict[str, _Budget]] = {}
         self._pods: dict[str, dict[str, LabelSet]] = {}
         # Per namespace with budgets: who counts pods with these labels, for all that its pods have or had.
@@ -146,7 +146,7 @@ class DisruptionBudgetIndex:
             about = ObjectRef("policy/v1", KIND, noun.namespace, noun.name, budget.uid)
             text = f"{KIND} {noun.namespace}/{noun.name}: {budget.fault}"
             notice = ObjectWarning(about, "Warning", f"Invalid{KIND}", text)
-            self._notices.add(notice, lambda: self._says(noun.namespace, noun.name, budget.fault))
+            self._object_warnings.add(notice, lambda: self._says(noun.namespace, noun.name, budget.fault))
         return [DisruptionBudgetUpdated(noun)] if last is None or last.noun != noun else []
 
     def _says(self, namespace: str, name: str, fault: str) -> bool:

@@ -28,18 +28,18 @@ class KnownPod(msgspec.Struct, gc=False):
 class PodWarnings:
     """Each is told once, and only while it still holds of what is known of the pod."""
 
-    def __init__(self, notices: ObjectWarnings, pods: Mapping[str, KnownPod]) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings, pods: Mapping[str, KnownPod]) -> None:
+        self._object_warnings = warnings
         self._pods = pods
 
     def changed(
-        self, pod: Pod, voice: MemberDeclaration | None, problem: str, conflicts: tuple[Stated, ...]
+        self, pod: Pod, declared: MemberDeclaration | None, problem: str, conflicts: tuple[Stated, ...]
     ) -> None:
         """What is new beside the problem and the conflicts that it had before."""
         if pod.problem and pod.problem != problem:
             self.warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
-        if voice is not None and voice.declaration.conflicts and voice.declaration.conflicts != conflicts:
-            declaration = voice.declaration
+        if declared is not None and declared.declaration.conflicts and declared.declaration.conflicts != conflicts:
+            declaration = declared.declaration
             others = ", ".join(f"{stated.key} {stated.value!r}" for stated in declaration.conflicts)
             self.warn(
                 pod,
@@ -61,6 +61,6 @@ class PodWarnings:
             record = self._pods.get(pod.uid)
             return record is not None and still_true(record)
 
-        self._notices.add(
+        self._object_warnings.add(
             ObjectWarning(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message), holds
         )

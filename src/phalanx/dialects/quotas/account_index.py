@@ -32,8 +32,8 @@ class AccountObject(msgspec.Struct, frozen=True):
 class AccountIndex:
     """Every account that an object declares, exactly once, whatever the order in which the objects came."""
 
-    def __init__(self, notices: ObjectWarnings) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings) -> None:
+        self._object_warnings = warnings
         self._objects: dict[Address, AccountSpec] = {}
         self._statuses: dict[Address, tuple[Mapping[str, Any], str]] = {}
         self._candidates: dict[Place, dict[Address, AccountSpec]] = {}
@@ -163,7 +163,7 @@ class AccountIndex:
                 events.append(AccountRemoved(key))
                 continue
             self._told[key] = account
-            self._pin(account, last)
+            self._warn_of(account, last)
             events.append(AccountUpdated(account))
         return events
 
@@ -208,13 +208,13 @@ class AccountIndex:
 
     # What users are told.
 
-    def _pin(self, account: Account, last: Account | None) -> None:
+    def _warn_of(self, account: Account, last: Account | None) -> None:
         """Each new problem or warning of an account once, at its object."""
         known = {last.problem, *last.warnings} if last is not None else set()
         for problem in (account.problem, *account.warnings):
             if problem is not None and problem not in known and account.source is not None:
                 notice = ObjectWarning(group_ref(account.source), "Warning", problem.code, problem.message)
-                self._notices.add(notice, partial(self._says, account.key, problem))
+                self._object_warnings.add(notice, partial(self._says, account.key, problem))
 
     def _says(self, key: AccountKey, problem: Problem) -> bool:
         account = self._told.get(key)
@@ -228,7 +228,7 @@ class AccountIndex:
         for problem in remarks:
             if problem not in last:
                 notice = ObjectWarning(about, "Warning", problem.code, problem.message)
-                self._notices.add(notice, partial(self._still_remarks, address, problem))
+                self._object_warnings.add(notice, partial(self._still_remarks, address, problem))
 
     def _still_remarks(self, address: Address, problem: Problem) -> bool:
         return problem in self._remarks.get(address, ())

@@ -24,8 +24,8 @@ class NamespaceIndex:
     way to say it), then 1.
     """
 
-    def __init__(self, notices: ObjectWarnings) -> None:
-        self._notices = notices
+    def __init__(self, warnings: ObjectWarnings) -> None:
+        self._object_warnings = warnings
         self._own: dict[str, int] = {}
         self._by_quota: dict[str, dict[str, int]] = {}
         self._weights: dict[str, int] = {}
@@ -109,7 +109,7 @@ class NamespaceIndex:
         if self._faults.get(about) != text:
             self._faults[about] = text
             notice = ObjectWarning(about, "Warning", "InvalidNamespaceWeight", text)
-            self._notices.add(notice, lambda: self._faults.get(about) == text)
+            self._object_warnings.add(notice, lambda: self._faults.get(about) == text)
         return None
 
 

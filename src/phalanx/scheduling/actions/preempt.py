@@ -60,7 +60,7 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
         if isinstance(answer, Eviction) and (answer.evicts or preemptor.nominated):
             commit(session, preemptor, answer)
             return 1
-        session.withdraw_nominations(preemptor.nominated)
+        session.decisions.withdraw_nominations(preemptor.nominated)
         _ask_again(session, first, answer)
     if not isinstance(answer, NoSolution):
         return 1
@@ -72,11 +72,11 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
 def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
     """The same; where that raises the first goes on waiting without anybody having to go for it."""
     while True:
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             return _turn(session, alike)
         except Exception as error:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
                 report_failure(session, f"making room for {alike[0].name}", error)
                 session.asked.add(alike[0].key)

@@ -15,12 +15,12 @@ def shuffle(session: Session) -> None:
         return
     evictions = VoluntaryEvictions(session, session.evictions)
     for plugin in list(plugins):
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             for outcast in plugin.evictees(session):
                 _send(session, evictions, outcast)
         except Exception as error:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
                 report_failure(session, "action shuffle", error)
 
@@ -33,6 +33,6 @@ def _send(session: Session, evictions: VoluntaryEvictions, outcast: Evictee) -> 
             return
         leaving = found
     # Who leaves with nobody does not stay because another may not be evicted after all.
-    cause = session.next_cause()
+    cause = session.decisions.next_cause()
     for record in leaving:
-        session.evict(record, outcast.reason, outcast.message, cause=cause)
+        session.decisions.evict(record, outcast.reason, outcast.message, cause=cause)

@@ -79,11 +79,11 @@ def try_each(session: Session, units: Iterable[QueuedUnit], turn: Callable[[], o
     Where that does not help, the units that had no turn are set aside until something about them changes.
     """
     while True:
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             turn()
         except Exception as error:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             if silence_plugin(session, error):
                 continue
             set_aside(session, units, error)
@@ -138,11 +138,11 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
         session.unschedulable.pop(unit.key, None)
         if unit.pod is not None:
             what = f"pod {unit.pod.pod.key}"
-            session.judge_pod(unit.pod, planning_failed(what, name, error))
+            session.decisions.judge_pod(unit.pod, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         for gang in unit.gangs:
             what = f"gang {gang.key}"
-            session.judge_gang(gang, planning_failed(what, name, error))
+            session.decisions.judge_gang(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         session.mark_tried(unit)
         session.set_aside.append(unit.key)

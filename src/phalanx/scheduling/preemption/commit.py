@@ -25,7 +25,7 @@ def commit(session: Session, preemptor: Preemptor, found: Eviction) -> None:
     unit = preemptor.unit
     session.disruptions[unit.key] = found
     hands, kept = _hands(preemptor, found), dict(found.placements)
-    session.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
+    session.decisions.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
     _promise(session, preemptor, preemptor.name, found, hands)
     await_leavers(session, unit, preemptor.demand)
 
@@ -67,7 +67,7 @@ def _hands(preemptor: Preemptor, found: Eviction) -> int:
 
 
 def _promise(session: Session, preemptor: Preemptor, name: str, found: Eviction, hands: int) -> None:
-    cause = session.next_cause()
+    cause = session.decisions.next_cause()
     leavers = {record: None for victim in found.victims for record in victim.records}
     leavers.update(dict.fromkeys(found.terminating))
     # Grace begins when they are told; those who leave already have their own end.
@@ -79,11 +79,11 @@ def _promise(session: Session, preemptor: Preemptor, name: str, found: Eviction,
         for record in victim.records:
             assert record.charge_path is not None
             spite = protected_pods_of(session).overruled_remark(record, victim.rules[record.charge_path])
-            session.evict(record, victim.reason, message + spite, name, cause)
+            session.decisions.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
-    session.withdraw_nominations(found.displaced, heir=cause)
+    session.decisions.withdraw_nominations(found.displaced, heir=cause)
     for record, row in found.placements:
-        session.nominate(record, row, claim)
+        session.decisions.nominate(record, row, claim)
 
 
 def _why(preemptor: Preemptor, victim: Victim) -> str:

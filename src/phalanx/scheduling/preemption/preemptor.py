@@ -149,7 +149,7 @@ class PodPreemptor:
         if len(placed) == self.total:
             self.placed = placed
             return None
-        facts = session.fit_error_facts_now(self.kind)
+        facts = session.fit_errors.facts_now(self.kind)
         transaction.unplace()
         return facts
 

@@ -31,12 +31,12 @@ GangPart = str | PartKey | None
 class Victim:
     """Pods that go together or stay together.
 
-    `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods' own
-    priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of the
-    payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a disruption
-    budget that has nothing left. `order_key` puts victims in the order in which they are taken. A `whole` victim is
-    everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members, and goes as a part
-    of the whole if both go.
+    `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods'
+    own priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of
+    the payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
+    disruption budget that has nothing left. `order_key` puts victims in the order in which they are taken. A
+    `whole` victim is everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members,
+    and goes as a part of the whole if both go.
     """
 
     __slots__ = (

@@ -15,8 +15,8 @@ from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 from phalanx.scheduling.whatif.suggestions import Suggestions
+from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
 
 class NothingHelps(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""Who the server is and who its clients are: certificates, tokens, kubeconfigs."""

@@ -1,0 +1,61 @@
+"""Who the server is to its clients: kept beside the data file, so that a restart locks nobody out."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from phalanx.model.decoding import decode_json
+from phalanx_local.authentication.certificates import Authority, KeyPair
+from phalanx_local.authentication.kubeconfig import write_private
+from phalanx_local.objects import Json
+
+
+class _Kept(msgspec.Struct):
+    certificate: str
+    key: str
+    token: str
+    signing_key: str = ""
+
+
+class ServerIdentity:
+    """The certificate authority, the administrator's token, and the key that signs those of service accounts."""
+
+    def __init__(self, authority: Authority, token: str, signing_key: str = "") -> None:
+        self.authority = authority
+        self.token = token
+        self._signing_key = signing_key or secrets.token_hex(32)
+
+    @property
+    def signing_key(self) -> bytes:
+        return self._signing_key.encode()
+
+
+def new_identity(token: str | None = None) -> ServerIdentity:
+    return ServerIdentity(Authority(), token or secrets.token_urlsafe(32))
+
+
+def kept_identity(data: Path, token: str | None = None) -> ServerIdentity:
+    """The identity that belongs to a data file: that of the last start, or a new one that is written down.
+
+    It lies in `<data file>.identity`, readable by its owner alone. `token` replaces the token. A file that cannot
+    be read is replaced, as if it were lost: clients then need the new kubeconfig.
+    """
+    path = data.with_name(f"{data.name}.identity")
+    try:
+        kept = decode_json(path.read_bytes(), _Kept)
+        pair = KeyPair(kept.certificate.encode(), kept.key.encode())
+        identity = ServerIdentity(Authority(pair), token or kept.token, kept.signing_key)
+    except (OSError, msgspec.DecodeError, ValueError):
+        identity = new_identity(token)
+    pair = identity.authority.pair
+    document: Json = {
+        "certificate": pair.certificate.decode(),
+        "key": pair.key.decode(),
+        "token": identity.token,
+        "signing_key": identity.signing_key.decode(),
+    }
+    write_private(path, document)
+    return identity

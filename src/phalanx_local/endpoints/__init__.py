@@ -1,0 +1,1 @@
+"""Requests over HTTP, from the path to the encoded answer."""

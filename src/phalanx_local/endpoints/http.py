@@ -1,0 +1,280 @@
+"""HTTP in front of the API: who asks, what for, and in which form the answer goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+
+from phalanx_local.authentication.authenticator import Authenticator, User
+from phalanx_local.authorization import SUPERUSERS, Rbac, forbidden_request
+from phalanx_local.authorization.attributes import attributes_of
+from phalanx_local.authorization.impersonation import impersonated
+from phalanx_local.endpoints import discovery, openapi
+from phalanx_local.endpoints.audit import Audit
+from phalanx_local.endpoints.faults import FaultRule, Faults
+from phalanx_local.endpoints.negotiation import JSON, negotiate
+from phalanx_local.endpoints.pod_logs import LogStream
+from phalanx_local.endpoints.resource_handler import EncodedResponse, RequestInfo, ResourceHandler
+from phalanx_local.endpoints.routes import parse_path
+from phalanx_local.endpoints.watching import Watch
+from phalanx_local.errors import StatusError, bad_request, internal, no_such_resource, too_large
+from phalanx_local.objects import Json, encode
+from phalanx_local.options import ServerOptions
+from phalanx_local.registry.api import Api
+
+log = logging.getLogger(__name__)
+
+_NO_QUERY: Final[Mapping[str, str]] = {}
+# Warnings of one answer (aiohttp's clients take 128 headers), their characters together, and of one where
+# they are more.
+_HEADERS: Final = 100
+_MOST_WARNINGS: Final = 4096
+_LONG_WARNING: Final = 256
+
+
+class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp tells of requests that are no HTTP: a line each, for the traceback would be its own."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
+        self.warning("a request is refused: %.200s", " ".join(str(exc_info or msg).split()))
+
+
+class DroppedError(Exception):
+    """The connection is to be closed without an answer."""
+
+
+class HttpDoor:
+    """The request handler that aiohttp calls, once per request."""
+
+    def __init__(
+        self,
+        api: Api,
+        resources: ResourceHandler,
+        authenticator: Authenticator,
+        rbac: Rbac,
+        faults: Faults,
+        options: ServerOptions,
+        audit: Audit | None,
+        address: Callable[[], str],
+    ) -> None:
+        self._api = api
+        self._resources = resources
+        self._authenticator = authenticator
+        self._rbac = rbac
+        self._faults = faults
+        self._options = options
+        self._audit = audit
+        self._address = address
+        self._documents: dict[str, tuple[int, bytes]] = {}
+        self.watches: dict[Watch, str] = {}
+        self.stopping = False
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, _, query_string = request.raw_path.partition("?")
+        method = request.method
+        rule = self._faults.match(method, path) if self._faults.rules else None
+        user: User | None = None
+        acting: User | None = None
+        try:
+            if rule is not None and not rule.after_write:
+                await _strike(rule)
+            user = self._authenticator.authenticate(path, request.headers.get("Authorization"), request.transport)
+            acting = impersonated(user, request.headers, self._rbac)
+            query = dict(parse_qsl(query_string, keep_blank_values=True)) if query_string else _NO_QUERY
+            response = await self._answer(request, method, path, query, acting)
+            if rule is not None and rule.after_write:
+                await _strike(rule)
+        except StatusError as error:
+            response = _error(error)
+        except web.HTTPRequestEntityTooLarge:
+            response = _error(too_large(self._options.max_body))
+        except RecursionError:
+            # Deep below, or above what a decoder takes: kube-apiserver's words for what no stack can hold.
+            response = _error(bad_request("exceeded max depth"))
+        except DroppedError:
+            response = _drop(request)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as problem:
+            log.exception("request failed: %s %s", method, path)
+            response = _error(internal(f"{type(problem).__name__}: {problem}"))
+        if self._audit is not None:
+            self._audit.note(method, request.raw_path, user, response.status, request.headers, acting)
+        return response
+
+    async def _answer(
+        self, request: web.BaseRequest, method: str, path: str, query: Mapping[str, str], user: User
+    ) -> web.StreamResponse:
+        target = parse_path(path)
+        if SUPERUSERS not in user.groups:
+            asked = attributes_of(method, path, target, query)
+            decision = self._rbac.authorize(user, asked)
+            if not decision.allowed:
+                raise forbidden_request(user, asked, decision.reason)
+        if target is not None and target.plural:
+            body = await request.read() if method not in ("GET", "HEAD") else b""
+            call = RequestInfo(target, method, query, request.headers, body, user)
+            outcome = self._resources.handle(call)
+            if isinstance(outcome, Watch):
+                return await self._stream(request, path, outcome)
+            if isinstance(outcome, LogStream):
+                return await _stream_log(request, outcome)
+            if outcome is None:
+                return _page_not_found()
+            return _respond(outcome)
+        if method not in ("GET", "HEAD"):
+            return _page_not_found()
+        accept = request.headers.get("Accept", "")
+        if target is not None:
+            return self._resource_list(target.group, target.version)
+        return self._meta(path.rstrip("/") or "/", accept)
+
+    # --- watches
+
+    async def _stream(self, request: web.BaseRequest, path: str, watch: Watch) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
+        response.enable_chunked_encoding()
+        self.watches[watch] = path
+        try:
+            watch.open()
+            if self.stopping:
+                watch.end()
+            await response.prepare(request)
+            async for chunk in watch.stream():
+                await response.write(chunk)
+            await response.write_eof()
+        finally:
+            watch.close()
+            self.watches.pop(watch, None)
+        return response
+
+    # --- what is not a resource
+
+    def _meta(self, path: str, accept: str) -> web.StreamResponse:
+        registry = self._api.registry
+        if path in ("/healthz", "/livez", "/readyz") or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return web.Response(text="ok")
+        if path == "/version":
+            return _json(discovery.version_info(self._options.git_version))
+        if path in ("/api", "/apis"):
+            return self._groups(path, accept)
+        if path.startswith("/apis/"):
+            group = path.removeprefix("/apis/")
+            versions = registry.groups().get(group)
+            if versions is None or not group:
+                return _page_not_found()
+            return _json(discovery.group_document(group, versions))
+        if path == "/openapi/v3":
+            return self._document(path, lambda: openapi.index(registry))
+        if path.startswith("/openapi/v3/"):
+            return self._openapi(path)
+        if path == "/":
+            return _json({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+        return _page_not_found()
+
+    def _groups(self, path: str, accept: str) -> web.StreamResponse:
+        form = negotiate(accept)
+        registry, core = self._api.registry, path == "/api"
+        if form.shape == "discovery":
+            media = discovery.AGGREGATED.format(version=form.version)
+            key = f"{path};{form.version}"
+            return self._document(key, lambda: discovery.aggregated(registry, form.version, core=core), media)
+        if core:
+            return _json(discovery.api_versions(self._address()))
+        return self._document(path, lambda: discovery.group_list(registry))
+
+    def _resource_list(self, group: str, version: str) -> web.StreamResponse:
+        found = discovery.resource_list(self._api.registry, group, version)
+        if found is not None:
+            return _json(found)
+        if any(item.group == group and not item.custom for item in self._api.registry):
+            raise no_such_resource()
+        return _page_not_found()
+
+    def _openapi(self, path: str) -> web.StreamResponse:
+        parts = path.split("/")[3:]
+        if len(parts) == 2 and parts[0] == "api":
+            group, version = "", parts[1]
+        elif len(parts) == 3 and parts[0] == "apis":
+            group, version = parts[1], parts[2]
+        else:
+            return _page_not_found()
+        registry = self._api.registry
+        if not registry.served(group, version):
+            return _page_not_found()
+        return self._document(path, lambda: openapi.document(registry, group, version))
+
+    def _document(self, key: str, make: Callable[[], Json], media: str = JSON) -> web.StreamResponse:
+        """A document that changes only when definitions do, encoded once."""
+        generation = self._api.registry.generation
+        known = self._documents.get(key)
+        if known is None or known[0] != generation:
+            known = self._documents[key] = (generation, encode(make()))
+        return web.Response(body=known[1], headers={"Content-Type": media})
+
+
+async def _stream_log(request: web.BaseRequest, log_stream: LogStream) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    response.enable_chunked_encoding()
+    async for chunk in log_stream.chunks():
+        if not response.prepared:
+            await response.prepare(request)
+        await response.write(chunk)
+    if not response.prepared:
+        await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
+async def _strike(rule: FaultRule) -> None:
+    if rule.delay:
+        await asyncio.sleep(rule.delay)
+    if rule.drop:
+        raise DroppedError
+    if rule.status:
+        raise rule.error()
+
+
+def _drop(request: web.BaseRequest) -> web.StreamResponse:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+def _respond(answer: EncodedResponse) -> web.Response:
+    response = web.Response(body=answer.body, status=answer.status, headers={"Content-Type": answer.content_type})
+    for warning in _few(answer.warnings):
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
+
+
+def _few(warnings: Sequence[str]) -> list[str]:
+    """Each warning once, and no more than headers can carry: then shortened, and the last ones left out."""
+    told = list(dict.fromkeys(warnings))[:_HEADERS]
+    if sum(map(len, told)) <= _MOST_WARNINGS:
+        return told
+    room = _MOST_WARNINGS
+    for count, warning in enumerate(told):
+        if room <= 0:
+            return [warning[:_LONG_WARNING] for warning in told[:count]]
+        room -= min(len(warning), _LONG_WARNING)
+    return [warning[:_LONG_WARNING] for warning in told]
+
+
+def _json(document: Json) -> web.Response:
+    return web.Response(body=encode(document), headers={"Content-Type": JSON})
+
+
+def _error(error: StatusError) -> web.Response:
+    headers = {"Content-Type": JSON, **error.headers}
+    return web.Response(body=encode(error.status), status=error.code, headers=headers)
+
+
+def _page_not_found() -> web.Response:
+    return web.Response(status=404, text="404 page not found\n")

@@ -1,0 +1,103 @@
+"""pods/log: the server has no logs of its own and asks the kubelet (the node agent) of the pod's node.
+
+The kubelet is found at status.addresses and status.daemonEndpoints.kubeletEndpoint.Port of the node, and
+asked for GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP; only loopback addresses and
+localhost are asked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from phalanx_local.errors import StatusError, bad_request, internal
+from phalanx_local.objects import Json, dig, mapping, sequence, text
+from phalanx_local.registry.api import Api
+from phalanx_local.storage.records import Record
+
+_CONNECT_SECONDS: Final = 10
+_REASONS: Final = {400: "BadRequest", 404: "NotFound"}
+_FORWARDED: Final = ("follow", "tailLines", "sinceSeconds", "timestamps", "previous", "limitBytes", "sinceTime")
+
+
+class LogStream:
+    """The log of one container, to be passed on in pieces."""
+
+    def __init__(self, address: str, port: int, path: str, query: dict[str, str]) -> None:
+        host = f"[{address}]" if ":" in address else address
+        self._host = f"{host}:{port}"
+        self._url = f"http://{self._host}{path}"
+        self._query = query
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The log as it comes. Raises StatusError before the first piece when the agent has none."""
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(self._url, params=self._query) as response,
+            ):
+                if response.status != 200:
+                    text_ = (await response.text()).strip()
+                    raise StatusError(response.status, _REASONS.get(response.status, "InternalError"), text_)
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError) as problem:
+            raise internal(f"the node's kubelet at {self._host} does not answer: {problem}") from None
+
+
+def open_log(api: Api, record: Record, query: Mapping[str, str]) -> LogStream:
+    """Finds the agent that has a container's log. Raises 400 while there is none, 500 when it cannot be asked."""
+    pod = record.load()
+    container = _container(pod, query.get("container", ""), record.name)
+    node_name = text(dig(pod, "spec", "nodeName"))
+    if not node_name:
+        raise bad_request(
+            f'container "{container}" in pod "{record.name}" is waiting to start: pod is not bound to a node'
+        )
+    node = api.find("", "nodes", "", node_name)
+    if node is None:
+        raise internal(f'node "{node_name}" of pod "{record.name}" does not exist')
+    address, port = _endpoint(node)
+    if not address:
+        raise internal(f'logs of node "{node_name}" are not available: it has no kubelet endpoint')
+    path = f"/containerLogs/{record.namespace}/{record.name}/{container}"
+    return LogStream(address, port, path, {key: query[key] for key in _FORWARDED if key in query})
+
+
+def _container(pod: Json, wanted: str, name: str) -> str:
+    spec = mapping(pod.get("spec"))
+    names = [
+        text(mapping(item).get("name"))
+        for group in ("containers", "initContainers", "ephemeralContainers")
+        for item in sequence(spec.get(group))
+    ]
+    if not wanted:
+        if len(sequence(spec.get("containers"))) > 1:
+            listed = " ".join(names)
+            raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
+        return names[0]
+    if wanted not in names:
+        raise bad_request(f"container {wanted} is not valid for pod {name}")
+    return wanted
+
+
+def _endpoint(node: Json) -> tuple[str, int]:
+    """A loopback address and port of the node's kubelet, or an empty address."""
+    port = dig(node, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
+    if not isinstance(port, int) or not 0 < port < 65_536:
+        return "", 0
+    stated = [text(mapping(item).get("address")) for item in sequence(dig(node, "status", "addresses"))]
+    if "localhost" in stated:
+        return "127.0.0.1", port
+    for item in stated:
+        try:
+            address = ipaddress.ip_address(item)
+        except ValueError:
+            continue
+        if address.is_loopback:
+            return str(address), port
+    return "", 0

@@ -1,0 +1,87 @@
+"""One loopback port for HTTP and HTTPS: a real API server speaks TLS to its kubelets, the embedded one does not.
+
+The first byte decides: a TLS handshake begins with 0x16, which no HTTP request does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+
+_HANDSHAKE = b"\x16"
+_GREETING_TIMEOUT = 10.0
+
+
+class DualPort:
+    """Accepts connections on a free port of `host` and gives each a protocol of `factory`."""
+
+    def __init__(self, factory: Callable[[], asyncio.BaseProtocol], host: str) -> None:
+        self._factory = factory
+        self._listener = socket.create_server((host, 0), backlog=128)
+        self._listener.setblocking(False)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = int(self._listener.getsockname()[1])
+
+    def start(self) -> None:
+        self._spawn(self._accept())
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listener.close()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listener)
+            except OSError:  # the caller hung up, or we are out of file descriptors
+                await asyncio.sleep(0.1)
+                continue
+            self._spawn(self._greet(connection))
+
+    async def _greet(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_GREETING_TIMEOUT):
+                await _readable(connection)
+                secure = connection.recv(1, socket.MSG_PEEK) == _HANDSHAKE
+                context = self._context if secure else None
+                await loop.connect_accepted_socket(self._factory, connection, ssl=context)
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            connection.close()
+
+    @functools.cached_property
+    def _context(self) -> ssl.SSLContext:
+        """A certificate of our own making; API servers do not check it unless they are told whom to trust."""
+        from phalanx_local.authentication.certificates import Authority
+
+        context = Authority().server_context("127.0.0.1")
+        # The API server shows its own certificate, of a CA that we do not know; we let anyone read anyway.
+        context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+async def _readable(connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def arrived() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(connection, arrived)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(connection)

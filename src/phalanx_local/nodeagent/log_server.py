@@ -1,0 +1,167 @@
+"""Container logs over HTTP, as a kubelet serves them: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+
+Loopback only and without authentication: who can reach the port can read the logs of this agent's pods, which
+on one machine are files of the same user anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from phalanx.model.decoding import parse_whole, quoted
+from phalanx_local.nodeagent.core_v1 import V1Pod
+from phalanx_local.nodeagent.dual_port import DualPort
+
+_HOST = "127.0.0.1"
+_FOLLOW_PERIOD = 0.2
+_CHUNK = 64 * 1024
+# What a query may ask for that nothing here records.
+_UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
+
+
+class LogError(Exception):
+    """There is no such log; the text says why."""
+
+
+class LogSource(Protocol):
+    """Where the logs of a pod's containers are."""
+
+    def log(self, pod: V1Pod, container: str, *, previous: bool) -> bytes | Path:
+        """The whole text, or the file that holds it. Raises LogError when there is none."""
+
+    def growing(self, pod: V1Pod, container: str) -> bool:
+        """Whether more may come."""
+
+
+class LogServer:
+    """Listens on a free loopback `port` from `start` on; has something to serve once `connect` was called."""
+
+    def __init__(self) -> None:
+        self._source: LogSource | None = None
+        self._find: Callable[[str, str], Awaitable[V1Pod | None]] | None = None
+        self._runner: web.AppRunner | None = None
+        self._door: DualPort | None = None
+        self.port = 0
+
+    def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[V1Pod | None]]) -> None:
+        """`find(namespace, name)` gives a pod of this agent's nodes, or None."""
+        self._source, self._find = source, find
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
+        app.router.add_get("/healthz", self._healthz)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        assert self._runner.server is not None
+        self._door = DualPort(self._runner.server, _HOST)
+        self._door.start()
+        self.port = self._door.port
+
+    async def close(self) -> None:
+        if self._door is not None:
+            await self._door.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        part, source, find = request.match_info, self._source, self._find
+        if source is None or find is None:
+            return web.Response(status=503, text="the node agent is starting\n")
+        try:
+            query = _read_query(request.query)
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        pod = await find(part["namespace"], part["pod"])
+        if pod is None:
+            return web.Response(status=404, text=f'pod "{part["namespace"]}/{part["pod"]}" is not on this node\n')
+        container = part["container"]
+        names = [spec.name for spec in [*pod.spec.containers, *(pod.spec.init_containers or ())]]
+        if container not in names:
+            return web.Response(status=404, text=f'container "{container}" is not in pod "{part["pod"]}"\n')
+        try:
+            log = source.log(pod, container, previous=query["previous"])
+        except LogError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        await response.prepare(request)
+        async for chunk in _chunks(source, log, pod, container, query):
+            await response.write(chunk)
+        return response
+
+
+async def _chunks(
+    source: LogSource, log: bytes | Path, pod: V1Pod, container: str, query: Mapping[str, Any]
+) -> AsyncIterator[bytes]:
+    limit, follow, lines = query["limitBytes"], query["follow"], query["tailLines"]
+    if isinstance(log, bytes):
+        start = tail_offset(log, lines)
+        yield log[start : None if limit is None else start + limit]
+        while follow and source.growing(pod, container):  # noqa: ASYNC110 - two runtimes, no common event
+            await asyncio.sleep(_FOLLOW_PERIOD)
+        return
+    sent = 0
+    with log.open("rb") as file:
+        file.seek(file_tail_offset(log, lines))
+        while limit is None or sent < limit:
+            # Asked before the read: what is written before the answer "no more" is still read.
+            growing = follow and source.growing(pod, container)
+            chunk = file.read(_CHUNK if limit is None else min(_CHUNK, limit - sent))
+            sent += len(chunk)
+            if chunk:
+                yield chunk
+            elif growing:
+                await asyncio.sleep(_FOLLOW_PERIOD)
+            else:
+                return
+
+
+def tail_offset(text: bytes, lines: int | None) -> int:
+    """Where the last `lines` lines begin."""
+    if lines is None:
+        return 0
+    if lines == 0:
+        return len(text)
+    at = len(text) - 1 if text.endswith(b"\n") else len(text)
+    for _ in range(lines):
+        at = text.rfind(b"\n", 0, at)
+        if at < 0:
+            return 0
+    return at + 1
+
+
+def file_tail_offset(path: Path, lines: int | None) -> int:
+    """The same for a file, reading only as much of its end as needed."""
+    size = path.stat().st_size
+    if lines is None:
+        return 0
+    span = _CHUNK
+    with path.open("rb") as file:
+        while True:
+            start = max(0, size - span)
+            file.seek(start)
+            offset = tail_offset(file.read(size - start), lines)
+            if offset > 0 or start == 0:
+                return start + offset
+            span *= 4
+
+
+def _read_query(query: Mapping[str, str]) -> dict[str, Any]:
+    for name in _UNSUPPORTED:
+        if query.get(name) not in (None, "", "false"):
+            raise ValueError(f"{name}: the node agent does not record when a line was written")
+    read: dict[str, Any] = {name: query.get(name) == "true" for name in ("follow", "previous")}
+    for name in ("tailLines", "limitBytes"):
+        text = query.get(name)
+        read[name] = None if text is None else parse_whole(text, 0)
+        if text is not None and read[name] is None:
+            raise ValueError(f"{name}: {quoted(text)} is not a number")
+    return read

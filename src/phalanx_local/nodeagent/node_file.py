@@ -1,0 +1,215 @@
+"""The file that says which nodes there are: compact entries, or core/v1 Node objects, in YAML or JSON.
+
+- name: gpu-{i}
+  count: 4
+  allocatable: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 4}
+  labels: {zone: a}
+  taints: [{key: gpu, value: "yes", effect: NoSchedule}]
+  devices: [{driver: gpu.example.com, count: 4}]
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from phalanx.model.quantity import QuantityError
+from phalanx.model.resources import parse_amount
+from phalanx.model.yaml_text import decode_yaml_all
+from phalanx_local.nodeagent.resource_slices import DeviceEntryError, DeviceOffer, read_devices
+
+# A quantity keeps the form that the file gave it, so that the Node object shows `128Gi` and not a number.
+Quantities = dict[str, str]
+
+_DEFAULT_PODS = "110"
+_MOST = 100_000
+_FIELDS = (
+    "name",
+    "count",
+    "allocatable",
+    "capacity",
+    "labels",
+    "annotations",
+    "taints",
+    "unschedulable",
+    "devices",
+)
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_INDEX = re.compile(r"\{i(?::0?(?P<width>[0-9]+))?\}")
+
+
+class NodeFileError(ValueError):
+    """The file as a whole cannot be read."""
+
+
+class NodeFileEntry(msgspec.Struct, frozen=True):
+    """One node as the file wants it."""
+
+    name: str
+    capacity: Quantities
+    allocatable: Quantities
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: list[dict[str, str]] = []
+    unschedulable: bool = False
+    devices: tuple[DeviceOffer, ...] = ()
+
+
+class NodeFile(msgspec.Struct, frozen=True):
+    """The nodes by name, and a line for each entry that was left out because of a mistake in it."""
+
+    nodes: dict[str, NodeFileEntry]
+    problems: tuple[str, ...] = ()
+
+
+class _EntryError(ValueError):
+    """One entry is wrong; the text starts with the field."""
+
+
+def parse_node_file(text: str, source: str) -> NodeFile:
+    """Read all documents. A bad entry is left out and named; NodeFileError when nothing can be read at all."""
+    try:
+        documents = [document for document in decode_yaml_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise NodeFileError(f"nodes file {source}: not YAML or JSON: {error}") from error
+    nodes: dict[str, NodeFileEntry] = {}
+    problems: list[str] = []
+    for number, entry in enumerate(_entries(documents, source), start=1):
+        try:
+            for spec in _specs(entry):
+                if spec.name in nodes:
+                    raise _EntryError(f"name: there are two nodes called {spec.name!r}")
+                nodes[spec.name] = spec
+        except _EntryError as mistake:
+            problems.append(f"nodes file {source}: entry {number} ({_label(entry)}): {mistake}")
+    return NodeFile(nodes, tuple(problems))
+
+
+def _entries(documents: list[Any], source: str) -> Iterator[Any]:
+    for document in documents:
+        match document:
+            case list():
+                yield from document
+            case {"kind": "List" | "NodeList", "items": list(items)} | {"nodes": list(items)}:
+                yield from items
+            case dict():
+                yield document
+            case _:
+                raise NodeFileError(f"nodes file {source}: expected a list of nodes, found {document!r:.60}")
+
+
+def _label(entry: Any) -> str:
+    match entry:
+        case {"metadata": {"name": name}} | {"name": name}:
+            return str(name)
+    return "without a name"
+
+
+def _specs(entry: Any) -> Iterator[NodeFileEntry]:
+    if not isinstance(entry, dict):
+        raise _EntryError(f"expected a node, found {entry!r:.60}")
+    if "kind" in entry or "metadata" in entry:
+        yield _from_object(entry)
+        return
+    for field in entry:
+        if field not in _FIELDS:
+            close = difflib.get_close_matches(str(field), _FIELDS, 1)
+            raise _EntryError(f"{field}: no such field" + (f"; did you mean {close[0]}?" if close else ""))
+    pattern, count = entry.get("name"), entry.get("count")
+    if not isinstance(pattern, str):
+        raise _EntryError(f"name: expected a text, found {pattern!r}")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST):
+        raise _EntryError(f"count: expected a number from 0 to {_MOST}, found {count!r}")
+    if count is not None and not _INDEX.search(pattern) and count != 1:
+        raise _EntryError(f"name: {count} nodes need {{i}} in their name, such as {pattern}-{{i}}")
+    for index in range(1 if count is None else count):
+        yield _spec(_INDEX.sub(lambda m, at=index: f"{at:0{m['width'] or 1}d}", pattern), entry)  # type: ignore[misc]
+
+
+def _from_object(entry: dict[str, Any]) -> NodeFileEntry:
+    if entry.get("kind") != "Node":
+        raise _EntryError(f"kind: expected Node, found {entry.get('kind')!r}")
+    metadata, spec, status = (_mapping(entry, part) for part in ("metadata", "spec", "status"))
+    name = metadata.get("name")
+    if not isinstance(name, str):
+        raise _EntryError(f"metadata.name: expected a text, found {name!r}")
+    fields = {key: metadata.get(key) for key in ("labels", "annotations")}
+    fields |= {key: spec.get(key) for key in ("taints", "unschedulable")}
+    fields |= {key: status.get(key) for key in ("allocatable", "capacity")}
+    return _spec(name, fields)
+
+
+def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
+    if not _NAME.fullmatch(name):
+        raise _EntryError(f"name: {name!r} is not a DNS name (small letters, digits, '-' and '.')")
+    allocatable, capacity = _quantities(entry, "allocatable"), _quantities(entry, "capacity")
+    if not allocatable and not capacity:
+        raise _EntryError("allocatable: says nothing; expected amounts such as {cpu: 8, memory: 32Gi}")
+    # What only one of the two lists names, both offer. Without a word on pods: the kubelet's own default.
+    capacity = {"pods": _DEFAULT_PODS} | allocatable | capacity
+    allocatable = capacity | allocatable
+    unschedulable = entry.get("unschedulable") or False
+    if not isinstance(unschedulable, bool):
+        raise _EntryError(f"unschedulable: expected true or false, found {unschedulable!r}")
+    try:
+        devices = read_devices(entry.get("devices"))
+    except DeviceEntryError as error:
+        raise _EntryError(str(error)) from None
+    return NodeFileEntry(
+        name=name,
+        capacity=capacity,
+        allocatable=allocatable,
+        labels=_texts(entry, "labels"),
+        annotations=_texts(entry, "annotations"),
+        taints=_taints(entry),
+        unschedulable=unschedulable,
+        devices=devices,
+    )
+
+
+def _quantities(entry: Mapping[str, Any], field: str) -> Quantities:
+    read: Quantities = {}
+    for resource, value in _mapping(entry, field).items():
+        try:
+            if parse_amount(str(resource), value) < 0:
+                raise _EntryError(f"{field}.{resource}: {value!r} is negative")
+        except QuantityError as error:
+            raise _EntryError(f"{field}.{resource}: {error}") from error
+        read[str(resource)] = str(value)
+    return read
+
+
+def _texts(entry: Mapping[str, Any], field: str) -> dict[str, str]:
+    read = {}
+    for key, value in _mapping(entry, field).items():
+        if not isinstance(value, str):
+            raise _EntryError(f"{field}.{key}: expected a text, found {value!r} (write it in quotes)")
+        read[str(key)] = value
+    return read
+
+
+def _taints(entry: Mapping[str, Any]) -> list[dict[str, str]]:
+    taints = entry.get("taints") or []
+    if not isinstance(taints, list):
+        raise _EntryError(f"taints: expected a list, found {taints!r:.60}")
+    read = []
+    for taint in taints:
+        if not isinstance(taint, dict) or not taint.get("key") or taint.get("effect") not in _EFFECTS:
+            raise _EntryError(f"taints: {taint!r:.80} needs a key and an effect ({', '.join(_EFFECTS)})")
+        read.append({key: str(taint[key]) for key in ("key", "value", "effect") if taint.get(key) is not None})
+    return read
+
+
+def _mapping(entry: Mapping[str, Any], field: str) -> dict[str, Any]:
+    value = entry.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _EntryError(f"{field}: expected names and values, found {value!r:.60}")
+    return value

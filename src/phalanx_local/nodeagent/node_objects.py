@@ -1,0 +1,229 @@
+"""The objects that a kubelet writes for its node: the Node, its status and its Lease."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from phalanx.kube.paths import Resource
+from phalanx.kube.timestamps import format_micro_time, format_time
+from phalanx_local.nodeagent.core_v1 import V1Node, V1NodeStatus
+from phalanx_local.nodeagent.node_file import NodeFileEntry
+
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+EVENTS = Resource("", "v1", "events", "Event")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+LEASE_NAMESPACE = "kube-node-lease"
+
+#: On a node object: this agent may play its kubelet.
+FAKE_MARK = "phalanx.dev/fake"
+
+#: Taints that say nothing but that no kubelet has reported yet; the API server adds the first one at creation.
+UNREADY_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+LEASE_SECONDS = 40
+HOST_ADDRESS = "127.0.0.1"
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+_HEALTHY = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "the phalanx node agent is posting ready status"),
+)
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What all nodes of one agent have in common. `log_port` is where it serves container logs, 0 for nowhere."""
+
+    log_port: int = 0
+    version: str = "0"
+    architecture: str = "amd64"
+    system: str = "linux"
+    kernel: str = ""
+
+    @classmethod
+    def here(cls, log_port: int) -> Machine:
+        kind = platform.machine()
+        try:
+            version = metadata.version("phalanx-scheduler")
+        except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+            version = "0"
+        architecture = _ARCHITECTURES.get(kind, kind)
+        return cls(log_port, version, architecture, platform.system().lower(), platform.release())
+
+
+def node_object(spec: NodeFileEntry, machine: Machine, address: str, now: float) -> dict[str, Any]:
+    """A node at its registration, healthy from the start."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, **metadata_of(spec, machine)},
+        "spec": {"taints": list(spec.taints), "unschedulable": spec.unschedulable},
+        "status": {**resources_status(spec), **node_status(None, machine, address, now)},
+    }
+
+
+def metadata_of(spec: NodeFileEntry, machine: Machine) -> dict[str, Any]:
+    standard = {
+        "kubernetes.io/hostname": spec.name,
+        "kubernetes.io/os": machine.system,
+        "kubernetes.io/arch": machine.architecture,
+    }
+    return {"labels": standard | spec.labels, "annotations": dict(spec.annotations)}
+
+
+def metadata_patch(old: NodeFileEntry | None, new: NodeFileEntry, machine: Machine) -> dict[str, Any]:
+    """A merge patch to the file's labels and annotations; what it no longer names is taken away."""
+    patch = metadata_of(new, machine)
+    for field, before in (("labels", old.labels), ("annotations", old.annotations)) if old else ():
+        patch[field] = dict.fromkeys(before) | patch[field]
+    return patch
+
+
+def resources_status(spec: NodeFileEntry) -> dict[str, Any]:
+    return {"capacity": dict(spec.capacity), "allocatable": dict(spec.allocatable)}
+
+
+def resources_patch(spec: NodeFileEntry, old: V1Node | None) -> dict[str, Any]:
+    """What makes the node offer what the file says: resources that the file no longer names are taken away."""
+    status: dict[str, Any] = resources_status(spec)
+    if old is not None:
+        for field, before in (("capacity", old.status.capacity), ("allocatable", old.status.allocatable)):
+            status[field] |= {name: None for name in before or {} if name not in status[field]}
+    return status
+
+
+def following_patch(node: V1Node, seen: V1NodeStatus | None) -> dict[str, Any] | None:
+    """What makes allocatable follow a capacity that somebody has patched, as a kubelet does; None for nothing.
+
+    A resource that only one of the two has is new or gone. Where both have it, allocatable may be less on purpose
+    (a broken device), so it follows only from equality that was `seen` before.
+    """
+    capacity, allocatable = node.status.capacity or {}, node.status.allocatable or {}
+    if not capacity:
+        return None
+    before = (seen.capacity or {}, seen.allocatable or {}) if seen is not None else ({}, {})
+    patch: dict[str, Any] = {name: amount for name, amount in capacity.items() if name not in allocatable}
+    patch |= {name: None for name in allocatable if name not in capacity}
+    for name in capacity.keys() & allocatable.keys():
+        was = before[0].get(name)
+        if was is not None and was == before[1].get(name) == allocatable[name] != capacity[name]:
+            patch[name] = capacity[name]
+    return {"allocatable": patch} if patch else None
+
+
+def node_status(old: V1Node | None, machine: Machine, address: str, now: float) -> dict[str, Any]:
+    """Conditions, addresses and the rest of a heartbeat. A condition keeps the time of its last change."""
+    before = {c.type: c for c in (old.status.conditions if old else None) or ()}
+    conditions = []
+    for kind, status, reason, message in _HEALTHY:
+        known = before.get(kind)
+        kept = known is not None and known.status == status and known.last_transition_time
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": format_time(now),
+                "lastTransitionTime": kept or format_time(now),
+            }
+        )
+    status_body: dict[str, Any] = {
+        "conditions": conditions,
+        # API servers read logs at a Hostname first, then at an InternalDNS; all are served on this machine.
+        "addresses": [
+            {"type": "InternalIP", "address": address},
+            {"type": "InternalDNS", "address": "localhost"},
+        ],
+        "nodeInfo": {
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "kernelVersion": machine.kernel,
+            "osImage": "phalanx node agent",
+            "containerRuntimeVersion": f"phalanx://{machine.version}",
+            "kubeletVersion": f"v1.36.0-phalanx.{machine.version}",
+            "kubeProxyVersion": "",
+            "operatingSystem": machine.system,
+            "architecture": machine.architecture,
+        },
+    }
+    if machine.log_port:
+        status_body["daemonEndpoints"] = {"kubeletEndpoint": {"Port": machine.log_port}}
+    return status_body
+
+
+def is_healthy(node: V1Node) -> bool:
+    """Whether the API shows the conditions that we would write."""
+    shown = {c.type: c.status for c in node.status.conditions or ()}
+    return all(shown.get(kind) == status for kind, status, _, _ in _HEALTHY)
+
+
+def is_marked(node: V1Node) -> bool:
+    """Whether somebody asks the agent to play this node's kubelet (a label or an annotation)."""
+    notes = (node.metadata.labels or {}, node.metadata.annotations or {})
+    return any(values.get(FAKE_MARK) == "true" for values in notes)
+
+
+def untainted_patch(node: V1Node) -> dict[str, Any] | None:
+    """A merge patch that takes the taints of a silent kubelet away; None if there are none.
+
+    The list of taints is replaced as a whole, so the patch holds only for the object that was read.
+    """
+    taints = node.spec.taints or []
+    kept = [taint for taint in taints if taint.key not in UNREADY_TAINTS]
+    if len(kept) == len(taints):
+        return None
+    return {
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "spec": {"taints": msgspec.to_builtins(kept) or None},
+    }
+
+
+def taints_patch(node: V1Node, old: NodeFileEntry | None, new: NodeFileEntry) -> dict[str, Any] | None:
+    """A merge patch from the file's old taints to its new ones, leaving those of others; None for no change."""
+
+    def identity(taint: dict[str, Any]) -> tuple[str, str]:
+        return taint["key"], taint["effect"]
+
+    replaced = {identity(taint) for taint in (*(old.taints if old else ()), *new.taints)}
+    current: list[dict[str, Any]] = [
+        {key: value for key, value in msgspec.to_builtins(taint).items() if value is not None}
+        for taint in node.spec.taints or ()
+    ]
+    wanted = [taint for taint in current if identity(taint) not in replaced] + list(new.taints)
+    if sorted(map(_canonical, wanted)) == sorted(map(_canonical, current)):
+        return None
+    return {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": wanted or None}}
+
+
+def _canonical(taint: dict[str, Any]) -> str:
+    return msgspec.json.encode({k: v for k, v in taint.items() if v and k != "timeAdded"}, order="sorted").decode()
+
+
+def lease_object(name: str, node_uid: str, now: float) -> dict[str, Any]:
+    """The node's heartbeat lease; it goes with its node."""
+    metadata: dict[str, Any] = {"name": name, "namespace": LEASE_NAMESPACE}
+    if node_uid:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}]
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": format_micro_time(now),
+        },
+    }
+
+
+def renewal(now: float) -> dict[str, Any]:
+    """A merge patch that renews any node's lease."""
+    return {"spec": {"renewTime": format_micro_time(now), "leaseDurationSeconds": LEASE_SECONDS}}

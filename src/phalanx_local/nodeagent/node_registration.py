@@ -1,0 +1,415 @@
+"""Plays the kubelets' part for the nodes themselves: registration, heartbeats, taints, and their farewell.
+
+Each node is brought to what it should be by one routine that runs for one node at a time (`_reconcile`), so no
+two of our writes about a node ever cross.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.kube.changes import Change, Delete, Malformed, Upsert
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.retry import Backoff
+from phalanx.model.decoding import decode_json, parse_whole
+from phalanx_local.nodeagent import node_objects, resource_slices
+from phalanx_local.nodeagent.addresses import NODE_NETWORK, AddressPool
+from phalanx_local.nodeagent.core_v1 import V1Node, V1NodeStatus
+from phalanx_local.nodeagent.kubelet_node import read_offer
+from phalanx_local.nodeagent.node_file import NodeFileEntry
+from phalanx_local.nodeagent.node_objects import HOST_ADDRESS, LEASE_NAMESPACE, LEASES, NODES, Machine
+from phalanx_local.nodeagent.pod_set import PodSet
+from phalanx_local.nodeagent.resource_slices import DeviceOffer
+from phalanx_local.nodeagent.work_queue import KeyedQueue
+
+log = logging.getLogger(__name__)
+
+#: The kubelet's own periods, in seconds.
+LEASE_PERIOD = 10.0
+STATUS_PERIOD = 300.0
+# How often the clock is looked at. Heartbeats of one look go out together, so an idle agent wakes seldom.
+_TICK = 0.25
+# Heartbeats must not crowd out the pods' writes, nor the other way round: they have a limit of their own.
+_CONCURRENCY = 16
+_DRAIN_POLL = 0.1
+
+
+class Adoption(enum.Enum):
+    """Which nodes that others have made the agent takes on."""
+
+    NONE = "none"
+    MARKED = "marked"  # those with the label or annotation phalanx.dev/fake: "true"
+    ALL = "all"
+
+
+class _Tended:
+    """One node and what is still to be done about it."""
+
+    __slots__ = (
+        "address",
+        "applied",
+        "backoff",
+        "cordoned",
+        "gone",
+        "lease_due",
+        "leased",
+        "node",
+        "published",
+        "retiring",
+        "seen",
+        "spec",
+        "status_due",
+    )
+
+    def __init__(self, spec: NodeFileEntry | None) -> None:
+        self.spec = spec  # what the file wants; None for a node of somebody else's making
+        self.applied: NodeFileEntry | None = None  # what of it the API has
+        self.address = ""  # of its own; "" while none was needed
+        self.node: V1Node | None = None  # as the API showed it last
+        self.seen: V1NodeStatus | None = None  # what it offered when its allocatable was in order
+        self.published: tuple[DeviceOffer, ...] = ()
+        self.leased = False
+        self.lease_due = 0.0
+        self.status_due = 0.0
+        self.retiring = False
+        self.cordoned = False  # by us, because it retires
+        self.gone = False  # deleted by somebody else: it stays away until it is made again
+        self.backoff = Backoff(base=0.5)
+
+
+class NodeKeeper:
+    """Keeps the nodes of the file and the adopted ones alive in the API, and tells `pods` what they offer.
+
+    `clock` gives Unix seconds. `recount(node)` is called when pods of a node have gone by unread.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pods: PodSet,
+        machine: Machine,
+        *,
+        adoption: Adoption,
+        clock: Callable[[], float],
+        recount: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._pods = pods
+        self._machine = machine
+        self._adoption = adoption
+        self._clock = clock
+        self._recount = recount
+        self._tended: dict[str, _Tended] = {}
+        self._addresses = AddressPool(NODE_NETWORK)
+        self._missing: set[str] = set()
+        self._progress = asyncio.Event()
+        self._queue = KeyedQueue(self._reconcile, _CONCURRENCY)
+
+    @property
+    def ready(self) -> int:
+        """How many nodes exist in the API and are played by this agent."""
+        return sum(1 for tended in self._tended.values() if tended.node is not None and tended.leased)
+
+    async def standing(self) -> None:
+        """Until every node that shall exist does, and has had its first heartbeat."""
+        while self._missing:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def want(self, specs: Mapping[str, NodeFileEntry], *, complete: bool = True) -> None:
+        """The nodes of the file as it is now. One that is not among them any more goes, if the list is complete."""
+        for name, spec in specs.items():
+            tended = self._tended.setdefault(name, _Tended(None))
+            if tended.spec == spec and not tended.retiring:
+                continue
+            if tended.retiring:
+                tended.applied = None  # its farewell has begun; all of it is to be undone
+                self._pods.undrain(name)
+            tended.spec = spec
+            tended.retiring = tended.gone = False
+            self._missing.add(name)
+            self._queue.mark(name)
+        for name, tended in self._tended.items():
+            if complete and name not in specs and tended.spec is not None and not tended.retiring:
+                tended.retiring = True
+                self._queue.mark(name)
+
+    def sink(self, change: Change[V1Node]) -> None:
+        """For the reflector of nodes."""
+        if isinstance(change, Upsert):
+            self._observed(change.object)
+        elif isinstance(change, Delete):
+            self._vanished(change.key[1])
+        elif isinstance(change, Malformed):
+            log.warning("node %s cannot be read: %s", change.key[1], change.error)
+
+    async def run(self) -> None:
+        """Heartbeats, until cancelled."""
+        try:
+            while True:
+                now = self._clock()
+                for name, tended in self._tended.items():
+                    if tended.node is not None and min(tended.lease_due, tended.status_due) <= now:
+                        self._queue.mark(name)
+                await asyncio.sleep(_TICK)
+        finally:
+            await self._queue.close()
+
+    # What the API shows
+
+    def _observed(self, node: V1Node) -> None:
+        name = node.metadata.name
+        tended = self._tended.get(name)
+        if tended is None:
+            if not self._adopts(node):
+                return
+            tended = self._tended[name] = _Tended(None)
+            self._missing.add(name)
+        elif tended.spec is None and not self._adopts(node):
+            self._abandon(name)
+            return
+        elif tended.node is not None and _version(node) < _version(tended.node):
+            return
+        tended.gone = False
+        tended.node = node
+        self._tend(node)
+        if not self._in_order(tended, node):
+            self._queue.mark(name)
+
+    def _adopts(self, node: V1Node) -> bool:
+        if self._adoption is Adoption.ALL:
+            return True
+        return self._adoption is Adoption.MARKED and node_objects.is_marked(node)
+
+    def _tend(self, node: V1Node) -> None:
+        offer, problems = read_offer(node)
+        for problem in problems:
+            log.warning("%s", problem)
+        if self._pods.tend(node.metadata.name, offer, self._clock()):
+            self._recount(node.metadata.name)
+
+    def _in_order(self, tended: _Tended, node: V1Node) -> bool:
+        healthy = node_objects.is_healthy(node) and node_objects.untainted_patch(node) is None
+        healthy = healthy and node_objects.following_patch(node, tended.seen) is None
+        return healthy and tended.leased and tended.applied is tended.spec
+
+    def _vanished(self, name: str) -> None:
+        tended = self._tended.get(name)
+        if tended is None:
+            return
+        self._pods.neglect(name)
+        tended.node, tended.leased, tended.applied, tended.published, tended.seen = None, False, None, (), None
+        if tended.spec is None or tended.retiring:
+            del self._tended[name]
+        else:
+            log.warning("node %s was deleted by somebody else; it is not made again until its entry changes", name)
+            tended.gone = True
+
+    def _abandon(self, name: str) -> None:
+        self._pods.neglect(name)
+        del self._tended[name]
+
+    # What the API is told
+
+    async def _reconcile(self, name: str) -> float | None:
+        tended = self._tended.get(name)
+        if tended is None or tended.gone:
+            self._found(name)
+            return None
+        try:
+            delay = await (self._retire(name, tended) if tended.retiring else self._uphold(name, tended))
+        except (ApiError, ConnectionLost) as error:
+            if isinstance(error, ApiError) and error.reason == "Conflict":
+                # Somebody else wrote first: read what, and go on from there.
+                error = await self._refresh(name, tended) or error
+            pause = tended.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+            log.warning("node %s: %s; next try in %.1f s", name, error, pause)
+            return pause
+        tended.backoff.reset()
+        self._found(name)
+        return delay
+
+    def _found(self, name: str) -> None:
+        self._missing.discard(name)
+        if not self._missing:
+            self._progress.set()
+
+    async def _uphold(self, name: str, tended: _Tended) -> float | None:
+        spec, now = tended.spec, self._clock()
+        if tended.node is None:
+            if spec is None:
+                return None
+            await self._register(tended, spec, now)
+        if spec is not None and tended.applied is not spec:
+            await self._apply(tended, spec)
+        if spec is not None and tended.published != spec.devices:
+            uid = _known(tended).metadata.uid
+            await resource_slices.publish(self._call, name, uid, tended.published, spec.devices)
+            tended.published = spec.devices
+        await self._heartbeat(name, tended, now)
+        await self._follow(name, tended)
+        await self._untaint(tended)
+        return None
+
+    async def _register(self, tended: _Tended, spec: NodeFileEntry, now: float) -> None:
+        body = node_objects.node_object(spec, self._machine, self._address(spec.name, tended), now)
+        try:
+            answer = await self._call("POST", NODES.path(), body)
+            self._note(tended, answer)
+            # A server may take the object without its status; then `_apply` brings it.
+            if _known(tended).status.allocatable:
+                tended.applied = spec
+                tended.status_due = now + _spread(spec.name, STATUS_PERIOD)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            self._note(tended, await self._client.request("GET", NODES.path(None, spec.name)))
+
+    async def _apply(self, tended: _Tended, spec: NodeFileEntry) -> None:
+        """Bring a node that exists to what the file says now."""
+        node, old = _known(tended), tended.applied
+        path = NODES.path(None, spec.name)
+        patch: dict[str, Any] = {"metadata": node_objects.metadata_patch(old, spec, self._machine)}
+        # Whoever else has cordoned the node is not overruled.
+        if spec.unschedulable or tended.cordoned or (old is not None and old.unschedulable):
+            patch["spec"] = {"unschedulable": spec.unschedulable}
+        answer = await self._call("PATCH", path, patch, PatchType.MERGE)
+        self._note(tended, answer)
+        taints = node_objects.taints_patch(_known(tended), old, spec)
+        if taints is not None:
+            self._note(tended, await self._call("PATCH", path, taints, PatchType.MERGE))
+        status = {"status": node_objects.resources_patch(spec, node)}
+        self._note(
+            tended, await self._call("PATCH", NODES.path(None, spec.name, "status"), status, PatchType.STRATEGIC)
+        )
+        tended.applied = spec
+        tended.cordoned = False
+
+    async def _heartbeat(self, name: str, tended: _Tended, now: float) -> None:
+        node = _known(tended)
+        if tended.status_due <= now or not node_objects.is_healthy(node):
+            status = {"status": node_objects.node_status(node, self._machine, self._address(name, tended), now)}
+            path = NODES.path(None, name, "status")
+            self._note(tended, await self._call("PATCH", path, status, PatchType.STRATEGIC))
+            # The first beat is followed by a pause that differs from node to node.
+            tended.status_due = now + (STATUS_PERIOD if tended.status_due else _spread(name, STATUS_PERIOD))
+        if tended.lease_due <= now:
+            await self._renew(name, node, leased=tended.leased, now=now)
+            pause = LEASE_PERIOD if tended.leased else _spread(name, LEASE_PERIOD)
+            tended.leased = True
+            tended.lease_due = now + pause
+
+    def _address(self, name: str, tended: _Tended) -> str:
+        """The address that the node shows already, if it is not the one that all had once; else one of its own."""
+        shown = tended.node.address if tended.node is not None else ""
+        if shown not in ("", HOST_ADDRESS):
+            return shown
+        tended.address = tended.address or self._addresses.allocate(name)
+        return tended.address
+
+    async def _follow(self, name: str, tended: _Tended) -> None:
+        patch = node_objects.following_patch(_known(tended), tended.seen)
+        if patch is not None:
+            path = NODES.path(None, name, "status")
+            self._note(tended, await self._call("PATCH", path, {"status": patch}, PatchType.STRATEGIC))
+        tended.seen = _known(tended).status
+
+    async def _renew(self, name: str, node: V1Node, *, leased: bool, now: float) -> None:
+        if leased:
+            try:
+                await self._call(
+                    "PATCH", LEASES.path(LEASE_NAMESPACE, name), node_objects.renewal(now), PatchType.MERGE
+                )
+                return
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+        lease = node_objects.lease_object(name, node.metadata.uid, now)
+        try:
+            await self._call("POST", LEASES.path(LEASE_NAMESPACE), lease)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                del lease["metadata"]["namespace"]
+                await self._call("PATCH", LEASES.path(LEASE_NAMESPACE, name), lease, PatchType.MERGE)
+            elif error.status == 404:  # no such namespace, on a server without controllers
+                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
+                with contextlib.suppress(ApiError):
+                    await self._call("POST", "/api/v1/namespaces", body)
+                await self._call("POST", LEASES.path(LEASE_NAMESPACE), lease)
+            else:
+                raise
+
+    async def _untaint(self, tended: _Tended) -> None:
+        node = _known(tended)
+        patch = node_objects.untainted_patch(node)
+        if patch is not None:
+            path = NODES.path(None, node.metadata.name)
+            self._note(tended, await self._call("PATCH", path, patch, PatchType.MERGE))
+
+    async def _retire(self, name: str, tended: _Tended) -> float | None:
+        """Cordon, end the pods, and when the last one has ended delete the node and its lease."""
+        if tended.node is None:
+            self._tended.pop(name, None)
+            return None
+        if not tended.cordoned:
+            patch = {"spec": {"unschedulable": True}}
+            self._note(tended, await self._call("PATCH", NODES.path(None, name), patch, PatchType.MERGE))
+            tended.cordoned = True
+            self._pods.drain(name, self._clock())
+        if not self._pods.drained(name):
+            await self._heartbeat(name, tended, self._clock())
+            return _DRAIN_POLL
+        for path in (NODES.path(None, name), LEASES.path(LEASE_NAMESPACE, name)):
+            try:
+                await self._client.delete(path)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+        if tended.retiring and self._tended.get(name) is tended:
+            self._pods.neglect(name)
+            del self._tended[name]
+        return None
+
+    async def _refresh(self, name: str, tended: _Tended) -> ApiError | ConnectionLost | None:
+        try:
+            self._note(tended, await self._client.request("GET", NODES.path(None, name)))
+        except (ApiError, ConnectionLost) as error:
+            return error
+        return None
+
+    def _note(self, tended: _Tended, answer: bytes) -> None:
+        """An answer is news like one of the watch, only sooner."""
+        node = decode_json(answer, V1Node)
+        if tended.node is None or _version(node) >= _version(tended.node):
+            tended.node = node
+            self._tend(node)
+
+    async def _call(self, method: str, path: str, body: Any, patch: PatchType | None = None) -> bytes:
+        content_type = patch.value if patch else "application/json"
+        content = None if body is None else msgspec.json.encode(body)
+        return await self._client.request(method, path, body=content, content_type=content_type)
+
+
+def _known(tended: _Tended) -> V1Node:
+    if tended.node is None:  # deleted while we waited for an answer: start over
+        raise ConnectionLost("the node was deleted meanwhile")
+    return tended.node
+
+
+def _version(node: V1Node) -> int:
+    version = node.metadata.resource_version
+    return parse_whole(version, 0) or 0
+
+
+def _spread(name: str, period: float) -> float:
+    """A part of the period that differs from node to node, so that heartbeats do not come in bursts."""
+    return period * (zlib.crc32(name.encode()) % 1000) / 1000

@@ -1,0 +1,199 @@
+"""Persistence to one file: an append-only log of revisions, rewritten when most of it is history.
+
+Each line is one write: `REVISION put STORAGE NAMESPACE NAME BODY` or `REVISION remove STORAGE NAMESPACE NAME`,
+fields separated by tabs, the body JSON without line breaks; an empty namespace is `-`. A line is handed to
+the operating system in one piece before the write is answered, so it survives the death of the process (not
+of the machine). A torn last line is a write that nobody was told of, and is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from phalanx.model.decoding import decoded, parse_whole
+from phalanx_local.objects import decode
+from phalanx_local.storage.records import Key, Record
+from phalanx_local.storage.store import FieldsOf, Store, make_record
+
+_HEADER: Final = b"phalanx-data-1\n"
+_SLACK: Final = 20_000
+
+
+class DataFileError(Exception):
+    """The data file is not ours, is damaged before its end, or is in use."""
+
+
+class FileJournal:
+    """The data file of one server. Raises DataFileError when it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.revision = 0
+        self._entries: dict[tuple[str, Key], tuple[int, bytes, int]] = {}
+        self._lines = 0
+        self._store: Store | None = None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = _open_locked(path)
+        try:
+            self._read()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _read(self) -> None:
+        with open(self._descriptor, "rb", closefd=False) as file:
+            data = file.read()
+        if not data:
+            os.write(self._descriptor, _HEADER)
+            return
+        if not data.startswith(_HEADER):
+            raise DataFileError(f"{self.path}: not a data file of this server")
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            os.ftruncate(self._descriptor, end)
+        offset = len(_HEADER)
+        for line in data[offset:end].split(b"\n")[:-1]:
+            try:
+                self._read_line(line, offset)
+            except (ValueError, IndexError):
+                raise self._damaged(offset, "it is no record") from None
+            offset += len(line) + 1
+
+    def _damaged(self, offset: int, why: str) -> DataFileError:
+        """Where, which, and what to do."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            number = file.read(offset).count(b"\n") + 1
+        return DataFileError(
+            f"{self.path}: line {number} (byte {offset}) is damaged: {why}; restore the file from a "
+            f"backup, or remove the line, and what it says is lost: sed -i {number}d {self.path}"
+        )
+
+    def _read_line(self, line: bytes, offset: int) -> None:
+        revision, verb, *rest = line.split(b"\t", 5)
+        number = parse_whole(revision.decode(), 0)
+        if number is None:
+            raise ValueError(revision)
+        self.revision = max(self.revision, number)
+        self._lines += 1
+        if verb == b"revision":
+            return
+        storage, namespace, name = (part.decode() for part in rest[:3])
+        key = (storage, ("" if namespace == "-" else namespace, name))
+        if verb == b"put":
+            self._entries[key] = (number, rest[3], offset)
+        elif verb == b"remove":
+            self._entries.pop(key, None)
+        else:
+            raise ValueError(verb)
+
+    def restore(self, store: Store, fields: Mapping[str, FieldsOf]) -> None:
+        """Moves the read objects of the given storages into the store."""
+        for (storage, key), (revision, body, offset) in list(self._entries.items()):
+            fields_of = fields.get(storage)
+            if fields_of is None:
+                continue
+            del self._entries[(storage, key)]
+            collection = store.open(storage, fields_of)
+            try:
+                record = make_record(collection, decoded(decode, b"{" + body), revision)
+            except (msgspec.DecodeError, LookupError, TypeError, AttributeError) as error:
+                what = f"{storage} {'/'.join(filter(None, key))}, revision {revision}"
+                raise self._damaged(offset, f"the object of {what} cannot be read ({error})") from None
+            store.restore(collection, record)
+
+    def begin(self, store: Store) -> None:
+        """Starts to record; objects of resources that nobody defines any more are forgotten."""
+        self._store = store
+        self._entries.clear()
+        if self._lines > _SLACK:
+            self._rewrite()
+
+    def put(self, storage: str, record: Record) -> None:
+        self._append(
+            b"%d\tput\t%b\t%b\t%b\t%b\n"
+            % (
+                record.revision,
+                storage.encode(),
+                (record.namespace or "-").encode(),
+                record.name.encode(),
+                record.body,
+            )
+        )
+
+    def remove(self, storage: str, key: Key, revision: int) -> None:
+        line = b"%d\tremove\t%b\t%b\t%b\n"
+        self._append(line % (revision, storage.encode(), (key[0] or "-").encode(), key[1].encode()))
+
+    def _append(self, line: bytes) -> None:
+        _write_all(self._descriptor, line)
+        self._lines += 1
+        if self._lines > _SLACK and self._store is not None and self._lines > 4 * self._live():
+            self._rewrite()
+
+    def _live(self) -> int:
+        assert self._store is not None
+        return sum(len(collection.records) for collection in self._store.collections.values())
+
+    def _rewrite(self) -> None:
+        """Puts a file with only the live objects in the place of this one.
+
+        The write that is being recorded is in the old file and not yet in the store; it is recorded again.
+        """
+        assert self._store is not None
+        temporary = self.path.with_name(f".{self.path.name}.rewrite")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        last = _last_line(self._descriptor)
+        old, self._descriptor, self._lines = self._descriptor, descriptor, 0
+        store, self._store = self._store, None
+        _write_all(descriptor, _HEADER + b"%d\trevision\n" % store.revision)
+        for storage, collection in store.collections.items():
+            for record in collection.records.values():
+                self.put(storage, record)
+        if last is not None:
+            self._append(last)
+        os.fsync(descriptor)
+        temporary.replace(self.path)
+        os.close(old)
+        self._store = store
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _open_locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise DataFileError(f"{path}: another server is using this data file") from None
+    return descriptor
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _last_line(descriptor: int) -> bytes | None:
+    size = os.fstat(descriptor).st_size
+    step = 64 * 1024
+    tail = b""
+    while len(tail) < size:
+        start = max(0, size - len(tail) - step)
+        tail = os.pread(descriptor, size - start, start)
+        cut = tail.rstrip(b"\n").rfind(b"\n")
+        if cut >= 0:
+            return tail[cut + 1 :]
+        step *= 2
+    return None
