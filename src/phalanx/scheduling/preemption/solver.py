@@ -40,7 +40,7 @@ _MOST_HANDS = 3
 
 
 def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
-    """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
+    """Which pods must go, or that no choice helps; what has no solution is not tried again until that may have
     changed."""
     question = _question_of(preemptor)
     state = session.state

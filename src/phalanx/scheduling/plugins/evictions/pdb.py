@@ -13,7 +13,8 @@ from phalanx.scheduling.framework.view import View
 
 class Pdb(Plugin):
     """Spares pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
-    (`eviction/caps.py`). Pods that no budget counts are not spared. (Volcano's spares all pods without labels.)
+    (`preemption/rules/eviction_limits.py`). Pods that no budget counts are not spared. (Volcano's spares all pods
+    without labels.)
     """
 
     name = "pdb"

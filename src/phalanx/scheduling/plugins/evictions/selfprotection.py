@@ -14,7 +14,7 @@ _MARKED = EvictVeto("is marked as not preemptable", own=True)
 
 class SelfProtectionPlugin(Plugin):
     """What owners say counts only as far as their accounts let it: that is decided where somebody asks for the
-    room (`eviction/ownwords.py`)."""
+    room (`preemption/rules/self_protection.py`)."""
 
     name = "selfprotection"
 
