@@ -81,7 +81,7 @@ class Scheduler:
         self.pipeline = Pipeline(policy)
         self.placer = build_placer(self.pipeline, self.state.nodes, self.cycle_history.node_backoff)
         self._memory = Memo()
-        self.cycle_history.futility = NoSolutionCache()
+        self.cycle_history.no_solutions = NoSolutionCache()
         self._season: tuple[Hashable, ...] = ()
         self._wakes: float | None = None
         self._failed_actions: dict[str, float] = {}
