@@ -12,8 +12,8 @@ from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import EVICTION_API, EvictionOutcome, Evictor, EvictResult
 from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http.transport import HttpRequest
 from phalanx.kube.retry import Backoff, RetryPolicy
-from phalanx.kube.transport import Call
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
 from tests.execution.podserver import PodServer
 
@@ -160,7 +160,7 @@ async def test_a_preemptor_that_is_deleted_while_evictions_are_on_their_way(life
     life.way = EVICTION_API
     life.server.protected.add("w")
 
-    def delete_preemptor(call: Call) -> None:
+    def delete_preemptor(call: HttpRequest) -> None:
         if life.server.calls.count("POST w/eviction") == 2:
             life.disruptions.release("uid-a")
 
@@ -200,7 +200,7 @@ async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Lif
     life.way = EVICTION_API
     life.server.protected |= {"v", "w"}
 
-    def decide_again(call: Call) -> None:
+    def decide_again(call: HttpRequest) -> None:
         if life.server.calls.count("POST v/eviction") == 1 and len(life.disruptions) == 1:
             life.decide("a", "w", "c2")
         if life.server.calls.count("POST w/eviction") == 1:
@@ -338,7 +338,7 @@ async def test_killed_after_some_deletions(server: PodServer) -> None:
 async def test_any_answer_may_be_lost(server: PodServer, lost: int, after_write: bool) -> None:
     life, count = Life(server), 0
 
-    def cut(call: Call) -> None:
+    def cut(call: HttpRequest) -> None:
         nonlocal count
         count += 1
         if count == lost:

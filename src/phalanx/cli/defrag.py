@@ -17,7 +17,7 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.daemon.relocation import Outcome
+    from phalanx.execution.relocation import RelocationResult
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
@@ -117,9 +117,9 @@ def defrag(
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
 
-    async def work(client: KubeClient) -> tuple[Relocation, Outcome | None, Snapshot]:
+    async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
         from phalanx.daemon.policy_file import dialect_options
-        from phalanx.daemon.relocation import Carriage, Options
+        from phalanx.execution.relocation import RelocationOptions, RelocationRunner
         from phalanx.model.node import HOLD
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
@@ -146,8 +146,8 @@ def defrag(
         progress.end()
         if not (apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
-        options = Options(through, float(seconds), keep_closed, scheduler_names[0])
-        carriage = Carriage(client, relocation, options, progress.tell)
+        options = RelocationOptions(through, float(seconds), keep_closed, scheduler_names[0])
+        carriage = RelocationRunner(client, relocation, options, progress.tell)
         return relocation, await carriage.run(), snapshot
 
     relocation, outcome, snapshot = run_connected(work, kubeconfig)

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time

@@ -19,7 +19,7 @@ from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, nomination_verdict
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
-from phalanx.scheduling.ordering.failures import report_failure, silence_plugin, try_each
+from phalanx.scheduling.ordering.failures import ask_plugins, report_failure, silence_plugin, try_each
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
@@ -82,8 +82,8 @@ class Scheduler:
         self.placer = build_placer(self.pipeline, self.state.nodes, self.cycle_history.node_backoff)
         self._memory = Memo()
         self.cycle_history.no_solutions = NoSolutionCache()
-        self._season: tuple[Hashable, ...] = ()
-        self._wakes: float | None = None
+        self._time_key: tuple[Hashable, ...] = ()
+        self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
         self._due = bool(self.pipeline.plugins("next_wake"))
@@ -102,7 +102,7 @@ class Scheduler:
     @property
     def next_recheck(self) -> float | None:
         """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
-        times = (self.queue.next_recheck, self._wakes)
+        times = (self.queue.next_recheck, self._next_wake)
         return min((when for when in times if when is not None), default=None)
 
     def refused(self, node: str, now: float) -> float:
@@ -113,7 +113,7 @@ class Scheduler:
     def activate_due(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
         self.queue.activate_due(now)
-        self._due = self._due or (self._wakes is not None and self._wakes <= now)
+        self._due = self._due or (self._next_wake is not None and self._next_wake <= now)
 
     def observe(self, now: float) -> None:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
@@ -165,8 +165,11 @@ class Scheduler:
         if plan.complete:
             self._recheck(session)
         session.decisions.publish_verdicts()
-        times = (self._next_wake(session), self.cycle_history.node_backoff.next_end(now))
-        self._wakes = min((when for when in times if when is not None), default=None)
+        times = (
+            ask_plugins(session, "the next wake", partial(self.pipeline.next_wake, session), None),
+            self.cycle_history.node_backoff.next_end(now),
+        )
+        self._next_wake = min((when for when in times if when is not None), default=None)
         if self.pipeline.enable_all():
             # What nodes are worth was computed without those who were silenced.
             self.placer.invalidate()
@@ -200,9 +203,9 @@ class Scheduler:
 
     def _follow_time(self, session: Session) -> None:
         """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
-        season = self._of_season(session)
-        if season != self._season:
-            self._season = season
+        time_key = ask_plugins(session, "the time", partial(self.pipeline.time_key, session.now), self._time_key)
+        if time_key != self._time_key:
+            self._time_key = time_key
             self.placer.invalidate()
             self.queue.activate_everything()
 
@@ -232,22 +235,6 @@ class Scheduler:
         except Exception as error:
             report_failure(session, "order of the units", error)
             session.units.sort(key=lambda unit: (unit.rank[0], *map(str, unit.rank[-3:])))
-
-    def _next_wake(self, session: Session) -> float | None:
-        while True:
-            try:
-                return self.pipeline.next_wake(session)
-            except Exception as error:
-                if not silence_plugin(session, error):
-                    return None
-
-    def _of_season(self, session: Session) -> tuple[Hashable, ...]:
-        while True:
-            try:
-                return self.pipeline.time_key(session.now)
-            except Exception as error:
-                if not silence_plugin(session, error):
-                    return self._season
 
     def _rank(self, session: Session, unit: QueuedUnit) -> None:
         if unit.pod is not None:
@@ -285,11 +272,11 @@ class Scheduler:
                 self.queue.add_unschedulable(unit, demand, refusal)
                 if asks and unit.key not in session.asked:
                     self.queue.ask_preemption_later(unit.key)
-                if (
-                    isinstance(demand, AdmissionSignature | QuotaBlocked)
-                    and (when := session.recheck_at(unit)) is not None
-                ):
-                    self.queue.recheck_at(unit, when)
+                if isinstance(demand, AdmissionSignature | QuotaBlocked):
+                    question = partial(session.recheck_at, unit)
+                    when = ask_plugins(session, f"the time of {unit.name}", question, None)
+                    if when is not None:
+                        self.queue.recheck_at(unit, when)
             elif not session.plan.complete and unit.key not in session.tried:
                 self.queue.requeue(unit)
             elif unit.key not in session.tried and not session.decisions.has_verdict(unit):
@@ -320,6 +307,8 @@ class Scheduler:
                 refusal = self._refusal_now(session, demand, unit)
             except Exception as error:
                 session.decisions.undo_turn(marks)
+                if silence_plugin(session, error):
+                    continue
                 report_failure(session, f"another look at {unit.name}", error)
                 known = self.queue.known_fit_error(demand)
                 list(
@@ -372,11 +361,7 @@ class Scheduler:
 
 
 def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> int:
-    try:
-        return session.upper_bound(demand, unit)
-    except Exception as error:
-        report_failure(session, f"room for {unit.name}", error)
-        return 1
+    return ask_plugins(session, f"room for {unit.name}", partial(session.upper_bound, demand, unit), 1)
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:

@@ -201,7 +201,7 @@ class NodeAgent:
             try:
                 return call()
             except Exception as error:
-                self._errors.note("agent", what, error)
+                self._errors.record_failure("agent", what, error)
         return None
 
     # What the core asks for

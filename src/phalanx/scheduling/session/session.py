@@ -271,7 +271,7 @@ class Session:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
         transaction has changed if `afresh`.
 
-        The test of the coscheduling plugin before it tries a group (research/coscheduling.md, section 2). A sum
+        The test of the coscheduling plugin before it tries a group (docs/rules/coscheduling.md, section 2). A sum
         can only say no: whether the members really fit is for the placement to find out.
         """
         if not wanted:
