@@ -163,7 +163,7 @@ def test_such_worlds_do_take() -> None:
             trial.everything()
             for record in trial.taken:
                 word = trial.word(record.pod.name)
-                kinds.add((word.reason, word.below, bool(word.floors), word.distance))  # type: ignore[union-attr]
+                kinds.add((word.reason, word.lower_priority_only, bool(word.must_keep), word.distance))  # type: ignore[union-attr]
     assert len(kinds) >= 7
 
 
