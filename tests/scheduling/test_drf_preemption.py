@@ -1,4 +1,4 @@
-"""Levelling by drf: gangs of one queue and priority, the smaller takes from the larger, and never back."""
+"""Preemption by drf: gangs of one queue and priority, the smaller takes from the larger, and never back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption, ga
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 
 from .desk import policy
+from .reclaim_trial import takes
 from .scenario import Scenario, key
-from .takings import takes
 
 LEVELS = policy("name: drf, enablePreemptable: true").replace("backfill", "backfill, preempt")
 
@@ -27,7 +27,7 @@ def world(**gangs: int) -> Scenario:
     return scenario
 
 
-def levelling(scenario: Scenario, wanted: dict[str, int], *gangs: str) -> DrfPreemption:
+def drf(scenario: Scenario, wanted: dict[str, int], *gangs: str) -> DrfPreemption:
     records = [scenario.state.gangs[key(name)] for name in gangs]
     return DrfPreemption(scenario.scheduler.new_session(scenario.now), records, wanted)
 
@@ -37,24 +37,24 @@ class TestShares:
         scenario = world(small=2, large=8)
         large = scenario.state.gangs[key("large")]
         for wanted, taken, allowed in [(1, 0, True), (5, 0, True), (6, 0, False), (3, 2, True), (3, 3, False)]:
-            level = levelling(scenario, {"cpu": wanted * 1000}, "small")
-            assert level.allows_victim(large, {"cpu": 1000}, {"cpu": taken * 1000}) is allowed
+            share = drf(scenario, {"cpu": wanted * 1000}, "small")
+            assert share.allows_victim(large, {"cpu": 1000}, {"cpu": taken * 1000}) is allowed
 
     def test_pods_on_their_own_hold_nothing(self) -> None:
         scenario = world(large=8)
-        level = levelling(scenario, {"cpu": 3000})
-        assert level.allows_victim(scenario.state.gangs[key("large")], {"cpu": 1000})
-        assert not level.allows_victim(None, {"cpu": 1000})
+        share = drf(scenario, {"cpu": 3000})
+        assert share.allows_victim(scenario.state.gangs[key("large")], {"cpu": 1000})
+        assert not share.allows_victim(None, {"cpu": 1000})
 
     def test_what_does_not_move_a_share_is_not_taken_between_equals(self) -> None:
         scenario = world(one=4, other=4)
         for name in ("one", "other"):
             scenario.pod(f"{name}-gpu", gang=name, node="n", gpu=1)
-        level = levelling(scenario, {"gpu": 1000}, "one")
-        assert not level.allows_victim(scenario.state.gangs[key("other")], {"nvidia.com/gpu": 1})
+        share = drf(scenario, {"gpu": 1000}, "one")
+        assert not share.allows_victim(scenario.state.gangs[key("other")], {"nvidia.com/gpu": 1})
 
 
-class TestGrounds:
+class TestReclaimRules:
     def word(self, scenario: Scenario, pod: str) -> ReclaimRule | str:
         return takes(scenario.pod("more", cpu=1, gang="small"), "more").word(pod)
 
@@ -107,7 +107,7 @@ class TestEvictions:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_levelling_comes_to_an_end(seed: int) -> None:
+def test_drf_comes_to_an_end(seed: int) -> None:
     """Whoever may takes pod by pod from whoever has more; nobody is ever taken from by whom he took from."""
     draw = random.Random(seed)
     scenario = Scenario(LEVELS).node("n", cpu=40, gpu=40, pods=60)
@@ -137,10 +137,10 @@ def _move(scenario: Scenario, draw: random.Random, waiting: list[str]) -> tuple[
     for taker in draw.sample(waiting, len(waiting)):
         wanted, gang = pods[taker].footprint.amounts, pods[taker].gang
         assert gang is not None
-        level = DrfPreemption(session, [gang], wanted)
+        share = DrfPreemption(session, [gang], wanted)
         others = [record for record in pods.values() if record.pod.node and record.gang is not gang]
         for victim in sorted(others, key=lambda record: record.pod.name):
-            if level.allows_victim(victim.gang, victim.footprint.amounts):
+            if share.allows_victim(victim.gang, victim.footprint.amounts):
                 return taker, victim.pod.name
     return None
 

@@ -218,13 +218,13 @@ def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
         scenario.job(f"j{number:02}", 9, cpu=1, priority=10)
     scenario.work()
     assert scenario.evicted == []
-    assert len(scenario.scheduler.cycle_history.futility) == 1
+    assert len(scenario.scheduler.cycle_history.no_solutions) == 1
 
 
 def test_who_is_no_more_important_than_anybody_is_not_even_asked_for() -> None:
     scenario = full().job("same", 3, cpu=1).work()
     assert scenario.evicted == []
-    assert len(scenario.scheduler.cycle_history.futility) == 0
+    assert len(scenario.scheduler.cycle_history.no_solutions) == 0
 
 
 def test_a_more_important_gang_takes_over_what_was_freed_for_a_lesser_one() -> None:

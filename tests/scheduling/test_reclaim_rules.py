@@ -16,8 +16,8 @@ from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
 from phalanx.scheduling.preemption.rules.rule import NO_PREEMPTION, NO_RECLAIM, ReclaimRule
 
 from .desk import policy, queue
+from .reclaim_trial import settled, takes
 from .scenario import Scenario
-from .takings import settled, takes
 
 BARE = policy()
 CAPACITY = policy("name: capacity")
@@ -56,11 +56,11 @@ class TestElasticQuotas:
         scenario = self.story(a=(4, 6), b=(6, 8))
         scenario.within("a").pods("a", 4, node="n", gpu=1).pod("a-big", node="n", gpu=2)
         scenario.within("b").pods("b", 3, node="n", gpu=1).pod("more", gpu=3)
-        takings = takes(scenario, "more")
-        assert reclaimed(takings.word("a-big"))
-        takings.take(scenario.state.pods["a-big"])  # from 6 to 4
-        assert takings.everything() == ["a-big"]
-        settled(scenario, takings).pod("next", gpu=1)
+        trial = takes(scenario, "more")
+        assert reclaimed(trial.word("a-big"))
+        trial.take(scenario.state.pods["a-big"])  # from 6 to 4
+        assert trial.everything() == ["a-big"]
+        settled(scenario, trial).pod("next", gpu=1)
         word = takes(scenario, "next").word("a-0")
         assert word == "ElasticQuota b/quota would hold more nvidia.com/gpu than its min"
 
@@ -69,19 +69,19 @@ class TestElasticQuotas:
         scenario.within("a").pods("a", 4, node="n", gpu=1, priority=1000)
         scenario.within("c").pods("c", 3, node="n", gpu=1)
         scenario.within("b").pods("b", 3, node="n", gpu=1).pod("more", gpu=1)
-        takings = takes(scenario, "more")
-        assert reclaimed(takings.word("a-0"))  # no matter whose priority is higher
-        assert takings.word("c-0") == "ElasticQuota c/quota is within its min"
-        assert takings.count() == {"a": 1}
+        trial = takes(scenario, "more")
+        assert reclaimed(trial.word("a-0"))  # no matter whose priority is higher
+        assert trial.word("c-0") == "ElasticQuota c/quota is within its min"
+        assert trial.count() == {"a": 1}
 
         scenario = self.story(a=(3, 4), b=(4, 6), c=(3, 4))
         scenario.within("a").pods("a", 2, node="n", gpu=1)
         scenario.within("c").pods("c", 3, node="n", gpu=1)
         scenario.within("b").pod("b-a", node="n", gpu=2).pod("b-b", node="n", gpu=3, priority=9)
         scenario.pod("more", gpu=1, priority=5)
-        takings = takes(scenario, "more")
-        assert preempted(takings.word("b-a"))
-        assert takings.everything() == ["b-a"]
+        trial = takes(scenario, "more")
+        assert preempted(trial.word("b-a"))
+        assert trial.everything() == ["b-a"]
 
     def test_example_1_beyond_its_min_a_quota_takes_from_no_other_whatever_the_priority(self) -> None:
         scenario = world()
@@ -89,9 +89,9 @@ class TestElasticQuotas:
             scenario.elastic_quota(name, {"cpu": least}, {"cpu": 2})
         scenario.within("quota1").pod("nginx", node="n", cpu=1)
         scenario.within("quota2").pod("important", cpu=1, priority=1_000_000)
-        takings = takes(scenario, "important")
-        assert takings.word("nginx") == "ElasticQuota quota2/quota would hold more cpu than its min"
-        assert takings.everything() == []
+        trial = takes(scenario, "important")
+        assert trial.word("nginx") == "ElasticQuota quota2/quota would hold more cpu than its min"
+        assert trial.everything() == []
 
     def test_example_2_what_is_lent_comes_back_from_all_nodes(self) -> None:
         scenario = world(cpu=1).node("m", cpu=1)
@@ -158,10 +158,10 @@ class TestElasticQuotas:
         scenario = self.story(a=(4, 6), b=(6, 8))
         scenario.within("a").pods("a", 6, node="n", gpu=1)
         scenario.within("b").pod("b", node="n", gpu=1).pod("more", gpu=1, priority=1)
-        takings = takes(scenario, "more", preempt=preempt, reclaim=reclaim)
-        assert preempted(takings.word("b")) is preempt
-        assert reclaimed(takings.word("a-0")) is reclaim
-        assert takings.word("a-0" if preempt else "b") == (NO_RECLAIM if preempt else NO_PREEMPTION)
+        trial = takes(scenario, "more", preempt=preempt, reclaim=reclaim)
+        assert preempted(trial.word("b")) is preempt
+        assert reclaimed(trial.word("a-0")) is reclaim
+        assert trial.word("a-0" if preempt else "b") == (NO_RECLAIM if preempt else NO_PREEMPTION)
 
 
 class TestQuotaTrees:
@@ -186,13 +186,13 @@ class TestQuotaTrees:
         for leaf, count in {"x2": 3, "y1": 5, "y2": 2}.items():
             scenario.within(leaf).pods(leaf, count, node="n", gpu=1)
         scenario.within("x1").pods("claim", 2, gpu=1)
-        takings = takes(scenario, "claim")
-        assert [reclaimed(takings.word(name)) for name in ("x2-0", "y1-0", "y2-0")] == [True, True, False]
-        near, far = takings.word("x2-0"), takings.word("y1-0")
+        trial = takes(scenario, "claim")
+        assert [reclaimed(trial.word(name)) for name in ("x2-0", "y1-0", "y2-0")] == [True, True, False]
+        near, far = trial.word("x2-0"), trial.word("y1-0")
         assert isinstance(near, ReclaimRule)
         assert isinstance(far, ReclaimRule)
         assert (near.distance, far.distance) == (1, 2)
-        assert takings.count() == {"x2": 1, "y1": 3}
+        assert trial.count() == {"x2": 1, "y1": 3}
         scenario.within("x1").pod("claim-2", gpu=1)
         assert takes(scenario, "claim").word("y1-0") == "quota x1 would hold more nvidia.com/gpu than its min"
 
@@ -241,9 +241,9 @@ class TestQueues:
     def test_within_a_queue_lower_priorities_make_room(self) -> None:
         scenario = world().pod("low", node="n", cpu=1).pod("same", node="n", cpu=1, priority=5)
         scenario.within("other").pod("far", node="n", cpu=1)
-        takings = takes(scenario.pod("more", cpu=1, priority=5), "more")
-        assert preempted(takings.word("low"))
-        assert takings.everything() == ["far", "low"]
+        trial = takes(scenario.pod("more", cpu=1, priority=5), "more")
+        assert preempted(trial.word("low"))
+        assert trial.everything() == ["far", "low"]
 
     @pytest.mark.parametrize("plugins", [CAPACITY, PROPORTION])
     def test_what_a_queue_deserves_is_taken_from_those_with_more(self, plugins: str) -> None:
@@ -256,9 +256,9 @@ class TestQueues:
         for reclaimee in "bc":
             scenario.pods(f"{reclaimee}wait", 8, queue=reclaimee, cpu=1)  # they would like to have more still
         scenario.pods("more", 16, queue="a", cpu=1)
-        takings = takes(scenario, "more")
-        assert takings.count() == {"b": 8, "c": 8}
-        settled(scenario, takings)
+        trial = takes(scenario, "more")
+        assert trial.count() == {"b": 8, "c": 8}
+        settled(scenario, trial)
         for reclaimee in "bc":
             word = takes(scenario, f"{reclaimee}wait-0").word("more-0")
             assert word == f"queue {reclaimee} would hold more cpu than what it deserves"
@@ -285,9 +285,9 @@ class TestQueues:
         """Volcano #3729: 11 CPUs, both deserve 5, pods of 2."""
         scenario = world(CAPACITY, cpu=11).queue("a", deserved={"cpu": 5}).queue("b", deserved={"cpu": 5})
         scenario.pods("a", 5, queue="a", node="n", cpu=2).pods("b", 2, queue="b", cpu=2)
-        takings = takes(scenario, "b")
-        assert takings.count() == {"a": 3}  # from 10 to 4; the engine takes two, as many as it needs
-        settled(scenario, takings).pods("again", 3, queue="a", cpu=2)
+        trial = takes(scenario, "b")
+        assert trial.count() == {"a": 3}  # from 10 to 4; the engine takes two, as many as it needs
+        settled(scenario, trial).pods("again", 3, queue="a", cpu=2)
         assert takes(scenario, "again-0").everything() == []  # 6 would be more than 5
         assert takes(scenario, "again").word("b-0") == "queue a would hold more cpu than what it deserves"
 
@@ -295,9 +295,9 @@ class TestQueues:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 9}).queue("top", reclaimable=False)
         scenario.queue("b", parent="top").queue("c", reclaimable=False)
         scenario.pod("b", queue="b", node="n", cpu=1).pod("c", queue="c", node="n", cpu=1)
-        takings = takes(scenario.pod("more", queue="a", cpu=1), "more")
-        assert takings.word("b") == "queue top is not reclaimable"
-        assert takings.word("c") == "queue c is not reclaimable"
+        trial = takes(scenario.pod("more", queue="a", cpu=1), "more")
+        assert trial.word("b") == "queue top is not reclaimable"
+        assert trial.word("c") == "queue c is not reclaimable"
 
     def test_a_root_that_is_not_reclaimable_means_nothing(self) -> None:
         scenario = world(CAPACITY).account(queue("root"), reclaimable=False).queue("a", deserved={"cpu": 9})
@@ -329,8 +329,8 @@ class TestQueues:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
         for name, (deserved, holds) in {"b": (4, 5), "c": (1, 2), "d": (0, 1)}.items():
             scenario.queue(name, deserved={"cpu": deserved}).pods(name, holds, queue=name, node="n", cpu=1)
-        takings = takes(scenario.pod("more", queue="a", cpu=1), "more")
-        words = {name: takings.word(f"{name}-0") for name in "bcd"}
+        trial = takes(scenario.pod("more", queue="a", cpu=1), "more")
+        words = {name: trial.word(f"{name}-0") for name in "bcd"}
         excess = {name: word.excess for name, word in words.items() if isinstance(word, ReclaimRule)}
         assert excess == {"b": 0.2, "c": 0.5, "d": 1.0}
 
@@ -389,8 +389,8 @@ class TestTreesOfQueues:
 
     def test_the_nearest_branch_goes_first(self) -> None:
         scenario = self.fill(self.tree(), x=2, y=8, e=10).pods("more", 2, queue="x", cpu=1)
-        takings = takes(scenario, "more")
-        near, far = takings.word("y-0"), takings.word("e-0")
+        trial = takes(scenario, "more")
+        near, far = trial.word("y-0"), trial.word("e-0")
         assert isinstance(near, ReclaimRule)
         assert isinstance(far, ReclaimRule) is False
         assert far == "queue org would hold more cpu than what it deserves"
@@ -413,9 +413,9 @@ class TestTreesOfQueues:
 
     def test_in_a_branch_that_has_more_a_queue_keeps_what_it_deserves_itself(self) -> None:
         scenario = self.fill(self.tree(), x=4, y=8, e=1).pods("more", 4, queue="e", cpu=1)
-        takings = takes(scenario, "more")
-        assert takings.word("x-0") == "queue x is within what it deserves"
-        assert takings.count() == {"y": 2}
+        trial = takes(scenario, "more")
+        assert trial.word("x-0") == "queue x is within what it deserves"
+        assert trial.count() == {"y": 2}
 
     def test_the_argument_of_capacity_says_how_many_levels_are_looked_at(self) -> None:
         found: list[dict[str, int]] = []
@@ -448,17 +448,17 @@ class TestTreesOfQueues:
                 scenario.queue(f"{parent}-{child}", parent=parent)
         scenario.pods("mine", 2, queue="left-a", node="n", cpu=1).pods("near", 1, queue="left-b", node="n", cpu=1)
         scenario.pods("far", 7, queue="right-a", node="n", cpu=1)
-        takings = takes(scenario.pod("more", queue="left-a", cpu=1), "more")
-        assert takings.count() == {"far": 3}
-        assert takings.word("near-0") == "queue left-a would hold more cpu than what it deserves"
-        takings = takes(scenario.pods("more-too", 1, queue="left-a", cpu=1), "more")
-        assert takings.word("far-0") == "queue left would hold more cpu than what it deserves"
+        trial = takes(scenario.pod("more", queue="left-a", cpu=1), "more")
+        assert trial.count() == {"far": 3}
+        assert trial.word("near-0") == "queue left-a would hold more cpu than what it deserves"
+        trial = takes(scenario.pods("more-too", 1, queue="left-a", cpu=1), "more")
+        assert trial.word("far-0") == "queue left would hold more cpu than what it deserves"
 
     def test_what_a_queue_deserves_is_kept_in_what_nobody_asks_for_as_well(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 2, "gpu": 2}).queue("b", deserved={"cpu": 4})
         scenario.pods("both", 2, queue="a", node="n", cpu=2, gpu=1).pods("plain", 1, queue="a", node="n", cpu=1)
-        takings = takes(scenario.pods("more", 2, queue="b", cpu=1), "more")
-        assert takings.everything() == ["plain-0"]
+        trial = takes(scenario.pods("more", 2, queue="b", cpu=1), "more")
+        assert trial.everything() == ["plain-0"]
         scenario.pod("both-more", queue="a", node="n", cpu=2, gpu=1)
         assert takes(scenario, "more-0").count() == {"both": 1, "plain": 1}
 
@@ -469,8 +469,8 @@ class TestTreesOfQueues:
         scenario.pods("b", 4, queue="b", node="n", cpu=2, gpu=1).pods("light", 2, queue="b", node="n", cpu=1)
         scenario.pod("a", queue="a", node="n", gpu=1)
         # a has all the devices that it deserves and no CPUs.
-        takings = takes(scenario.pod("more", queue="a", cpu=1, gpu=1), "more")
-        assert takings.count() == {"light": 2}
+        trial = takes(scenario.pod("more", queue="a", cpu=1, gpu=1), "more")
+        assert trial.count() == {"light": 2}
         scenario.pods("full", 4, queue="a", node="n", cpu=1)
         assert takes(scenario, "more").word("light-0") == "queue a would hold more cpu than what it deserves"
 
@@ -517,9 +517,9 @@ class TestQueuesAndQuotas:
         scenario = self.world()
         scenario.within("nb").pods("b", 6, queue="qa", node="n", cpu=1, priority=9)
         scenario.within("na").pod("more", queue="qa", cpu=1)
-        takings = takes(scenario, "more")
-        assert reclaimed(takings.word("b-0"))
-        assert takings.count() == {"b": 2}
+        trial = takes(scenario, "more")
+        assert reclaimed(trial.word("b-0"))
+        assert trial.count() == {"b": 2}
         scenario.gone("b-4", "b-5").becomes("more", priority=99)
         assert takes(scenario, "more").word("b-0") == "ElasticQuota nb/quota is within its min"
 
@@ -528,11 +528,11 @@ class TestQueuesAndQuotas:
         scenario.within("na").pods("low", 6, queue="qb", node="n", cpu=1)
         scenario.pods("high", 2, queue="qb", node="n", cpu=1, priority=9)
         scenario.pod("more", queue="qa", cpu=1, priority=5)
-        takings = takes(scenario, "more")
-        word = takings.word("low-0")
+        trial = takes(scenario, "more")
+        word = trial.word("low-0")
         assert isinstance(word, ReclaimRule)
         assert (word.reason, word.lower_priority_only) == (EvictionReason.RECLAIMED, True)
-        assert takings.count() == {"low": 4}
+        assert trial.count() == {"low": 4}
 
     @pytest.mark.parametrize(("held_by_quota", "held_by_queue"), [(True, False), (False, True)])
     def test_both_say_how_much(self, held_by_quota: bool, held_by_queue: bool) -> None:

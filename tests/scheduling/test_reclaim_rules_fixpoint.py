@@ -1,4 +1,4 @@
-"""What was taken back on a ground is never taken back again: over random trees, quotas, pods and takers."""
+"""What was taken back by a rule is never taken back again: over random trees, quotas, pods and takers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from phalanx.model.account import AccountKey, Tree
 from phalanx.model.pod import MemberState, PodPhase
 
 from .desk import policy
+from .reclaim_trial import ReclaimTrial, takes, total
 from .scenario import Scenario
-from .takings import Takings, takes, total
 
 SEEDS = range(60)
 _SIZES: list[dict[str, Any]] = [
@@ -95,36 +95,36 @@ class Disorder:
         alike["priority"] = self.draw.choice([0, 1, 5])
         return [self.pod(running=False, **alike) for _ in range(self.draw.randint(1, 3))]
 
-    def take(self, takings: Takings) -> list[str]:
+    def take(self, trial: ReclaimTrial) -> list[str]:
         """Takes some of what may be taken, in any order. If the takers fit then they run, and the pods that had to
         go wait again; otherwise nothing happens."""
-        running = list(takings.running())
+        running = list(trial.running())
         for record in self.draw.sample(running, k=len(running)):
-            if takings.may_take(record) and self.draw.random() < 0.7:
-                takings.take(record)
-        evicted = [record.pod.name for record in takings.taken]
-        if not evicted or not self._room(takings):
+            if trial.may_take(record) and self.draw.random() < 0.7:
+                trial.take(record)
+        evicted = [record.pod.name for record in trial.taken]
+        if not evicted or not self._room(trial):
             return []
         for name in evicted:
             self.scenario.becomes(name, node="", phase=PodPhase.PENDING)
-        for record in takings.takers:
+        for record in trial.takers:
             self.scenario.becomes(record.pod.name, node="n", phase=PodPhase.RUNNING)
         return evicted
 
-    def _room(self, takings: Takings) -> bool:
+    def _room(self, trial: ReclaimTrial) -> bool:
         state = self.scenario.state
         idle = dict(zip(state.space.names, state.nodes.idle[:, state.nodes.row("n")].tolist(), strict=True))
-        freed = total(record.footprint.amounts for record in takings.taken)
-        return all(idle.get(name, 0) + freed.get(name, 0) >= amount for name, amount in takings.wanted.items())
+        freed = total(record.footprint.amounts for record in trial.taken)
+        return all(idle.get(name, 0) + freed.get(name, 0) >= amount for name, amount in trial.wanted.items())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_gave_has_no_ground_to_take_the_same_back(seed: int) -> None:
+def test_whoever_gave_has_no_rule_to_take_the_same_back(seed: int) -> None:
     disorder = Disorder(seed)
     scenario, draw = disorder.scenario, disorder.draw
     for _ in range(12):
         unit = disorder.unit()
-        evicted = disorder.take(Takings(scenario, unit))
+        evicted = disorder.take(ReclaimTrial(scenario, unit))
         payers: dict[object, list[str]] = {}
         for name in evicted:
             payers.setdefault(scenario.state.pods[name].charge_path, []).append(name)
@@ -132,7 +132,7 @@ def test_whoever_gave_has_no_ground_to_take_the_same_back(seed: int) -> None:
             for size in {1, len(names)}:
                 for priority in {scenario.state.pods[name].pod.priority for name in names}:
                     alike = [name for name in names if scenario.state.pods[name].pod.priority == priority]
-                    claim = Takings(scenario, draw.sample(alike, min(size, len(alike))))
+                    claim = ReclaimTrial(scenario, draw.sample(alike, min(size, len(alike))))
                     back = [name for name in unit if claim.may_take(scenario.state.pods[name])]
                     assert not back, f"{claim.takers} take {back} back on {claim.word(back[0])}"
         scenario.gone(*evicted, *(name for name in unit if not evicted))
@@ -148,7 +148,7 @@ def test_taking_comes_to_an_end(seed: int) -> None:
     for _ in range(300):
         waiting = [name for name, record in scenario.state.pods.items() if record.state is MemberState.PENDING]
         draw.shuffle(waiting)
-        if not any(disorder.take(Takings(scenario, [name])) for name in waiting):
+        if not any(disorder.take(ReclaimTrial(scenario, [name])) for name in waiting):
             return
     raise AssertionError("pods go on taking each other's places")
 
@@ -159,15 +159,15 @@ def test_such_worlds_do_take() -> None:
     for seed in SEEDS:
         disorder = Disorder(seed)
         for _ in range(4):
-            takings = Takings(disorder.scenario, disorder.unit())
-            takings.everything()
-            for record in takings.taken:
-                word = takings.word(record.pod.name)
-                kinds.add((word.reason, word.below, bool(word.floors), word.distance))  # type: ignore[union-attr]
+            trial = ReclaimTrial(disorder.scenario, disorder.unit())
+            trial.everything()
+            for record in trial.taken:
+                word = trial.word(record.pod.name)
+                kinds.add((word.reason, word.lower_priority_only, bool(word.must_keep), word.distance))  # type: ignore[union-attr]
     assert len(kinds) >= 7
 
 
-def test_the_helper_and_the_ground_agree_on_who_may_not() -> None:
+def test_the_helper_and_the_rule_agree_on_who_may_not() -> None:
     scenario = Scenario(policy("name: capacity")).node("n", cpu=10).queue("a", deserved={"cpu": 1}).queue("b")
     scenario.pod("b", queue="b", node="n", cpu=1).pod("a-1", queue="a", cpu=1).pod("a-2", queue="a", cpu=1)
     assert takes(scenario, "a-1").everything() == ["b"]

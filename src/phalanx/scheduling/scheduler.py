@@ -84,7 +84,7 @@ class Scheduler:
         self.placer = build_placer(pipeline, self.state.nodes, self.cycle_history.node_backoff)
         self.policy, self.pipeline = policy, pipeline
         self._memory = Memo()
-        self.cycle_history.futility = NoSolutionCache()
+        self.cycle_history.no_solutions = NoSolutionCache()
         self._time_key: tuple[Hashable, ...] = ()
         self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}

@@ -81,17 +81,17 @@ class Exact:
         self._goes = {
             pod: program.column(pods + sums * pod.priority + own * pod.own)
             for pod in problem.pods
-            if pod.ground is not None
+            if pod.rule is not None
         }
         self._falls: dict[GangRecord, int] = {}
         self._preempts = program.column(far)
         self._distance = program.column(near, MOST[1] - 1)
         self._highest = program.column(highest, MOST[4] - 1)
         for pod, column in self._goes.items():
-            assert pod.ground is not None
-            if pod.ground.reason is EvictionReason.PREEMPTED:
+            assert pod.rule is not None
+            if pod.rule.reason is EvictionReason.PREEMPTED:
                 program.row(0, {self._preempts: 1, column: -1})
-            program.row(0, {self._distance: 1, column: -pod.ground.distance})
+            program.row(0, {self._distance: 1, column: -pod.rule.distance})
             program.row(0, {self._highest: 1, column: -pod.priority})
         self._budgets(against)
         self._gangs(breaks)

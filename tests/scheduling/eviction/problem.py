@@ -26,9 +26,9 @@ _THERE = (MemberState.BOUND, MemberState.RUNNING)
 
 
 class Candidate:
-    """One pod on a node; `ground` is None if it may not go."""
+    """One pod on a node; `rule` is None if it may not go."""
 
-    def __init__(self, session: Session, record: PodRecord, ground: ReclaimRule | None) -> None:
+    def __init__(self, session: Session, record: PodRecord, rule: ReclaimRule | None) -> None:
         assert record.charge_path is not None
         self.record = record
         self.name = record.pod.name
@@ -39,7 +39,7 @@ class Candidate:
         self.own = record.pod.priority
         stated = record.gang.spec.priority if record.gang is not None and record.gang.spec is not None else None
         self.priority = self.own if stated is None else max(stated, self.own)
-        self.ground = ground
+        self.rule = rule
         self.budgets = [(record.pod.namespace, name) for name in record.pod.budgets]
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class Company:
             self.free, self.roles, self.rules = there, {}, ()
         if noun.unit:
             self.free = 0
-        self.may_fall = all(member.ground is not None for member in members) and self.free < there
+        self.may_fall = all(member.rule is not None for member in members) and self.free < there
         self.breaks = int(holds)
 
     def spares(self, going: Collection[Candidate]) -> bool:
@@ -112,10 +112,10 @@ class Problem:
                 amounts[name] = amounts.get(name, 0) + amount
         ((payer, wanted),) = asked.items()
         assert not any(account.guarantee for account in payer.path)
-        grounds = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
+        rules = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
         self.asked = wanted
         self.pods = [
-            Candidate(session, record, self._ground(grounds, record))
+            Candidate(session, record, self._rule(rules, record))
             for record in state.pods.values()
             if record.state in _THERE
         ]
@@ -144,15 +144,15 @@ class Problem:
             if name in bar.ceiling.limits
         ]
 
-    def _ground(self, grounds: ReclaimRules, record: PodRecord) -> ReclaimRule | None:
+    def _rule(self, rules: ReclaimRules, record: PodRecord) -> ReclaimRule | None:
         assert record.charge_path is not None
-        ground = grounds.rule_for(record.charge_path)
-        if isinstance(ground, str):
+        rule = rules.rule_for(record.charge_path)
+        if isinstance(rule, str):
             return None
-        if ground.lower_priority_only and Candidate(self.session, record, None).priority >= self.priority:
+        if rule.lower_priority_only and Candidate(self.session, record, None).priority >= self.priority:
             return None
         spared = (plugin.evict_veto(self.session, record) for plugin in self.session.pipeline.plugins("evict_veto"))
-        return None if any(each is not None for each in spared) else ground
+        return None if any(each is not None for each in spared) else rule
 
     # what may go
 
@@ -169,7 +169,7 @@ class Problem:
     def whole(self, going: Collection[Candidate]) -> bool:
         """Whether every gang keeps what it needs or loses everybody, and nobody goes who may not."""
         units = self.units(going)
-        return all(pod in going and pod.ground is not None for unit in units for pod in unit)
+        return all(pod in going and pod.rule is not None for unit in units for pod in unit)
 
     def in_turn(self, units: Sequence[tuple[Candidate, ...]]) -> bool:
         """Whether there is an order in which every reclaimee still owes something when its next unit goes."""
@@ -182,13 +182,13 @@ class Problem:
         gangs broken, highest priority, pods, sum of priorities, sum of own priorities. They are 0 or more here."""
         if not going:
             return (0,) * 8
-        grounds = [pod.ground for pod in going]
-        assert all(ground is not None for ground in grounds)
+        rules = [pod.rule for pod in going]
+        assert all(rule is not None for rule in rules)
         counts = Counter(budget for pod in going for budget in pod.budgets if budget in self.budgets)
         broken = [company for company in self.companies.values() if not company.spares(going)]
         return (
-            int(any(ground is not None and ground.reason is EvictionReason.PREEMPTED for ground in grounds)),
-            max(ground.distance for ground in grounds if ground is not None),
+            int(any(rule is not None and rule.reason is EvictionReason.PREEMPTED for rule in rules)),
+            max(rule.distance for rule in rules if rule is not None),
             sum(max(0, count - self.budgets[budget]) for budget, count in counts.items()),
             sum(company.breaks for company in broken),
             max(pod.priority for pod in going),
@@ -237,11 +237,11 @@ class _Turns:
 
         by_payer: dict[ChargePath, tuple[ReclaimRule, Amounts]] = {}
         for pod in self._units[number]:
-            assert pod.ground is not None
-            _, amounts = by_payer.setdefault(pod.payer, (pod.ground, {}))
+            assert pod.rule is not None
+            _, amounts = by_payer.setdefault(pod.payer, (pod.rule, {}))
             for name, amount in pod.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
-        return all(ground.allows_removal(amounts, holding) for ground, amounts in by_payer.values())
+        return all(rule.allows_removal(amounts, holding) for rule, amounts in by_payer.values())
 
 
 Wanted = tuple[ClassRecord, int]

@@ -172,7 +172,7 @@ class Reclaimees:
         return self._ranks
 
     @property
-    def anybody(self) -> bool:
+    def any_possible(self) -> bool:
         """Whether anybody may go, now or once he has arrived on his node."""
         return bool(self.allowed.any() or self.arriving.any())
 

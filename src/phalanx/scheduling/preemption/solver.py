@@ -40,17 +40,19 @@ _MOST_HANDS = 3
 
 
 def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
-    """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
+    """Which pods must go, or that no choice helps; what has no solution is not tried again until that may have
     changed."""
     question = _question_of(preemptor)
     state = session.state
-    known = session.futility.known(question, state.capacity_version, state.bound_version, session.now)
+    known = session.no_solutions.known_no_solution(
+        question, state.capacity_version, state.bound_version, session.now
+    )
     if known is not None:
         assert isinstance(known, NoSolution)
         return known
     found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
     if isinstance(found, NoSolution):
-        session.futility.note(question, state.capacity_version, state.bound_version, found)
+        session.no_solutions.add_no_solution(question, state.capacity_version, state.bound_version, found)
     return found
 
 
@@ -83,7 +85,7 @@ class Solver:
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._held: dict[AccountRecord, dict[str, int]] = {}
         self._terminating: list[PodRecord] = []
-        self._rivals: list[PodRecord] = []
+        self._nominated_others: list[PodRecord] = []
         self._delays = EvictionDelays()
 
     def solve(self) -> Eviction | NoSolution:
@@ -103,7 +105,7 @@ class Solver:
         )
         if (
             self.enforced
-            and not self._reclaimees.anybody
+            and not self._reclaimees.any_possible
             and not (state.pods.terminating or state.pods.nominated or self._preemptor.nominated)
         ):
             # Nothing is different from what it was when the preemptor found no room.
@@ -120,7 +122,7 @@ class Solver:
                 for account in record.charge_path.path:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._preemptor.nominated)
-        self._rivals = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
+        self._nominated_others = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
         try:
             return self._search()
         finally:
@@ -136,10 +138,10 @@ class Solver:
             self._solution,
         )
         facts = self._try()
-        rivals, self._rivals = self._rivals, []
+        rivals, self._nominated_others = self._nominated_others, []
         if facts is not None and rivals:
             # Only who does not fit beside what is promised to others takes it.
-            self._rivals = rivals
+            self._nominated_others = rivals
             self._transaction.lift(rivals)
             facts = self._try()
         if facts is None:
@@ -149,7 +151,7 @@ class Solver:
         # Ports, devices and other pods' rules are not part of the sums that would be freed.
         tells = not any(cls.dynamic for cls in self._preemptor.classes)
         arriving = bool(self._reclaimees.arriving.any())
-        if not self._reclaimees.anybody:
+        if not self._reclaimees.any_possible:
             return self._no_solution(facts)
         if tells or not self._reclaimees.pods:
             without = self._try_without(None)
@@ -242,7 +244,7 @@ class Solver:
     def _displaced(self) -> tuple[PodRecord, ...]:
         """Those whose claims the preemptor takes, while it is placed; all others' stand again for this look."""
         claims: dict[Nomination, list[PodRecord]] = {}
-        for record in self._rivals:
+        for record in self._nominated_others:
             if record.nomination is not None:
                 claims.setdefault(record.nomination, []).append(record)
         losers: list[PodRecord] = []
@@ -254,7 +256,7 @@ class Solver:
             if not (self._rows_hold({r.row for r in records if r.row >= 0}) and self._accounts_hold()):
                 self._transaction.lift(records)
                 losers += records
-        self._transaction.lift(self._rivals)
+        self._transaction.lift(self._nominated_others)
         return tuple(losers)
 
     def _rows_hold(self, rows: set[int]) -> bool:
@@ -296,7 +298,7 @@ class Solver:
             tuple(self._preemptor.placed),
             self._needed(),
             cost_of(chosen, taken.violations, self._holding),
-            self._displaced() if self._rivals else (),
+            self._displaced() if self._nominated_others else (),
         )
         self._transaction.unplace()
         return found

@@ -11,13 +11,13 @@ from phalanx.scheduling.session.no_solution import NoSolutionCache
 
 class CycleHistory:
     """`history` is what accounts have held, `rounds` when plugins last did what they do now and then, `evictions`
-    who lost how many pods when, `futility` which searches for victims found nothing, and `rests` which nodes are
-    left alone because they refused pods. Only the first survives a restart: the others are about minutes.
+    who lost how many pods when, `no_solutions` which searches for victims found nothing, and `rests` which nodes
+    are left alone because they refused pods. Only the first survives a restart: the others are about minutes.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
         self.history = history if history is not None else UsageHistory()
         self.timers = Timers()
         self.evictions = EvictionLog()
-        self.futility = NoSolutionCache()
+        self.no_solutions = NoSolutionCache()
         self.node_backoff = NodeBackoff()

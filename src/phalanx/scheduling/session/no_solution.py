@@ -40,25 +40,27 @@ class NoSolutionCache:
     """Kept by the scheduler over cycles."""
 
     def __init__(self) -> None:
-        self._eased = -1
+        self._freed_since = -1
         self._found: dict[EvictionQuestion, tuple[NoSolutionFound, int]] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def known(self, question: EvictionQuestion, eased: int, ripened: int, now: float) -> NoSolutionFound | None:
+    def known_no_solution(
+        self, question: EvictionQuestion, eased: int, ripened: int, now: float
+    ) -> NoSolutionFound | None:
         """The answer, if it cannot have changed: `eased` counts the changes that may help, `ripened` the pods that
         have arrived on their nodes, `now` may be time."""
-        if eased != self._eased:
+        if eased != self._freed_since:
             self._found.clear()
-            self._eased = eased
+            self._freed_since = eased
         found, when = self._found.get(question, (None, -1))
         if found is None or (found.retry_at is not None and now >= found.retry_at):
             return None
         return found if not found.pods_arriving or when == ripened else None
 
-    def note(self, question: EvictionQuestion, eased: int, ripened: int, found: NoSolutionFound) -> None:
-        if eased != self._eased or len(self._found) >= _MOST:
+    def add_no_solution(self, question: EvictionQuestion, eased: int, ripened: int, found: NoSolutionFound) -> None:
+        if eased != self._freed_since or len(self._found) >= _MOST:
             self._found.clear()
-            self._eased = eased
+            self._freed_since = eased
         self._found[question] = (found, ripened)

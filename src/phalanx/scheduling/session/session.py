@@ -93,11 +93,11 @@ class Session:
         self._priorities = Priorities(state.gangs.composites)
         self._memory = memory
         past = past if past is not None else CycleHistory()
-        self.history, self.timers, self.evictions, self.futility = (
+        self.history, self.timers, self.evictions, self.no_solutions = (
             past.history,
             past.timers,
             past.evictions,
-            past.futility,
+            past.no_solutions,
         )
         self.decisions = Decisions(state, plan, now, self.evictions)
         # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.

@@ -50,9 +50,9 @@ class EvictionObstacle(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """Who would have to go if nobody objected, or to give up the room that is held for him (`eviction.losers`), and
-    the `obstacles`, most pods first. Where not even that would help there is no `eviction`, and `missing` says what
-    would still be missing."""
+    """Who would have to go if nobody objected, or to give up the room that is held for him (`eviction.displaced`),
+    and the `obstacles`, most pods first. Where not even that would help there is no `eviction`, and `missing` says
+    what would still be missing."""
 
     eviction: Eviction | None
     missing: Shortage | Gap | OverQuota | None = None

@@ -9,9 +9,9 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Pdb(Plugin):
-    """Vetoes for pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
-    (`preemption/rules/eviction_limits.py`). Pods that no budget counts may go.
-    (Volcano keeps all pods without labels.)
+    """Spares pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
+    (`preemption/rules/eviction_limits.py`). Pods that no budget counts are not spared. (Volcano's spares all pods
+    without labels.)
     """
 
     name = "pdb"

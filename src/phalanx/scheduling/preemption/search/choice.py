@@ -40,13 +40,13 @@ class WorkLimit:
 
     def __init__(self, per_try: int) -> None:
         self._per_try = per_try
-        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * per_try)
+        self._remaining = self._to_find = max(_FIND, _FEWEST_TRIES * per_try)
         self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * per_try)
         self._improving = False
 
     @property
     def remains(self) -> bool:
-        return self._left > 0
+        return self._remaining > 0
 
     @property
     def cheap(self) -> bool:
@@ -56,23 +56,23 @@ class WorkLimit:
     def begin_finding(self) -> None:
         """From now on something is to be found at all."""
         if self._improving:
-            self._to_improve, self._left, self._improving = self._left, self._to_find, False
+            self._to_improve, self._remaining, self._improving = self._remaining, self._to_find, False
 
     def begin_improving(self) -> None:
         """From now on something better is to be found."""
         if not self._improving:
-            self._to_find, self._left, self._improving = self._left, self._to_improve, True
+            self._to_find, self._remaining, self._improving = self._remaining, self._to_improve, True
 
     def count_try(self) -> None:
-        self._left -= self._per_try
+        self._remaining -= self._per_try
 
     def count_looks(self, victims: int) -> None:
         """So many victims are asked about."""
-        self._left -= _LOOK * victims
+        self._remaining -= _LOOK * victims
 
     def count_moves(self, victims: Sequence[Victim]) -> None:
         """The pods of these are taken off their nodes, or put back."""
-        self._left -= _MOVE * sum(len(victim.records) for victim in victims)
+        self._remaining -= _MOVE * sum(len(victim.records) for victim in victims)
 
 
 class VictimChoice:

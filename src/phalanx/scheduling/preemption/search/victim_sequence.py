@@ -161,19 +161,19 @@ def possible_order(context: SearchContext, victims: Sequence[Victim]) -> list[Vi
         return found
     if not any(rule.must_exceed for victim in order for rule in victim.rules.values()):
         return None
-    return _OrderSearch(context, order).find()
+    return _OrderSearch(context, order).find_order()
 
 
 class _OrderSearch:
     """Looks through the orders, with a limit; sets of victims that cannot go first are not tried twice."""
 
     def __init__(self, context: SearchContext, victims: Sequence[Victim]) -> None:
-        self._rules = context
+        self._context = context
         self._victims = victims
         self._left = _STEPS
         self._failed: set[frozenset[Victim]] = set()
 
-    def find(self) -> list[Victim] | None:
+    def find_order(self) -> list[Victim] | None:
         return self._extend([])
 
     def _extend(self, order: list[Victim]) -> list[Victim] | None:
@@ -187,7 +187,7 @@ class _OrderSearch:
                 continue
             self._left -= 1
             longer = [*order, victim]
-            if len(admissible(self._rules, longer)) == len(longer):
+            if len(admissible(self._context, longer)) == len(longer):
                 found = self._extend(longer)
                 if found is not None:
                     return found

@@ -1,4 +1,4 @@
-"""Who could take what from whom in a scenario, by the grounds alone: no nodes, no gangs, no vetoes."""
+"""Who could take what from whom in a scenario, by the rules alone: no nodes, no gangs, no vetoes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holding
 from .scenario import Scenario
 
 
-class Takings:
+class ReclaimTrial:
     """What the waiting pods `takers` of one payer may take together; `taken` are the pods that were, in order."""
 
     def __init__(
@@ -28,14 +28,14 @@ class Takings:
         self.priority = max(record.pod.priority for record in self.takers)
         self.wanted = total(record.footprint.amounts for record in self.takers)
         session = scenario.scheduler.new_session(scenario.now)
-        self.grounds = ReclaimRules(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
+        self.rules = ReclaimRules(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}
         # Before anything is tried.
-        self.words = {each: self.grounds.rule_for(each) for each in scenario.state.ledger.charge_paths}
+        self.words = {each: self.rules.rule_for(each) for each in scenario.state.ledger.charge_paths}
 
     def word(self, name: str) -> ReclaimRule | str:
-        """On what ground a pod could be taken, or why there is none."""
+        """By what rule a pod could be taken, or why there is none."""
         payer = self.scenario.state.pods[name].charge_path
         assert payer is not None
         return self.words[payer]
@@ -43,12 +43,12 @@ class Takings:
     def may_take(self, record: PodRecord) -> bool:
         """Whether a pod may go after those that were taken."""
         assert record.charge_path is not None
-        ground = self.words[record.charge_path]
-        if isinstance(ground, str) or record in self.taken:
+        rule = self.words[record.charge_path]
+        if isinstance(rule, str) or record in self.taken:
             return False
-        if ground.lower_priority_only and record.pod.priority >= self.priority:
+        if rule.lower_priority_only and record.pod.priority >= self.priority:
             return False
-        return ground.allows_removal(record.footprint.amounts, self._holdings)
+        return rule.allows_removal(record.footprint.amounts, self._holdings)
 
     def take(self, record: PodRecord) -> None:
         assert self.may_take(record)
@@ -76,10 +76,10 @@ class Takings:
 
     def _order(self, record: PodRecord) -> tuple[int, float, int, str]:
         assert record.charge_path is not None
-        ground = self.words[record.charge_path]
-        if isinstance(ground, str):
+        rule = self.words[record.charge_path]
+        if isinstance(rule, str):
             return (99, 0.0, 0, record.pod.name)
-        return (ground.distance, -ground.excess, record.pod.priority, record.pod.name)
+        return (rule.distance, -rule.excess, record.pod.priority, record.pod.name)
 
     def _holdings(self, account: AccountRecord) -> Mapping[str, int]:
         amounts = dict(future_holdings(account))
@@ -94,15 +94,17 @@ def total(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def takes(scenario: Scenario, prefix: str, *, preempt: bool = True, reclaim: bool = True) -> Takings:
+def takes(scenario: Scenario, prefix: str, *, preempt: bool = True, reclaim: bool = True) -> ReclaimTrial:
     """What all waiting pods with names that begin so may take."""
     names = [name for name, record in scenario.state.pods.items() if record.state is MemberState.PENDING]
-    return Takings(scenario, [name for name in names if name.startswith(prefix)], preempt=preempt, reclaim=reclaim)
+    return ReclaimTrial(
+        scenario, [name for name in names if name.startswith(prefix)], preempt=preempt, reclaim=reclaim
+    )
 
 
-def settled(scenario: Scenario, takings: Takings) -> Scenario:
+def settled(scenario: Scenario, trial: ReclaimTrial) -> Scenario:
     """What was taken has gone, and those who took it run; nothing comes back."""
-    scenario.gone(*(record.pod.name for record in takings.taken))
-    for record in takings.takers:
+    scenario.gone(*(record.pod.name for record in trial.taken))
+    for record in trial.takers:
         scenario.becomes(record.pod.name, node="n").becomes(record.pod.name, phase=PodPhase.RUNNING)
     return scenario
