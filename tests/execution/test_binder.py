@@ -1,4 +1,4 @@
-"""Bindings: every answer that the endpoint gives, and what is made of it (kubernetes_native.md, B3 and B4)."""
+"""Bindings: what is made of every answer (docs/rules/kubernetes_native.md, B3 and B4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions to evict: promised in writing before anyone has to leave, and called off with their beneficiary."""
+"""Decisions to evict: promised in writing before anyone has to leave, and called off with their preemptor."""
 
 from __future__ import annotations
 
@@ -155,16 +155,16 @@ async def test_a_gang_moves_as_one_or_not_at_all(life: Life) -> None:
     assert not any(life.server.terminates(name) for name in "vwx")
 
 
-async def test_a_beneficiary_that_is_deleted_while_evictions_are_on_their_way(life: Life) -> None:
+async def test_a_preemptor_that_is_deleted_while_evictions_are_on_their_way(life: Life) -> None:
     """One victim has been told to leave, the other is protected for the moment: it stays."""
     life.way = EVICTION_API
     life.server.protected.add("w")
 
-    def delete_beneficiary(call: HttpRequest) -> None:
+    def delete_preemptor(call: HttpRequest) -> None:
         if life.server.calls.count("POST w/eviction") == 2:
             life.disruptions.release("uid-a")
 
-    life.server.before = delete_beneficiary
+    life.server.before = delete_preemptor
     life.decide("a", "v w")
     await life.settle()
     assert life.outcomes == {"v": EVICTED, "w": CALLED_OFF}
@@ -196,7 +196,7 @@ async def test_a_later_decision_for_the_same_pod_counts_on_the_earlier_one(life:
 
 
 async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Life) -> None:
-    """v is protected for the moment when w is chosen too; the end of their beneficiary is the end of both."""
+    """v is protected for the moment when w is chosen too; the end of their preemptor is the end of both."""
     life.way = EVICTION_API
     life.server.protected |= {"v", "w"}
 
@@ -228,7 +228,7 @@ async def test_who_takes_over_what_is_promised_inherits_those_who_leave_for_it(l
     )
     await life.settle()
     assert life.outcomes == {"v": EVICTED}
-    life.disruptions.release("uid-a")  # it is nobody's beneficiary any more
+    life.disruptions.release("uid-a")  # it is nobody's preemptor any more
     assert len(life.disruptions) == 0
 
 

@@ -33,13 +33,13 @@ class World:
         self.recorded = Recorded()
         self.news = EvictionEvents(cast(EventRecorder, self.recorded), self.state)
 
-    def decide(self, waiting: str, victims: str, beneficiary: str, cause: str = "c1") -> list[Evict]:
+    def decide(self, waiting: str, victims: str, preemptor: str, cause: str = "c1") -> list[Evict]:
         evictions = []
         for name in victims.split():
             record = self.state.pods[f"uid-{name}"]
             key = record.gang.key if record.gang is not None else None
             reason, why = EvictionReason.PREEMPTED, "it is worth less"
-            evictions.append(Evict(record.pod.uid, "ns", name, "n1", reason, why, beneficiary, key, cause))
+            evictions.append(Evict(record.pod.uid, "ns", name, "n1", reason, why, preemptor, key, cause))
         nominations = [Nominate(f"uid-{name}", "ns", name, "n1", cause) for name in waiting.split()]
         self.news.evictions_decided(evictions, nominations)
         return evictions
@@ -60,9 +60,9 @@ def test_a_pod_for_a_pod(world: World) -> None:
         ("Pod/v", "Preempted", "Preempted by pod uid-p on node n1: pod ns/p: it is worth less"),
         ("Pod/p", "Evicting", "evicts 1 pod(s): ns/v to make room; waits for them to leave"),
     ]
-    victim, beneficiary = world.recorded.details
+    victim, preemptor = world.recorded.details
     assert (victim.type, victim.action, victim.related) == ("Normal", "Preempting", "Pod/p")
-    assert (beneficiary.type, beneficiary.action) == ("Normal", "Preempting")
+    assert (preemptor.type, preemptor.action) == ("Normal", "Preempting")
 
 
 def test_a_gang_for_a_gang(world: World) -> None:

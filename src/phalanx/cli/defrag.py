@@ -79,7 +79,7 @@ def defrag(
 ) -> None:
     """Free whole nodes, or make room for a gang that waits, by moving pods.
 
-    A plan is given only if the scheduler itself, in a rehearsal over the live cluster, finds another place for
+    A plan is given only if the scheduler itself, in a dry run over the live cluster, finds another place for
     everyone who moves. Nobody moves who may not be evicted or whom nobody would make anew; no gang loses a member
     that it needs, and no disruption budget is broken. Without --apply nothing is changed.
 
@@ -140,7 +140,7 @@ def defrag(
         if count is not None:
             goal = EmptyNodes(count, _eligible(snapshot, labels))
         else:
-            goal = _beneficiary(snapshot, namespace or client.namespace, *wanted)
+            goal = _preemptor(snapshot, namespace or client.namespace, *wanted)
         limits = RelocationLimits(max_evictions, max_per_gang, whole_gangs)
         relocation = plan(_facts(snapshot, policy, scheduler_names), goal, limits, progress.say)
         progress.end()
@@ -212,7 +212,7 @@ def _left_closed(snapshot: Snapshot) -> list[str]:
     return sorted(node.name for node in nodes if any(taint.key == HOLD.key for taint in node.taints))
 
 
-def _beneficiary(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
+def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
     from phalanx.model.gang import GangKey
     from phalanx.scheduling.defragmentation.relocation import RoomFor
 

@@ -40,7 +40,7 @@ class RelocationOptions(msgspec.Struct, frozen=True):
 
 
 class RelocationResult(msgspec.Struct):
-    """`evicted` are the pods that left, `placed` those in their stead (and the beneficiary's) with their nodes.
+    """`evicted` are the pods that left, `placed` those in their stead (and the preemptor's) with their nodes.
     `closed` nodes take no new pods still. `failure` tells why it did not come to its end."""
 
     evicted: list[str] = []
@@ -92,7 +92,7 @@ class RelocationRunner:
                 await asyncio.shield(self._open(self.outcome.closed))
             await self._pool.close()
         if not self.outcome.failure:
-            await self._beneficiary()
+            await self._preemptor()
         return self.outcome
 
     # nodes
@@ -203,7 +203,7 @@ class RelocationRunner:
             if fresh and _owner(pod) in owners and _has_node(pod):
                 self.outcome.placed[f"{namespace}/{name}"] = pod["spec"]["nodeName"]
 
-    async def _beneficiary(self) -> None:
+    async def _preemptor(self) -> None:
         names = {placement.pod for placement in self._relocation.placements}
 
         def holds(pods: Pods) -> bool:

@@ -83,7 +83,7 @@ class Binder:
     The binding endpoint answers 409 to everything from a wrong uid to a pod that is bound already, also by our
     own lost first try; and a lost connection or a 5xx leaves open whether the write happened. In all these cases
     the pod is read and compared before anything else is tried, and as long as nobody answers the question stays
-    open (research/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
+    open (docs/rules/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
     cannot be reached is waited for. `signer` signs the marks of plans, and which devices pods got.
     """
 

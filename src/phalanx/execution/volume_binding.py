@@ -188,7 +188,7 @@ class VolumeBinding:
         found = await self._document(VOLUMES.path(name=claim.volume))
         if found is None:
             raise PreparationError(f'pv "{claim.volume}" of persistentvolumeclaim "{claim.name}" does not exist')
-        affinity = read_volume(found).noun.affinity
+        affinity = read_volume(found).spec.affinity
         if affinity is None:
             return
         node = await self._document(NODES.path(name=wanted.node))

@@ -25,7 +25,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import pace, rates
 from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
-from phalanx.scheduling.whatif.hypothesis import EvictionObstacle
+from phalanx.scheduling.whatif.what_if import EvictionObstacle
 
 LEAVING = "Leaving"
 DUE = "Due"
@@ -89,36 +89,36 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
     paced: list[str] = []
 
 
-def preview_evictions(rehearsal: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
+def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
     """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
     uid) that would be evicted now would be told."""
-    found = rehearsal.disruption(unit)
+    found = dry_run.disruption(unit)
     if found is None:
         return None
     if isinstance(found, NothingHelps):
-        return _vain(rehearsal, unit, found)
+        return _vain(dry_run, unit, found)
     # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
-    pods = dict.fromkeys((*_records(found), *found.leavers))
+    pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
-    answer = _due(rehearsal, found, told, messages) if told else _leaving(rehearsal, found)
-    answer.rooms, answer.held = _rooms(rehearsal, found), bool(nominated_members(unit))
-    answer.overtaken = [record.pod.key for record in found.losers]
+    answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)
+    answer.rooms, answer.held = _rooms(dry_run, found), bool(nominated_members(unit))
+    answer.overtaken = [record.pod.key for record in found.displaced]
     answer.pods = [_departure(record) for record in pods]
     return answer
 
 
-def _leaving(rehearsal: DryRun, found: Eviction) -> EvictionPreview:
-    now = rehearsal.session.now
-    last = max((record.pod.leaves for record in found.leavers), default=0)
+def _leaving(dry_run: DryRun, found: Eviction) -> EvictionPreview:
+    now = dry_run.session.now
+    last = max((record.pod.leaves for record in found.terminating), default=0)
     left = int(last - now)
     end = ""
     if last:
         end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
-    return EvictionPreview(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
+    return EvictionPreview(LEAVING, f"{_pods(len(found.terminating))} on the way out{end}")
 
 
 def _due(
-    rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]
+    dry_run: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]
 ) -> EvictionPreview:
     groups: dict[str, list[str]] = {}
     for record in told:
@@ -131,18 +131,18 @@ def _due(
         f"{_pods(len(told))} would be told to leave {when}, with at most {format_duration(grace)} of grace",
         paced=list(paced),
         reasons=[EvictionReasons(why, pods) for why, pods in groups.items()],
-        cost=_price(found, rehearsal.session.now) if found.victims else None,
+        cost=_price(found, dry_run.session.now) if found.victims else None,
     )
 
 
-def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
-    supposed = found.supposed
+def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
+    supposed = found.what_if
     if supposed is None:
         return EvictionPreview(NO_HELP, "its gang has the minimum, and the policy evicts nobody for more than that")
     if supposed.eviction is None:
         missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
         return EvictionPreview(NO_HELP, "it would not start even if all others gave way", missing=missing)
-    records, losers = _records(supposed.eviction), supposed.eviction.losers
+    records, losers = _records(supposed.eviction), supposed.eviction.displaced
     stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
     may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
     ways = [f"{_pods(len(records))} would have to go"] if records else []
@@ -151,7 +151,7 @@ def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionP
         NO_HELP,
         f"{', '.join(ways)}, and {may_not}",
         overtaken=[record.pod.key for record in losers],
-        rooms=_rooms(rehearsal, supposed.eviction),
+        rooms=_rooms(dry_run, supposed.eviction),
         pods=[_departure(record) for record in records],
         reasons=[
             EvictionReasons(
@@ -161,7 +161,7 @@ def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionP
             )
             for obstacle in supposed.obstacles
         ],
-        cost=_price(supposed.eviction, rehearsal.session.now) if records else None,
+        cost=_price(supposed.eviction, dry_run.session.now) if records else None,
         changes=list(found.changes),
     )
 
@@ -216,15 +216,15 @@ def _price(found: Eviction, now: float) -> EvictionCost:
     # What is but a part of a decision costs its own part.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
-    return EvictionCost(cost.pods, cost.gangs, cost.priority, cost.violations, round(hours, 2))
+    return EvictionCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))
 
 
 def _records(found: Eviction) -> Sequence[PodRecord]:
     return [record for victim in found.victims for record in victim.records]
 
 
-def _rooms(rehearsal: DryRun, found: Eviction) -> list[NodeRoom]:
-    return _by_node(rehearsal.state.nodes.names[row] for _, row in found.placements)
+def _rooms(dry_run: DryRun, found: Eviction) -> list[NodeRoom]:
+    return _by_node(dry_run.state.nodes.names[row] for _, row in found.placements)
 
 
 def _by_node(names: Iterable[str]) -> list[NodeRoom]:

@@ -90,7 +90,7 @@ class WhyReport:
             for key, record in self._state.gangs.items()
             if record.spec is not None
         }
-        scheduler = self._rehearsal = DryRun(self._state, policy)
+        scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
@@ -306,11 +306,11 @@ class WhyReport:
 
     def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
         """What evictions have to do with an answer about something that waits."""
-        unit = self._rehearsal.unit(who)
+        unit = self._dry_run.unit(who)
         if unit is None or answer.state != "Waiting":
             return answer
         found = answer.evictions = preview_evictions(
-            self._rehearsal, unit, {uid: evict.message for uid, evict in self._told.items()}
+            self._dry_run, unit, {uid: evict.message for uid, evict in self._told.items()}
         )
         if found is None:
             return answer

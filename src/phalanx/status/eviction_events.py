@@ -39,16 +39,16 @@ class _Decision:
         self.gangs: Counter[GangKey] = Counter()
         self.gone = 0
         self.refused = 0
-        # The beneficiary's own object, and what the victims' events call related: that object, or the one pod.
+        # The preemptor's own object, and what the victims' events call related: that object, or the one pod.
         self.regarding: ObjectReference | None = None
         self.related: ObjectReference | None = None
-        # Who it is in the words of kube-scheduler's events, where it knows such a beneficiary.
+        # Who it is in the words of kube-scheduler's events, where it knows such a preemptor.
         self.by = ""
 
 
 class EvictionEvents:
     """One event per evicted pod (of a large gang only for some), and when all of a decision's evictions have been
-    answered one per gang that lost members and one for the beneficiary. One line in the log per decision.
+    answered one per gang that lost members and one for the preemptor. One line in the log per decision.
     """
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
@@ -71,7 +71,7 @@ class EvictionEvents:
                 self._benefits(self._decisions[nomination.cause], nomination)
         for cause, victims in fresh.items():
             first = victims[0]
-            whom = first.beneficiary or "nobody in particular"
+            whom = first.preemptor or "nobody in particular"
             log.info("%s: evicts %s for %s: %s", cause or "-", named(victims), whom, first.message)
 
     def eviction_answered(self, result: EvictResult) -> None:
@@ -113,7 +113,7 @@ class EvictionEvents:
             decision.gangs[evict.gang] += 1
             if decision.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None:
                 return
-        by, why = evict.beneficiary, evict.message
+        by, why = evict.preemptor, evict.message
         if decision.by and evict.reason is EvictionReason.PREEMPTED:
             by, why = decision.by, f"{by}: {why}"
         self._recorder.record(
@@ -125,12 +125,12 @@ class EvictionEvents:
         )
 
     def _end(self, decision: _Decision) -> None:
-        """All is answered: the gangs that lost members, then the beneficiary."""
+        """All is answered: the gangs that lost members, then the preemptor."""
         for key, count in sorted(decision.gangs.items()):
             source = self._source(key)
             if source is not None:
                 first = next(evict for evict in decision.victims if evict.gang == key)
-                whom = f" for {first.beneficiary}" if first.beneficiary else ""
+                whom = f" for {first.preemptor}" if first.preemptor else ""
                 self._recorder.record(
                     source,
                     reason=first.reason.value,

@@ -38,20 +38,20 @@ class TestShares:
         large = scenario.state.gangs[key("large")]
         for wanted, taken, allowed in [(1, 0, True), (5, 0, True), (6, 0, False), (3, 2, True), (3, 3, False)]:
             level = levelling(scenario, {"cpu": wanted * 1000}, "small")
-            assert level.permits(large, {"cpu": 1000}, {"cpu": taken * 1000}) is allowed
+            assert level.allows_victim(large, {"cpu": 1000}, {"cpu": taken * 1000}) is allowed
 
     def test_pods_on_their_own_hold_nothing(self) -> None:
         scenario = world(large=8)
         level = levelling(scenario, {"cpu": 3000})
-        assert level.permits(scenario.state.gangs[key("large")], {"cpu": 1000})
-        assert not level.permits(None, {"cpu": 1000})
+        assert level.allows_victim(scenario.state.gangs[key("large")], {"cpu": 1000})
+        assert not level.allows_victim(None, {"cpu": 1000})
 
     def test_what_does_not_move_a_share_is_not_taken_between_equals(self) -> None:
         scenario = world(one=4, other=4)
         for name in ("one", "other"):
             scenario.pod(f"{name}-gpu", gang=name, node="n", gpu=1)
         level = levelling(scenario, {"gpu": 1000}, "one")
-        assert not level.permits(scenario.state.gangs[key("other")], {"nvidia.com/gpu": 1})
+        assert not level.allows_victim(scenario.state.gangs[key("other")], {"nvidia.com/gpu": 1})
 
 
 class TestGrounds:
@@ -60,7 +60,7 @@ class TestGrounds:
 
     def levels(self, scenario: Scenario, pod: str) -> bool:
         word = self.word(scenario, pod)
-        return isinstance(word, ReclaimRule) and word.levels
+        return isinstance(word, ReclaimRule) and word.drf
 
     def test_within_a_queue_if_the_policy_says_so(self) -> None:
         assert self.levels(world(small=2, large=8), "large-0")
@@ -140,7 +140,7 @@ def _move(scenario: Scenario, draw: random.Random, waiting: list[str]) -> tuple[
         level = DrfPreemption(session, [gang], wanted)
         others = [record for record in pods.values() if record.pod.node and record.gang is not gang]
         for victim in sorted(others, key=lambda record: record.pod.name):
-            if level.permits(victim.gang, victim.footprint.amounts):
+            if level.allows_victim(victim.gang, victim.footprint.amounts):
                 return taker, victim.pod.name
     return None
 

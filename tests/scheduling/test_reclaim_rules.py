@@ -34,11 +34,13 @@ def elastic(namespace: str) -> AccountKey:
 
 
 def reclaimed(word: ReclaimRule | str) -> bool:
-    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.RECLAIMED and not word.below
+    return (
+        isinstance(word, ReclaimRule) and word.reason is EvictionReason.RECLAIMED and not word.lower_priority_only
+    )
 
 
 def preempted(word: ReclaimRule | str) -> bool:
-    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.PREEMPTED and word.below
+    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.PREEMPTED and word.lower_priority_only
 
 
 class TestElasticQuotas:
@@ -251,15 +253,15 @@ class TestQueues:
         for name, (deserved, holds) in {"a": (32, 16), "b": (16, 24), "c": (16, 24)}.items():
             scenario.queue(name, deserved={"cpu": deserved}, weight=deserved)
             scenario.pods(name, holds, queue=name, node="n", cpu=1)
-        for lender in "bc":
-            scenario.pods(f"{lender}wait", 8, queue=lender, cpu=1)  # they would like to have more still
+        for reclaimee in "bc":
+            scenario.pods(f"{reclaimee}wait", 8, queue=reclaimee, cpu=1)  # they would like to have more still
         scenario.pods("more", 16, queue="a", cpu=1)
         takings = takes(scenario, "more")
         assert takings.count() == {"b": 8, "c": 8}
         settled(scenario, takings)
-        for lender in "bc":
-            word = takes(scenario, f"{lender}wait-0").word("more-0")
-            assert word == f"queue {lender} would hold more cpu than what it deserves"
+        for reclaimee in "bc":
+            word = takes(scenario, f"{reclaimee}wait-0").word("more-0")
+            assert word == f"queue {reclaimee} would hold more cpu than what it deserves"
 
     def test_without_a_plugin_that_says_so_nobody_deserves_anything(self) -> None:
         scenario = world().queue("a", deserved={"cpu": 9}).queue("b")
@@ -332,7 +334,7 @@ class TestQueues:
         excess = {name: word.excess for name, word in words.items() if isinstance(word, ReclaimRule)}
         assert excess == {"b": 0.2, "c": 0.5, "d": 1.0}
 
-    def test_all_that_a_beneficiary_asks_for_counts_where_its_payers_meet(self) -> None:
+    def test_all_that_a_preemptor_asks_for_counts_where_its_payers_meet(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 3}).queue("b").pod("b", queue="b", node="n", cpu=1)
         for namespace in ("x", "y"):
             scenario.within(namespace).pods(namespace, 2, queue="a", cpu=1)
@@ -341,13 +343,13 @@ class TestQueues:
             payer = scenario.state.pods[name].charge_path
             assert payer is not None
             payers[payer] = {"cpu": 2000}
-        session, lender = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].charge_path
-        assert lender is not None
+        session, reclaimee = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].charge_path
+        assert reclaimee is not None
         for payer, wanted in payers.items():
             alone = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
-            assert reclaimed(alone.of(lender))
+            assert reclaimed(alone.rule_for(reclaimee))
             both = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True, together=payers)
-            assert both.of(lender) == "queue a would hold more cpu than what it deserves"
+            assert both.rule_for(reclaimee) == "queue a would hold more cpu than what it deserves"
 
     def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
@@ -529,7 +531,7 @@ class TestQueuesAndQuotas:
         takings = takes(scenario, "more")
         word = takings.word("low-0")
         assert isinstance(word, ReclaimRule)
-        assert (word.reason, word.below) == (EvictionReason.RECLAIMED, True)
+        assert (word.reason, word.lower_priority_only) == (EvictionReason.RECLAIMED, True)
         assert takings.count() == {"low": 4}
 
     @pytest.mark.parametrize(("held_by_quota", "held_by_queue"), [(True, False), (False, True)])

@@ -46,49 +46,49 @@ class TestBudgets:
     def test_the_whole_set_counts(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
         cap = caps(scenario)
-        said = [cap.take(record) for record in pods(scenario, 0, 1, 2)]
+        said = [cap.try_evict(record) for record in pods(scenario, 0, 1, 2)]
         assert said == [None, None, self.REFUSED]
         assert cap.violations == 0  # who was refused does not count
-        cap.give_back(pods(scenario, 0)[0])
-        assert cap.take(pods(scenario, 2)[0]) is None
+        cap.take_back(pods(scenario, 0)[0])
+        assert cap.try_evict(pods(scenario, 2)[0]) is None
 
     def test_without_the_plugin_what_is_broken_is_counted(self) -> None:
         scenario = budget(world(budgets=("web",)), "web", 2)
         cap = caps(scenario)
-        assert [cap.take(record) for record in pods(scenario, 0, 1, 2, 3)] == [None] * 4
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1, 2, 3)] == [None] * 4
         assert cap.violations == 2
-        cap.give_back(pods(scenario, 0)[0])
+        cap.take_back(pods(scenario, 0)[0])
         assert cap.violations == 1
 
     def test_a_unit_goes_as_one_or_not_at_all(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
         cap = caps(scenario)
-        assert cap.take_all(pods(scenario, 0, 1, 2)) == self.REFUSED
-        assert cap.take_all(pods(scenario, 0, 1)) is None
+        assert cap.try_evict_all(pods(scenario, 0, 1, 2)) == self.REFUSED
+        assert cap.try_evict_all(pods(scenario, 0, 1)) is None
 
     def test_a_pod_counts_in_each_of_its_budgets(self) -> None:
         scenario = budget(budget(world(budgets=("web", "all")), "web", 0), "all", 1)
         cap = caps(scenario)
-        assert [cap.take(record) for record in pods(scenario, 0, 1)] == [None, None]
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
         assert cap.violations == 3
 
     def test_pods_that_no_known_budget_counts_may_go(self) -> None:
         """Volcano's plugin spares every pod without labels."""
         scenario = budget(world(STRICT), "web", 0)
-        assert caps(scenario).take(pods(scenario, 0)[0]) is None
-        assert caps(scenario.becomes("p0", budgets=("gone",))).take(pods(scenario, 0)[0]) is None
+        assert caps(scenario).try_evict(pods(scenario, 0)[0]) is None
+        assert caps(scenario.becomes("p0", budgets=("gone",))).try_evict(pods(scenario, 0)[0]) is None
 
     def test_what_the_api_server_has_granted_costs_nothing(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 1, "p0")
         cap = caps(scenario)
-        assert [cap.take(record) for record in pods(scenario, 0, 1)] == [None, None]
-        assert cap.take(pods(scenario, 2)[0]) == self.REFUSED
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
+        assert cap.try_evict(pods(scenario, 2)[0]) == self.REFUSED
 
     def test_whoever_was_told_to_leave_counts_before_the_budget_knows(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
         scenario.state.doom(pods(scenario, 0)[0])
         cap = caps(scenario)
-        assert [cap.take(record) for record in pods(scenario, 1, 2)] == [None, self.REFUSED]
+        assert [cap.try_evict(record) for record in pods(scenario, 1, 2)] == [None, self.REFUSED]
 
 
 class TestRates:
@@ -101,13 +101,13 @@ class TestRates:
     def test_so_many_within_a_window(self) -> None:
         scenario, log = self.world(), EvictionLog()
         cap = caps(scenario, log)
-        assert [cap.take(record) for record in pods(scenario, 0, 1, 2)] == [None, None, self.REFUSED]
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1, 2)] == [None, None, self.REFUSED]
         for record in pods(scenario, 0, 1):
             log.evicted(record, scenario.now)
         scenario.now += 599
-        assert caps(scenario, log).take(pods(scenario, 2)[0]) == self.REFUSED
+        assert caps(scenario, log).try_evict(pods(scenario, 2)[0]) == self.REFUSED
         scenario.now += 1
-        assert caps(scenario, log).take(pods(scenario, 2)[0]) is None
+        assert caps(scenario, log).try_evict(pods(scenario, 2)[0]) is None
 
     def test_windows_slide(self) -> None:
         scenario, log = self.world(), EvictionLog()
@@ -115,32 +115,34 @@ class TestRates:
         log.evicted(pods(scenario, 1)[0], scenario.now + 500)
         scenario.now += 600
         cap = caps(scenario, log)
-        assert [cap.take(record) for record in pods(scenario, 2, 3)] == [None, self.REFUSED]
+        assert [cap.try_evict(record) for record in pods(scenario, 2, 3)] == [None, self.REFUSED]
 
     def test_what_is_larger_than_the_rate_goes_when_nothing_else_went(self) -> None:
         scenario, log = self.world(), EvictionLog()
         cap = caps(scenario, log)
-        assert cap.take_all(pods(scenario, 0, 1, 2, 3)) is None
-        assert cap.take(pods(scenario, 4)[0]) == self.REFUSED
+        assert cap.try_evict_all(pods(scenario, 0, 1, 2, 3)) is None
+        assert cap.try_evict(pods(scenario, 4)[0]) == self.REFUSED
         cap = caps(scenario, log)
-        assert cap.take(pods(scenario, 0)[0]) is None
-        assert cap.take_all(pods(scenario, 1, 2, 3)) == self.REFUSED
-        assert cap.take(pods(scenario, 1)[0]) is None
+        assert cap.try_evict(pods(scenario, 0)[0]) is None
+        assert cap.try_evict_all(pods(scenario, 1, 2, 3)) == self.REFUSED
+        assert cap.try_evict(pods(scenario, 1)[0]) is None
         log.evicted(pods(scenario, 5)[0], scenario.now)
-        assert caps(scenario, log).take_all(pods(scenario, 1, 2, 3)) == self.REFUSED
+        assert caps(scenario, log).try_evict_all(pods(scenario, 1, 2, 3)) == self.REFUSED
 
     def test_nothing_at_all_may_be_said_too(self) -> None:
         scenario = self.world(EvictionRate(0, 60))
-        assert caps(scenario).take_all(pods(scenario, 0, 1)) == "queue a may lose no more than 0 pods within 1m"
+        assert (
+            caps(scenario).try_evict_all(pods(scenario, 0, 1)) == "queue a may lose no more than 0 pods within 1m"
+        )
 
     def test_every_account_on_the_path_counts_and_others_do_not(self) -> None:
         scenario = world().account(AccountKey(Tree.QUEUE, "root"), label="root", eviction_rate=EvictionRate(3, 60))
         scenario.queue("a", eviction_rate=self.RATE).pods("b", 3, queue="b", node="n", cpu=1)
         cap = caps(scenario)
-        assert [cap.take(record) for record in pods(scenario, 0, 1)] == [None, None]
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
         others = [scenario.state.pods[f"b-{number}"] for number in range(2)]
-        assert [cap.take(record) for record in others] == [None, "root may lose no more than 3 pods within 1m"]
-        assert cap.take(pods(scenario, 2)[0]) == self.REFUSED
+        assert [cap.try_evict(record) for record in others] == [None, "root may lose no more than 3 pods within 1m"]
+        assert cap.try_evict(pods(scenario, 2)[0]) == self.REFUSED
 
     @pytest.mark.parametrize(("more", "free"), [(1, 700), (2, 800), (3, 800)])
     def test_when_so_many_more_may_go(self, more: int, free: int) -> None:

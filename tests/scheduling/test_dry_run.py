@@ -47,18 +47,17 @@ def vain(scenario: Scenario, who: str) -> NothingHelps:
 
 def objections(found: NothingHelps) -> dict[str, list[str]]:
     """why -> the names of the pods"""
-    assert found.supposed is not None
+    assert found.what_if is not None
     return {
-        obstacle.why: sorted(record.pod.name for record in obstacle.records)
-        for obstacle in found.supposed.obstacles
+        obstacle.why: sorted(record.pod.name for record in obstacle.records) for obstacle in found.what_if.obstacles
     }
 
 
 def wanted(found: NothingHelps) -> list[str]:
     """Who would have to go."""
-    assert found.supposed is not None
-    assert found.supposed.eviction is not None
-    return sorted(record.pod.name for victim in found.supposed.eviction.victims for record in victim.records)
+    assert found.what_if is not None
+    assert found.what_if.eviction is not None
+    return sorted(record.pod.name for victim in found.what_if.eviction.victims for record in victim.records)
 
 
 def full(priority: int = 0, **fields: object) -> Scenario:
@@ -104,16 +103,16 @@ def test_what_a_mark_forbids_is_told_even_beside_a_pod_that_belongs_to_its_node(
 
 def test_what_would_be_missing_even_then() -> None:
     found = vain(full().pod("large", cpu=3, priority=10), "large")
-    assert found.supposed is not None
-    assert found.supposed.eviction is None
-    assert found.supposed.missing is not None
+    assert found.what_if is not None
+    assert found.what_if.eviction is None
+    assert found.what_if.missing is not None
     assert found.changes == ()
 
 
 def test_a_minimum_run_time_ends_by_itself() -> None:
     scenario = Scenario().queue("q", min_run_time=600).node("n1", cpu=1).pod("low", cpu=1, queue="q").run()
     found = vain(scenario.pod("high", cpu=1, priority=10, queue="q"), "high")
-    assert [obstacle.until for obstacle in found.supposed.obstacles] == [1600.0]  # type: ignore[union-attr]
+    assert [obstacle.until for obstacle in found.what_if.obstacles] == [1600.0]  # type: ignore[union-attr]
     assert found.changes == (
         "wait until 1970-01-01T00:26:40Z (ns/low has not had the 10m yet that queue q lets its pods run)",
     )
@@ -168,9 +167,9 @@ def test_by_weight_a_queue_may_not_hold_more_than_its_share_whoever_gives_way() 
     scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
     scenario.pods("a", 8, cpu=1, queue="a").run()
     found = vain(scenario.job("b", 5, queue="b", cpu=1), "b")
-    assert found.supposed is not None
-    assert isinstance(found.supposed.missing, OverQuota)
-    assert found.supposed.missing.account.label == "queue b"
+    assert found.what_if is not None
+    assert isinstance(found.what_if.missing, OverQuota)
+    assert found.what_if.missing.account.label == "queue b"
     assert found.changes == ()
 
 
@@ -210,7 +209,7 @@ def test_one_member_that_may_not_go_keeps_its_whole_gang() -> None:
 def test_nobody_is_looked_for_where_a_gang_has_its_minimum() -> None:
     scenario = Scenario().node("n1", cpu=2).pod("low", cpu=1).run()
     scenario.job("elastic", 2, minimum=1, cpu=1, priority=10).run()
-    assert vain(scenario, "elastic-1").supposed is None
+    assert vain(scenario, "elastic-1").what_if is None
 
 
 def test_asking_changes_nothing() -> None:

@@ -59,12 +59,12 @@ def test_asking_changes_nothing(seed: int) -> None:
         found = rehearsal.disruption(unit)
         audit(scenario.state)
         assert np.array_equal(scenario.state.nodes.idle, idle)
-        if isinstance(found, NothingHelps) and found.supposed is not None and found.supposed.eviction is not None:
-            eviction = found.supposed.eviction
-            wanted = {record for victim in eviction.victims for record in victim.records} | {*eviction.losers}
+        if isinstance(found, NothingHelps) and found.what_if is not None and found.what_if.eviction is not None:
+            eviction = found.what_if.eviction
+            wanted = {record for victim in eviction.victims for record in victim.records} | {*eviction.displaced}
             assert wanted
-            assert found.supposed.obstacles
-            assert all(set(obstacle.records) <= wanted for obstacle in found.supposed.obstacles)
+            assert found.what_if.obstacles
+            assert all(set(obstacle.records) <= wanted for obstacle in found.what_if.obstacles)
     scenario.state.ledger.settle()
     assert {key: account.as_tuple() for key, account in scenario.state.ledger.accounts.items()} == sums
 

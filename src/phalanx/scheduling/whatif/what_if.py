@@ -35,7 +35,7 @@ NO_WHOLE_GANG = "the policy evicts no whole gang (allowWholeBundle: false)"
 MATE_STAYS = "each belongs to a gang of which another member may not go"
 NO_SET = "no set of them was found within the work that a cycle may do for one who waits"
 
-# Farther than any lender who may go: first those kept by a priority or a veto alone, last those who owe nothing.
+# Farther than any reclaimee who may go: first those kept by a priority or a veto alone, last those who owe nothing.
 _NEAR = 1000
 _FAR = ReclaimRule(EvictionReason.PREEMPTED, False, distance=_NEAR + 1)
 
@@ -62,32 +62,32 @@ class WhatIf(msgspec.Struct, frozen=True):
 class _AllPods(Reclaimees):
     """All pods but those that belong to their nodes, whatever quotas, queues, priorities and marks say.
 
-    Who may go in earnest has the ground that he has, and so comes first.
+    Who may go in earnest has the rule that he has, and so comes first.
     """
 
-    def may_lend(self, record: PodRecord) -> ReclaimRule | str:
+    def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
         assert record.charge_path is not None
         if record.pod.fixture:
             return "they belong to their nodes"
-        if record.gang is not None and record.gang in self._beneficiary.gangs:
-            return super().may_lend(record)
+        if record.gang is not None and record.gang in self._preemptor.gangs:
+            return super().reclaim_rule(record)
         return self._free(record.charge_path)
 
     def _may_go(self, counts: IntArray) -> BoolArray:
         # As many as may be: fixtures and pods that are marked may be of one kind.
         left: BoolArray = counts > 0
-        for gang in self._beneficiary.gangs:
-            for number in self._columns.gangs.get(gang, ()):
-                kind = self.kinds[number]
-                word = self._by_priority(self._word(kind.payer), kind.gang, kind.priority)
+        for gang in self._preemptor.gangs:
+            for number in self._classes.gangs.get(gang, ()):
+                kind = self.classes[number]
+                word = self._by_priority(self._rule_for(kind.payer), kind.gang, kind.priority)
                 left[number] &= not isinstance(word, str)
-        for place in np.unique(self._columns.payer[left]).tolist():
-            self._free(self._columns.payers[place])
+        for place in np.unique(self._classes.payer[left]).tolist():
+            self._free(self._classes.payers[place])
         return left
 
     def _free(self, payer: ChargePath) -> ReclaimRule:
-        self._word(payer)
-        return self.grounds.setdefault(payer, _FAR)
+        self._rule_for(payer)
+        return self.rules.setdefault(payer, _FAR)
 
 
 class _AllCandidates(Candidates):
@@ -96,36 +96,36 @@ class _AllCandidates(Candidates):
     def __init__(
         self,
         session: Session,
-        beneficiary: Preemptor,
-        lenders: Reclaimees,
+        preemptor: Preemptor,
+        reclaimees: Reclaimees,
         options: EvictionOptions,
         earnest: Reclaimees,
     ) -> None:
-        super().__init__(session, beneficiary, lenders, options)
+        super().__init__(session, preemptor, reclaimees, options)
         self._earnest = earnest
 
-    def on(self, rows: Iterable[int]) -> list[Victim]:
-        found = super().on(rows)
+    def on_rows(self, rows: Iterable[int]) -> list[Victim]:
+        found = super().on_rows(rows)
         for victim in found:
             if any(_objections(self._session, self._earnest, record) for record in victim.records):
                 victim.preempted, victim.distance = True, max(_NEAR, victim.distance)
-                victim.key = (True, victim.distance, *victim.key[2:])
-        return sorted(found, key=lambda victim: victim.key)
+                victim.order_key = (True, victim.distance, *victim.order_key[2:])
+        return sorted(found, key=lambda victim: victim.order_key)
 
     def groups(self, candidates: list[Victim]) -> list[list[Victim]]:
         return [candidates]
 
     def _judge(self, record: PodRecord) -> bool:
-        return record.state in CAN_LEAVE and self._lent(record)
+        return record.state in CAN_LEAVE and self._of_allowed_class(record)
 
-    def _whole_gangs(self, victim: Victim) -> bool:
+    def _may_go_as_a_whole(self, victim: Victim) -> bool:
         return True
 
 
 class _UnboundSolver(Solver):
     """The same search where nobody objects to anything."""
 
-    bound: ClassVar[bool] = False
+    enforced: ClassVar[bool] = False
     missing: Shortage | Gap | OverQuota | None = None
     """What was missing at the last try; where nothing is found that is the try without everybody."""
 
@@ -133,41 +133,39 @@ class _UnboundSolver(Solver):
         self.missing = super()._try()
         return self.missing
 
-    def _who_may_go(self) -> Candidates:
-        earnest = Reclaimees(self._session, self._for, self._options)
-        everybody = _AllPods(self._session, self._for, self._options)
-        return _AllCandidates(self._session, self._for, everybody, self._options, earnest)
+    def _find_candidates(self) -> Candidates:
+        earnest = Reclaimees(self._session, self._preemptor, self._options)
+        everybody = _AllPods(self._session, self._preemptor, self._options)
+        return _AllCandidates(self._session, self._preemptor, everybody, self._options, earnest)
 
 
-def what_if(session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
-    """The answer for a beneficiary for whom a search in earnest found nothing."""
-    search = _UnboundSolver(session, beneficiary, options, log)
-    found = search.run()
+def what_if(session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
+    """The answer for a preemptor for whom a search in earnest found nothing."""
+    search = _UnboundSolver(session, preemptor, options, log)
+    found = search.solve()
     if isinstance(found, NoSolution):
         return WhatIf(None, search.missing)
-    obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims, found.losers)
+    obstacles = _Obstacles(session, preemptor, options, log).of(found.victims, found.displaced)
     return WhatIf(found, None, obstacles)
 
 
 class _Obstacles:
-    def __init__(
-        self, session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog
-    ) -> None:
+    def __init__(self, session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> None:
         self._session = session
-        self._beneficiary = beneficiary
+        self._preemptor = preemptor
         self._options = options
         self._log = log
-        self._lenders = Reclaimees(session, beneficiary, options)
+        self._reclaimees = Reclaimees(session, preemptor, options)
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
     def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
         everybody = [*(record for victim in victims for record in victim.records), *losers]
-        if not self._beneficiary.preempts:
+        if not self._preemptor.preempts:
             self._note(NEVER, everybody)
         free = [victim for victim in victims if not self._individual(victim)]
         self._together(free)
         for record in losers:
-            word = _ground_against(self._session, self._lenders, record)
+            word = _rule_against(self._session, self._reclaimees, record)
             if word is not None:
                 self._note(f"room is held for them, and {word}", [record])
         if not self._found:
@@ -185,7 +183,7 @@ class _Obstacles:
         """Notes what is said about single pods, and about the gang as a whole; whether there is anything."""
         stuck: set[str] = set()
         for record in victim.records:
-            for objection in _objections(self._session, self._lenders, record):
+            for objection in _objections(self._session, self._reclaimees, record):
                 stuck.add(record.pod.uid)
                 why = f"each {objection.why}" if isinstance(objection, EvictVeto) else objection
                 self._note(why, [record], objection.until if isinstance(objection, EvictVeto) else None)
@@ -200,13 +198,16 @@ class _Obstacles:
     def _together(self, victims: Sequence[Victim]) -> None:
         """Notes which of them may not go once those before them have gone."""
         delays, now = EvictionDelays(), self._session.now
-        removals, caps = Removals(), EvictionLimits(self._session, self._log, delays, self._lenders.overrules)
+        removals, limits = (
+            Removals(),
+            EvictionLimits(self._session, self._log, delays, self._reclaimees.overrules_owner),
+        )
         for victim in victims:
             delays.until = None
-            if not removals.permit(victim):
+            if not removals.allows(victim):
                 self._note(_beyond(victim, removals), victim.records)
                 continue
-            why = caps.take_all(victim.records)
+            why = limits.try_evict_all(victim.records)
             if why is None:
                 removals.add(victim)
                 continue
@@ -221,24 +222,24 @@ class _Obstacles:
             times.append(until)
 
 
-def _objections(session: Session, lenders: Reclaimees, record: PodRecord) -> list[str | EvictVeto]:
+def _objections(session: Session, reclaimees: Reclaimees, record: PodRecord) -> list[str | EvictVeto]:
     """Everything that stands against a pod's eviction as such: a phrase about them all, or what a plugin says."""
     found: list[str | EvictVeto] = []
-    ground = _ground_against(session, lenders, record)
-    if ground is not None:
-        found.append(ground)
-    word = lenders.may_lend(record)
+    rule = _rule_against(session, reclaimees, record)
+    if rule is not None:
+        found.append(rule)
+    word = reclaimees.reclaim_rule(record)
     found += evict_vetoes_on(session, record, word if not isinstance(word, str) else None)
     return found
 
 
-def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) -> str | None:
+def _rule_against(session: Session, reclaimees: Reclaimees, record: PodRecord) -> str | None:
     """What quotas, queues and priorities say against taking from a pod."""
     assert record.charge_path is not None
-    word = lenders.may_lend(record)
+    word = reclaimees.reclaim_rule(record)
     if not isinstance(word, str):
         return None
-    if record.charge_path in lenders.grounds:  # then only priorities are in the way
+    if record.charge_path in reclaimees.rules:  # then only priorities are in the way
         priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
     return word
@@ -246,12 +247,12 @@ def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) ->
 
 def _beyond(victim: Victim, removals: Removals) -> str:
     """Which account would have given back all that it may have to."""
-    for payer, ground in victim.grounds.items():
+    for payer, rule in victim.rules.items():
         amounts = victim.amounts[payer]
-        for over in ground.overs:
-            if not over.exceeded(removals.holdings(over.account), amounts):
+        for over in rule.must_exceed:
+            if not over.exceeded(removals.holdings_of(over.account), amounts):
                 return f"{over.account.label} would hold no more than its own once the others have gone"
-        for floor in ground.floors:
-            if floor.undercut(removals.holdings(floor.account), amounts):
+        for floor in rule.must_keep:
+            if floor.undercut(removals.holdings_of(floor.account), amounts):
                 return f"{floor.account.label} would hold less than what is its own"
     raise AssertionError(f"{victim} is permitted")
