@@ -102,7 +102,7 @@ async def test_a_custom_object_that_raises_harms_no_other(
     world = World()
     poisons(monkeypatch, world.intake, f"{prefix}{method}", lambda text: "'bad'" in text)
     poisons(monkeypatch, world.intake, f"{method}_removed", lambda text: "'bad'" in text)
-    make = world.observer._group_sink if method == "group" else world.observer._account_sink
+    make = world.observer.kinds._group_sink if method == "group" else world.observer.kinds._account_sink
     tell = make(kind)
     for name in ("bad", "good"):
         raw = msgspec.json.encode(group(name))

@@ -12,7 +12,7 @@ import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
-from phalanx.daemon.observer import Observer
+from phalanx.daemon.custom_kinds import CustomKinds
 from phalanx.dialects.core import decode_resource_quota
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
@@ -455,7 +455,7 @@ async def created(world: World, queues: BuiltinQueues) -> list[str]:
 
 async def test_the_queues_default_and_root_are_made_once_where_volcanos_kind_is_served(world: World) -> None:
     served = Served()
-    queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(CustomKinds, served), world.intake)
     assert await created(world, queues) == []
     served.queues = True
     assert await created(world, queues) == ["root", "default"]
@@ -466,7 +466,7 @@ async def test_a_queue_that_is_there_is_not_made(world: World) -> None:
     served = Served()
     served.queues = True
     world.put(VOLCANO_QUEUE, queue("default"))
-    queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(CustomKinds, served), world.intake)
     assert await created(world, queues) == ["root"]
 
 

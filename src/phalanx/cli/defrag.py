@@ -17,7 +17,7 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.execution.relocation import RelocationResult
+    from phalanx.cli.relocation import RelocationResult
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
@@ -118,8 +118,8 @@ def defrag(
         raise click.ClickException(str(error)) from error
 
     async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
+        from phalanx.cli.relocation import RelocationOptions, RelocationRunner
         from phalanx.daemon.policy_file import dialect_options
-        from phalanx.execution.relocation import RelocationOptions, RelocationRunner
         from phalanx.model.node import HOLD
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage

@@ -13,8 +13,8 @@ from phalanx.model.resources import Requests
 from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation, counted
 
 if TYPE_CHECKING:
+    from phalanx.cli.relocation import RelocationResult
     from phalanx.cluster.state import ClusterState
-    from phalanx.execution.relocation import RelocationResult
 
 
 def table(relocation: Relocation, outcome: RelocationResult | None, state: ClusterState) -> list[str]:

@@ -20,6 +20,7 @@ from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
+from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.kubelet_refusals import KubeletRefusals
 from phalanx.daemon.leadership import Leadership, LeaseOptions
@@ -37,7 +38,6 @@ from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
-from phalanx.execution.executor import Executor, gone_guard
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
@@ -205,20 +205,20 @@ class SchedulerService:
             failures=self._failures,
             discovered=endpoint.learn,
         )
-        endpoint.outdated = self.observer.rediscover
+        endpoint.outdated = self.observer.kinds.rediscover
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.apply_event, time.time)
         self._made_groups = MadeGroups(
             client,
             self._pool,
             self.state,
             self._intake,
-            lambda: self.observer.known_kinds("podgroups"),
+            lambda: self.observer.kinds.known("podgroups"),
             lambda: self.policy.create_pod_groups,
         )
         self._queue_gates = QueueGates(
             client, self._pool, self.state, lambda: self.scheduler.new_session(time.time())
         )
-        self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
+        self._builtin_queues = BuiltinQueues(client, self._pool, self.observer.kinds, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
         self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, time.time)

@@ -19,7 +19,7 @@ from phalanx.status.verdict_publisher import VerdictPublisher
 
 
 class PlanPublisher:
-    """The executor's listener; one thing that cannot be told does not keep the others back."""
+    """The executor tells it each step; one thing that cannot be told does not keep the others back."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class PlanPublisher:
             self._verdict_publisher.forget_pod(bind.uid)
 
     def binding_answered(self, bind: Bind, bound: bool) -> None:
+        """Called for each binding that was posted."""
         self._event_publisher.binding_answered(bind, bound)
 
     def binding_refused(self, bind: Bind, message: str) -> None:
@@ -69,6 +70,7 @@ class PlanPublisher:
         self._eviction_events.evictions_decided(evictions, nominations)
 
     def eviction_answered(self, result: EvictResult) -> None:
+        """Called for each eviction that was decided."""
         self._eviction_events.eviction_answered(result)
         gone = result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE)
         if not gone and result.evict.gang is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from phalanx.daemon.observer import Observer
+from phalanx.daemon.custom_kinds import CustomKinds
 from phalanx.dialects.api_groups import VOLCANO
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.quotas.queues import builtin_queues
@@ -31,20 +31,20 @@ class BuiltinQueues:
         self,
         client: KubeClient,
         pool: WritePool,
-        observer: Observer,
+        kinds: CustomKinds,
         intake: Intake,
         retry: RetryPolicy | None = None,
     ) -> None:
         self._client = client
         self._pool = pool
-        self._observer = observer
+        self._kinds = kinds
         self._intake = intake
         self._retry = retry or RetryPolicy()
         self._looked = False
 
     def check(self) -> None:
         """Cheap; to be called now and then."""
-        known = self._observer.knows_all(_QUEUES.group, _QUEUES.plural)
+        known = self._kinds.knows_all(_QUEUES.group, _QUEUES.plural)
         if known and not self._looked:
             declared = set(self._intake.account_keys())
             for queue in builtin_queues():

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
@@ -19,6 +18,7 @@ from phalanx.kube.conditions import PodCondition
 from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.pod import MemberState
+from phalanx.status.plan_publisher import PlanPublisher
 
 log = logging.getLogger(__name__)
 
@@ -31,26 +31,8 @@ _WATCH_GRACE = 30.0
 _SPARED = 60.0
 
 
-class ExecutionListener(Protocol):
-    """Learns what is done, and tells users of it (status/, a floor above)."""
-
-    def plan_decided(self, plan: Plan) -> None: ...
-
-    def bindings_posted(self, binds: Sequence[Bind]) -> None: ...
-
-    def binding_answered(self, bind: Bind, bound: bool) -> None:
-        """Called for each binding that was posted."""
-
-    def binding_refused(self, bind: Bind, message: str) -> None: ...
-
-    def evictions_decided(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None: ...
-
-    def eviction_answered(self, result: EvictResult) -> None:
-        """Called for each eviction that was decided."""
-
-
 class Executor:
-    """Binds at once, promises and evicts next; `listener` learns what is done.
+    """Binds at once, promises and evicts next; `publisher` tells what is done.
 
     `guard` makes, for the bindings of one plan, the last check before each is posted. `wake` asks for another
     cycle. `later(seconds, call)` calls back. `now` gives seconds since the epoch.
@@ -62,7 +44,7 @@ class Executor:
         binder: Preparations,
         disruptions: Disruptions,
         conditions: PodConditions,
-        listener: ExecutionListener,
+        publisher: PlanPublisher,
         *,
         guard: Callable[[], Guard],
         wake: Callable[[], None],
@@ -75,7 +57,7 @@ class Executor:
         self._binder = binder
         self._disruptions = disruptions
         self._conditions = conditions
-        self._listener = listener
+        self._publisher = publisher
         self._now = now
         self._guard = guard
         self._wake = wake
@@ -88,7 +70,7 @@ class Executor:
         """Each part of a plan, whatever the others raise."""
         self._errors.guard("executor", "bindings", lambda: self._bind(plan))
         self._errors.guard("executor", "evictions", lambda: self._disrupt(plan))
-        self._listener.plan_decided(plan)
+        self._publisher.plan_decided(plan)
 
     def _bind(self, plan: Plan) -> None:
         try:
@@ -97,7 +79,7 @@ class Executor:
             for bind in plan.binds:
                 self._state.pods.binding_failed(bind.uid)
             raise
-        self._listener.bindings_posted(plan.binds)
+        self._publisher.bindings_posted(plan.binds)
         for bind in plan.binds:
             self._moved.pop(bind.uid, None)
             self._conditions.binding_submitted(bind.uid)
@@ -117,13 +99,13 @@ class Executor:
 
     def evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate] = ()) -> None:
         """What was decided for the same reason has the same cause; room is promised before it is cleared."""
-        self._listener.evictions_decided(evictions, nominations)
+        self._publisher.evictions_decided(evictions, nominations)
         self._disruptions.submit(nominations, evictions)
 
     def evicted(self, result: EvictResult) -> None:
         """Called once per eviction, when it has been taken as an order or will not happen."""
         evict, now = result.evict, self._now()
-        self._listener.eviction_answered(result)
+        self._publisher.eviction_answered(result)
         if result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE):
             return
         refused = result.outcome is EvictionOutcome.REFUSED
@@ -135,7 +117,7 @@ class Executor:
     def bound(self, result: BindResult) -> None:
         """Called by the binder, once per binding."""
         bind = result.bind
-        self._listener.binding_answered(bind, result.outcome is BindOutcome.BOUND)
+        self._publisher.binding_answered(bind, result.outcome is BindOutcome.BOUND)
         if result.outcome is BindOutcome.BOUND:
             self._failures.pop(bind.uid, None)
             return
@@ -150,7 +132,7 @@ class Executor:
             self._disruptions.submit([Nominate(bind.uid, bind.namespace, bind.name, "", bind.cause)], ())
         failures = self._failures.get(bind.uid, 0)
         self._failures[bind.uid] = failures + 1
-        self._listener.binding_refused(bind, result.message)
+        self._publisher.binding_refused(bind, result.message)
         text = f"binding to node {bind.node} failed: {result.message}"
         self._conditions.set_conditions(bind.uid, PodCondition(POD_SCHEDULED, "False", "SchedulerError", text))
         if failures == 0:

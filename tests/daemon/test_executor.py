@@ -12,6 +12,7 @@ import pytest
 from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
@@ -20,7 +21,6 @@ from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
-from phalanx.execution.executor import Executor, gone_guard
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.writes import WritePool
 from phalanx.kube.events import EventRecorder

@@ -1,0 +1,197 @@
+"""Kinds of groups, queues and quotas that come and go with their CRDs: found by discovery, watched while served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from phalanx.daemon.object_feed import ObjectFeed
+from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
+from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document, decode_object
+from phalanx.kube.changes import Change, Synced
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import DEFINITIONS
+from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.model.gang import GangKey
+
+log = logging.getLogger(__name__)
+
+# After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
+_DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)
+
+Sink = Callable[[Change[Document]], None]
+
+
+class CustomKinds:
+    """Discovery is repeated every `period` seconds and whenever a CRD changes; `discovered` is told each answer."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        intake: Intake,
+        feed: ObjectFeed,
+        discovered: Callable[[Discovery], None],
+        period: float,
+    ) -> None:
+        self._client = client
+        self._intake = intake
+        self._feed = feed
+        self._discovered = discovered
+        self._period = period
+        self._definitions = Reflector(
+            client,
+            DEFINITIONS,
+            bytes,
+            lambda change: self.rediscover(),
+            optional=True,
+            failures=feed.failures,
+        )
+        self._definitions_changed = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
+        self._kinds_known = asyncio.Event()
+        self._lacks_native = False
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        tasks.create_task(self._definitions.run())
+        tasks.create_task(self._discover_kinds())
+
+    async def synced(self) -> None:
+        """Returns when all objects of the kinds that are served have been seen once."""
+        await self._kinds_known.wait()
+        for reflector, _ in list(self._kinds.values()):
+            await reflector.synced.wait()
+
+    def rediscover(self) -> None:
+        """What is served may have changed."""
+        self._definitions_changed.set()
+
+    def known(self, plural: str) -> list[ServedKind]:
+        """The kinds of a plural that are served and whose objects have all been seen."""
+        return [kind for kind in self._kinds if kind.plural == plural and self.knows_all(kind.group, plural)]
+
+    def knows_all(self, group: str, plural: str) -> bool:
+        """Whether a kind is served and all its objects have been seen."""
+        return any(
+            reflector.synced.is_set() and reflector.state is ReflectorState.WATCHING
+            for kind, (reflector, _) in self._kinds.items()
+            if (kind.group, kind.plural) == (group, plural)
+        )
+
+    async def _discover_kinds(self) -> None:
+        while True:
+            try:
+                self._follow(await discover(self._client))
+                self._kinds_known.set()
+            except (ApiError, ConnectionLost, ConfigError) as error:
+                log.warning("discovery failed: %s", error)
+                await asyncio.sleep(1.0)
+                continue
+            except Exception as error:
+                self._feed.failures.record_failure("discovery", "what the API server serves", error)
+                await asyncio.sleep(1.0)
+                continue
+            try:
+                await asyncio.wait_for(self._definitions_changed.wait(), self._period)
+            except TimeoutError:
+                continue
+            for pause in _DISCOVERY_LOOKS:
+                self._definitions_changed.clear()
+                await asyncio.sleep(pause)
+                try:
+                    self._follow(await discover(self._client))
+                except (ApiError, ConnectionLost, ConfigError) as error:
+                    log.warning("discovery failed: %s", error)
+                except Exception as error:
+                    self._feed.failures.record_failure("discovery", "what the API server serves", error)
+
+    def _follow(self, served: Discovery) -> None:
+        """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
+        self._discovered(served)
+        groups = dict(served_groups(served, self._intake))
+        accounts = dict(served_accounts(served, self._intake))
+        wanted = {**groups, **accounts, **dict(served_enricher_kinds(served, self._intake))}
+        for kind in [kind for kind in self._kinds if kind not in wanted]:
+            if f"{kind.group}/{kind.version}" in served.degraded:
+                continue
+            _, task = self._kinds.pop(kind)
+            task.cancel()
+            log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
+            if kind in self._intake.enrichers:
+                self._feed.apply(self._intake.apply(self._intake.enrichers.unserved(kind)))
+                continue
+            self._feed.apply(self._intake.group_kind_removed(kind))
+            self._feed.apply(self._intake.account_kind_removed(kind))
+        self._feed.apply(self._intake.serves_native(self._has_native_groups(served)))
+        assert self._tasks is not None
+        for kind, resource in wanted.items():
+            if kind not in self._kinds:
+                make = self._account_sink if kind in accounts else self._enricher_sink
+                sink = self._group_sink(kind) if kind in groups else make(kind)
+                reflector = Reflector(
+                    self._client,
+                    resource,
+                    decode_object,
+                    partial(self._changed, kind, sink),
+                    optional=True,
+                    failures=self._feed.failures,
+                )
+                self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
+                log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
+
+    def _has_native_groups(self, served: Discovery) -> bool:
+        """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
+        has = has_native_groups(served, self._intake)
+        if not has and not self._lacks_native:
+            log.info("%s", NOT_SERVED)
+        self._lacks_native = not has
+        return has
+
+    def _changed(self, kind: ServedKind, sink: Sink, change: Change[Document]) -> None:
+        sink(change)
+        watched = self._kinds.get(kind) if isinstance(change, Synced) else None
+        if watched is not None and watched[0].state is ReflectorState.ABSENT:
+            self.rediscover()  # it may be served in another version now
+
+    def _group_sink(self, kind: ServedKind) -> Sink:
+        intake = self._intake
+        return self._feed.sink(
+            kind,
+            partial(intake.group, kind),
+            partial(intake.group_removed, kind),
+            partial(intake.malformed_group, kind),
+            unreadable_is_gone=True,
+            # Whoever wrote a group's status, it is compared with the truth again.
+            after=lambda namespace, name: self._feed.gang_touched(GangKey(namespace, name)),
+        )
+
+    def _account_sink(self, kind: ServedKind) -> Sink:
+        intake = self._intake
+        return self._feed.sink(
+            kind,
+            partial(intake.account, kind),
+            partial(intake.account_removed, kind),
+            partial(intake.malformed_account, kind),
+            unreadable_is_gone=True,
+            # Its status may have been changed, or there is something to tell.
+            always_changed=True,
+        )
+
+    def _enricher_sink(self, kind: ServedKind) -> Sink:
+        enrichers, apply = self._intake.enrichers, self._intake.apply
+        return self._feed.sink(
+            kind,
+            lambda document: apply(enrichers.updated(kind, document)),
+            lambda namespace, name: apply(enrichers.removed(kind, namespace, name)),
+            lambda namespace, name, uid, error: apply(enrichers.malformed(kind, namespace, name, uid, error)),
+            unreadable_is_gone=True,
+        )
