@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx.kube.paths import Resource
 
 PODS = Resource("", "v1", "pods", "Pod")

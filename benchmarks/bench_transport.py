@@ -22,13 +22,13 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.changes import Change, Upsert
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import Transports, aiohttp_transport, default_transport
+from phalanx.kube.http.connections import Transports, aiohttp_transport, default_transport
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
-from phalanx.kube.tls import TlsSettings
 
 PODS = Resource("", "v1", "pods", "Pod")
 BINDINGS = 20_000

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from phalanx.cli.manifests import LEASE_NAMESPACE
-from phalanx.daemon.service import ServiceOptions
+from phalanx.daemon.service import SchedulerOptions
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from tests.e2e.world import NODES, PODS, QUICK, Cluster, Object, Running, World
@@ -92,7 +92,7 @@ class Arena(World):
     async def scheduler(self, *, wait: bool = True, **options: Any) -> Running:
         options.setdefault("pace", QUICK)
         kubeconfig = await self.kubeconfig_for(ACCOUNT_NAMESPACE, ACCOUNT)
-        made = Running(kubeconfig, ServiceOptions(lease_namespace=LEASE_NAMESPACE, **options))
+        made = Running(kubeconfig, SchedulerOptions(lease_namespace=LEASE_NAMESPACE, **options))
         self.schedulers.append(made)
         if wait:
             await made.ready()

@@ -14,11 +14,11 @@ from tests.dialects.objects import ACCOUNT_KINDS
 
 from phalanx.cli import manifests
 from phalanx.cli.install import install, install_into
-from phalanx.daemon.service import ServiceOptions
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
+from phalanx.daemon.service import SchedulerOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
-from phalanx.daemon.usage_record import MOST_OBJECTS
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
 from phalanx_local.server import ApiServer, ServerOptions
 
@@ -203,9 +203,9 @@ def test_names_follow_the_scheduler_and_the_namespace() -> None:
 
 def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> None:
     role = next(document for document in printed() if document["kind"] == "Role")
-    assert role["metadata"]["namespace"] == ServiceOptions().lease_namespace
+    assert role["metadata"]["namespace"] == SchedulerOptions().lease_namespace
     leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
-    assert [rule.get("resourceNames") for rule in leases] == [None, [ServiceOptions().lease_name]]
+    assert [rule.get("resourceNames") for rule in leases] == [None, [SchedulerOptions().lease_name]]
 
 
 def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> None:

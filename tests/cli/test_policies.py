@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from phalanx.cli.admission import GROUP_VERSION, policies
 from phalanx.cli.install import install, install_policies
 from phalanx.cli.manifests import access
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import LABELS
 from phalanx_local.server import ApiServer, ServerOptions

@@ -16,10 +16,18 @@ from phalanx.cli.queue_tables import (
     quota_table,
     quota_tree,
 )
-from phalanx.reports.account_entries import Ceiling, Counts, QueueEntry, QueueReport, QuotaEntry, Tenant, Waiting
+from phalanx.reports.account_entries import (
+    Counts,
+    FirstWaiting,
+    LimitEntry,
+    QueueEntry,
+    QueueReport,
+    QuotaEntry,
+    SubqueueEntry,
+)
 
 GPU = "nvidia.com/gpu"
-WAITS = Waiting("gang ns/g", "QuotaExceeded", "Queue a: 6 gpu in use", "free 2 gpu")
+WAITS = FirstWaiting("gang ns/g", "QuotaExceeded", "Queue a: 6 gpu in use", "free 2 gpu")
 A = QueueEntry(
     name="a",
     depth=1,
@@ -37,9 +45,9 @@ A = QueueEntry(
     pods=Counts(6, 1),
     borrowed={GPU: "3"},
     partners=["b"],
-    ceilings=[Ceiling("deserved share", {GPU: "4"})],
+    ceilings=[LimitEntry("deserved share", {GPU: "4"})],
     first=WAITS,
-    tenants=[Tenant(kind="namespace", name="ns", weight=1, used={GPU: "6"}, share=50.0, first=WAITS)],
+    tenants=[SubqueueEntry(kind="namespace", name="ns", weight=1, used={GPU: "6"}, share=50.0, first=WAITS)],
 )
 B = QueueEntry(
     name="b", depth=1, parent="root", state="Open", weight=1, used={}, own_share=75.0, dominant=GPU,

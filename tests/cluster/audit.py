@@ -40,7 +40,7 @@ def audit(state: ClusterState) -> None:
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
-    """The rule of research/coscheduling.md, section 0, spelt out."""
+    """The rule of docs/rules/coscheduling.md, section 0, spelt out."""
     if pod.phase is PodPhase.SUCCEEDED:
         return MemberState.SUCCEEDED
     if pod.phase is PodPhase.FAILED:

@@ -14,7 +14,7 @@ from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, Taint
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
-from tests.daemon.nouns import node, pod, state_of
+from tests.cluster_content import node, pod, state_of
 
 BIND = Bind("uid-p", "ns", "p", "n1")
 

@@ -15,9 +15,9 @@ from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.warnings import ObjectWarning
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.failures import Failures
 from tests.dialects.objects import VOLCANO_QUEUE, X_K8S, group, pod_document
 
@@ -139,7 +139,7 @@ async def test_a_task_that_raises_is_begun_anew(
             raise LookupError("a bug of ours")
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    await Failures().keep_up("a task", run)
+    await Failures().keep_running("a task", run)
     assert tries == 4
     assert pauses == sorted(pauses)
     assert len([record for record in caplog.records if "a bug of ours" in record.getMessage()]) == 1
@@ -150,4 +150,4 @@ async def test_a_task_that_is_cancelled_ends() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await Failures().keep_up("a task", run)
+        await Failures().keep_running("a task", run)

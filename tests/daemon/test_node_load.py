@@ -29,18 +29,18 @@ async def test_a_measurement_is_read() -> None:
 async def test_the_average_goes_back_ten_minutes() -> None:
     averages = Averages()
     for at, cpu in ((1000, 100), (1300, 400), (1600, 700)):
-        averages.take("n", Sample(at, cpu, 0))
-        averages.take("n", Sample(at, cpu, 0))  # the same measurement, asked for twice
-    assert averages.news(1600) == NodesMeasured((NodeLoad("n", 400, 0),))
-    assert averages.news(1601) == NodesMeasured((NodeLoad("n", 550, 0),))
+        averages.add_sample("n", Sample(at, cpu, 0))
+        averages.add_sample("n", Sample(at, cpu, 0))  # the same measurement, asked for twice
+    assert averages.changes(1600) == NodesMeasured((NodeLoad("n", 400, 0),))
+    assert averages.changes(1601) == NodesMeasured((NodeLoad("n", 550, 0),))
 
 
 async def test_what_is_older_than_five_minutes_is_forgotten_once() -> None:
     averages = Averages()
-    averages.take("n", Sample(1000, 100, 7))
-    assert averages.news(1300) == NodesMeasured((NodeLoad("n", 100, 7),))
-    assert averages.news(1301) == NodesMeasured((), ("n",))
-    assert averages.news(1302) is None
+    averages.add_sample("n", Sample(1000, 100, 7))
+    assert averages.changes(1300) == NodesMeasured((NodeLoad("n", 100, 7),))
+    assert averages.changes(1301) == NodesMeasured((), ("n",))
+    assert averages.changes(1302) is None
 
 
 class Metrics:

@@ -14,8 +14,8 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.observer import Observer
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import ClusterConfig
 from phalanx.reports.snapshot import read_cluster
 from phalanx_local.server import ApiServer, ServerOptions
 

@@ -37,19 +37,19 @@ def followed(tmp_path: Path) -> Followed:
 
 def test_without_a_file_the_built_in_policy_holds() -> None:
     file = PolicyFile("")
-    file.look()
+    file.reload_if_changed()
     assert file.policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
 
 
 def test_a_changed_file_holds_at_once(followed: Followed) -> None:
     followed.write(BETTER)
-    followed.file.look()
+    followed.file.reload_if_changed()
     assert followed.actions() == ("allocate", "backfill")
     assert [policy.actions for policy in followed.taken] == [("allocate", "backfill")]
 
 
 def test_an_unchanged_file_changes_nothing(followed: Followed) -> None:
-    followed.file.look()
+    followed.file.reload_if_changed()
     assert followed.taken == []
 
 
@@ -58,7 +58,7 @@ def test_a_bad_file_is_told_once_and_the_old_policy_stays(
 ) -> None:
     followed.write(BAD)
     for _ in range(3):
-        followed.file.look()
+        followed.file.reload_if_changed()
     assert followed.actions() == ("allocate",)
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1
@@ -69,26 +69,26 @@ def test_a_bad_file_is_told_once_and_the_old_policy_stays(
 def test_another_mistake_is_told_again(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
     for text in (BAD, "actions: [", BAD):
         followed.write(text)
-        followed.file.look()
+        followed.file.reload_if_changed()
     assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize("good", [GOOD, BETTER])
 def test_a_corrected_file_holds_again(followed: Followed, good: str) -> None:
     followed.write(BAD)
-    followed.file.look()
+    followed.file.reload_if_changed()
     followed.write(good)
-    followed.file.look()
+    followed.file.reload_if_changed()
     assert followed.file.problem == ""
     assert ("backfill" in followed.actions()) == (good == BETTER)
 
 
 def test_a_file_that_is_gone_for_a_moment_changes_nothing(followed: Followed) -> None:
     followed.path.unlink()
-    followed.file.look()
+    followed.file.reload_if_changed()
     assert "cannot be read" in followed.file.problem
     followed.write(GOOD)
-    followed.file.look()
+    followed.file.reload_if_changed()
     assert followed.file.problem == ""
     assert followed.taken == []
 
@@ -107,5 +107,5 @@ def test_unknown_dialect_options_are_refused(tmp_path: Path) -> None:
 
 def test_dialect_options_wait_for_the_next_start(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
     followed.write(f"{GOOD}phalanx:\n  dialects:\n    failOnAnyMember: true\n")
-    followed.file.look()
+    followed.file.reload_if_changed()
     assert "takes effect at the next start" in caplog.text

@@ -10,7 +10,7 @@ from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.model.events import NodeUpdated, StockFact
 from phalanx.model.pod import PodClass
 from phalanx.model.volumes import StorageClass, StorageClassGone, UnboundClaim
-from tests.daemon.nouns import node
+from tests.cluster_content import node
 
 
 class Clock:
@@ -46,7 +46,7 @@ class Room:
 
 def test_what_was_refused_is_not_asked_again_at_once() -> None:
     room = Room()
-    room.troubles.note("late", "n1", 10)
+    room.troubles.provisioning_failed("late", "n1", 10)
     assert room.objections(10) == room.objections(11) == [REFUSED]
     # A smaller one may still be possible.
     assert room.objections(9) == []
@@ -58,29 +58,29 @@ def test_what_was_refused_is_not_asked_again_at_once() -> None:
 def test_the_pause_grows_while_the_node_goes_on_refusing_and_is_forgotten() -> None:
     room = Room()
     for _ in range(6):
-        room.troubles.note("late", "n1", 10)
+        room.troubles.provisioning_failed("late", "n1", 10)
         room.clock.calls.clear()
     assert room.clock.waits == [4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     room = Room()
-    room.troubles.note("late", "n1", 10)
+    room.troubles.provisioning_failed("late", "n1", 10)
     room.clock.ring()
     room.clock.ring()
-    room.troubles.note("late", "n1", 10)
+    room.troubles.provisioning_failed("late", "n1", 10)
     assert room.clock.waits == [4.0, 60.0, 4.0]
 
 
 def test_an_older_refusal_does_not_end_a_newer_one() -> None:
     room = Room()
-    room.troubles.note("late", "n1", 10)
+    room.troubles.provisioning_failed("late", "n1", 10)
     ((_, first),) = room.clock.calls
-    room.troubles.note("late", "n1", 20)
+    room.troubles.provisioning_failed("late", "n1", 20)
     first()
     assert room.objections(10) == [REFUSED]
 
 
 def test_a_class_that_is_made_anew_starts_anew() -> None:
     room = Room()
-    room.troubles.note("late", "n1", 10)
+    room.troubles.provisioning_failed("late", "n1", 10)
     room.state.apply(StockFact(VOLUMES, StorageClassGone("late")))
     room.state.apply(StockFact(VOLUMES, StorageClass("late", "csi")))
     assert room.objections(10) == []

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from phalanx.daemon import service
-from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
+from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.model.events import PodUpdated
 from phalanx.model.pod import Pod, PodClass
 
@@ -19,7 +19,7 @@ async def test_sums_that_differ_from_the_pods_end_the_service(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service, "_CHECK_PERIOD", 0.01)
-    checked = SchedulerService(KubeClient(ClusterConfig("http://127.0.0.1:1")), ServiceOptions(self_check=True))
+    checked = SchedulerService(KubeClient(ClusterConfig("http://127.0.0.1:1")), SchedulerOptions(self_check=True))
     pod = Pod("ns", "p", "u", PodClass(requests=(("cpu", 500),)), scheduler="phalanx", node="n")
     checked.state.apply(PodUpdated(pod))
     checking = asyncio.create_task(checked._check_ledger())

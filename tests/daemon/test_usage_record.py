@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.daemon.usage_record import MOST_OBJECTS, UsageRecord, decode, encode
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS, UsageRecord, decode, encode
 from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.account import Account, AccountKey, Budget, Tree
 from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 from tests.execution.podserver import status
@@ -35,9 +35,9 @@ class ConfigMaps:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.writes: list[str] = []
-        self.refuse: Callable[[Call], Answer | None] = lambda call: None
+        self.refuse: Callable[[HttpRequest], HttpResponse | None] = lambda call: None
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         refused = self.refuse(call)
         if refused is not None:
             return refused
@@ -54,7 +54,7 @@ class ConfigMaps:
             self.objects[name] = body
         elif call.method == "PATCH":
             self.objects[name]["data"] |= body["data"]
-        return Answer(200, msgspec.json.encode(self.objects[name]))
+        return HttpResponse(200, msgspec.json.encode(self.objects[name]))
 
     def stream(self, *_: Any) -> Any:
         raise NotImplementedError
@@ -280,7 +280,7 @@ class TestReading:
         await first.save()
         faults = iter([ConnectionLost("broken"), None])
 
-        def refuse(call: Call) -> Answer | None:
+        def refuse(call: HttpRequest) -> HttpResponse | None:
             fault = next(faults, None)
             if fault is not None:
                 raise fault

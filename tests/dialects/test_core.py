@@ -17,8 +17,8 @@ from tests.dialects.objects import container, decode, pod, pod_document
 
 
 def noun(document: dict[str, object]) -> Pod:
-    nouns, read = PodDecoder(), decode(document)
-    return nouns.pod(read, nouns.spec(read), "")
+    decoder, read = PodDecoder(), decode(document)
+    return decoder.pod(read, decoder.template(read), "")
 
 
 SIGNER = Signer((("1", b"k" * 32),))
@@ -39,8 +39,8 @@ def test_a_well_formed_pod_becomes_a_noun_with_all_that_the_scheduler_reads() ->
         priority=7,
         preemptionPolicy="Never",
     )
-    nouns, read = PodDecoder(signer=SIGNER), decode(document)
-    result = nouns.pod(read, nouns.spec(read), "site")
+    decoder, read = PodDecoder(signer=SIGNER), decode(document)
+    result = decoder.pod(read, decoder.template(read), "site")
     assert (result.key, result.uid, result.scheduler) == ("shop/web", "uid-web", "phalanx")
     assert result.usage == result.pod_class.requests
     assert dict(result.usage) == {"cpu": 500, "memory": 2**30, "nvidia.com/gpu": 2}
@@ -145,9 +145,9 @@ def test_a_priority_beyond_32_bits_is_as_good_as_the_last_one(stated: int, read:
 
 
 def test_equal_specs_share_one_class_object() -> None:
-    nouns = PodDecoder()
+    decoder = PodDecoder()
     first, second = (pod(name, containers=[container(cpu=1)], volumes=[{"name": f"token-{name}"}]) for name in "ab")
-    assert nouns.spec(first).pod_class is nouns.spec(second).pod_class
+    assert decoder.template(first).pod_class is decoder.template(second).pod_class
 
 
 def test_a_node_becomes_a_noun() -> None:

@@ -1,4 +1,4 @@
-"""How one pod says which gang it is in (coscheduling.md, 1.1), and what it says beside."""
+"""How one pod says which gang it is in (docs/rules/coscheduling.md, 1.1), and what it says beside."""
 
 from __future__ import annotations
 

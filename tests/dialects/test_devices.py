@@ -49,9 +49,9 @@ def pod(*containers: dict[str, Any], node: str = "", init: list[dict[str, Any]] 
     }
     metadata = {"name": "p", "namespace": "ns", "annotations": {keys[key]: text for key, text in notes.items()}}
     spec = {"containers": list(containers), "initContainers": init or [], "nodeName": node}
-    nouns = PodDecoder()
+    decoder = PodDecoder()
     decoded = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec}))
-    return nouns.pod(decoded, nouns.spec(decoded), "")
+    return decoder.pod(decoded, decoder.template(decoded), "")
 
 
 def need(*containers: dict[str, Any], **notes: Any) -> DeviceNeed | None:

@@ -21,8 +21,8 @@ CHECKPOINT = "phalanx.dev/checkpointed-at"
 
 
 def noun(**details: Any) -> Pod:
-    nouns, read = PodDecoder(), pod(**details)
-    return nouns.pod(read, nouns.spec(read), "")
+    decoder, read = PodDecoder(), pod(**details)
+    return decoder.pod(read, decoder.template(read), "")
 
 
 def scheduled(status: str = "True", since: int | None = EPOCH + 5) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def test_a_pod_without_a_node_is_not_bound_whatever_its_status_says() -> None:
 
 def test_times_that_are_null_are_unknown_and_no_fault() -> None:
     read = decode(pod_document(node="n1", status={"startTime": None, "conditions": [scheduled(since=None)]}))
-    nouns = PodDecoder()
-    found = nouns.pod(read, nouns.spec(read), "")
+    decoder = PodDecoder()
+    found = decoder.pod(read, decoder.template(read), "")
     assert (read.faults, found.started, found.bound) == ((), 0, 0)
 
 
@@ -76,8 +76,8 @@ def test_a_pod_gets_the_grace_that_it_states(stated: int | None, given: int) -> 
 def test_a_terminating_pod_has_the_grace_that_it_was_given_and_leaves_when_that_is_over() -> None:
     document = pod_document(node="n1", terminationGracePeriodSeconds=600)
     document["metadata"] |= {"deletionTimestamp": format_time(EPOCH + 50), "deletionGracePeriodSeconds": 5}
-    nouns, read = PodDecoder(), decode(document)
-    found = nouns.pod(read, nouns.spec(read), "")
+    decoder, read = PodDecoder(), decode(document)
+    found = decoder.pod(read, decoder.template(read), "")
     assert (found.terminating, found.leaves, found.grace) == (True, EPOCH + 50, 5)
 
 
@@ -176,8 +176,8 @@ def owned_by(kind: str, controller: bool = True) -> Pod:
     document = pod_document(node="n1")
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u", "controller": controller}
     document["metadata"]["ownerReferences"] = [owner]
-    nouns, read = PodDecoder(), decode(document)
-    return nouns.pod(read, nouns.spec(read), "")
+    decoder, read = PodDecoder(), decode(document)
+    return decoder.pod(read, decoder.template(read), "")
 
 
 def test_the_pods_of_a_daemon_set_belong_to_their_node() -> None:
@@ -189,8 +189,8 @@ def test_the_pods_of_a_daemon_set_belong_to_their_node() -> None:
 def static(owner: dict[str, Any] | None, annotations: dict[str, str], node: str = "n1") -> tuple[bool, bool]:
     document = pod_document(node=node, annotations=annotations)
     document["metadata"]["ownerReferences"] = [owner] if owner else []
-    nouns, read = PodDecoder(), decode(document)
-    found = nouns.pod(read, nouns.spec(read), "")
+    decoder, read = PodDecoder(), decode(document)
+    found = decoder.pod(read, decoder.template(read), "")
     return found.fixture, found.critical
 
 
@@ -238,8 +238,8 @@ def test_what_the_cluster_itself_needs_is_critical(spec: dict[str, Any], answer:
 @pytest.mark.parametrize(("spec", "answer"), CRITICAL)
 def test_nothing_is_critical_in_a_tenants_namespace(spec: dict[str, Any], answer: bool) -> None:
     assert not noun(**spec).critical
-    nouns, read = PodDecoder(DialectOptions(system_namespaces=("default",))), pod(**spec)
-    assert nouns.pod(read, nouns.spec(read), "").critical is answer
+    decoder, read = PodDecoder(DialectOptions(system_namespaces=("default",))), pod(**spec)
+    assert decoder.pod(read, decoder.template(read), "").critical is answer
 
 
 # What cannot be read.
@@ -248,8 +248,8 @@ def test_nothing_is_critical_in_a_tenants_namespace(spec: dict[str, Any], answer
 def test_a_pod_whose_labels_cannot_be_read_may_be_one_that_must_not_be_evicted() -> None:
     document = pod_document(node="n1")
     document["metadata"]["labels"] = ["preemptable"]
-    nouns, read = PodDecoder(), decode(document)
-    assert not nouns.pod(read, nouns.spec(read), "").preemptable
+    decoder, read = PodDecoder(), decode(document)
+    assert not decoder.pod(read, decoder.template(read), "").preemptable
 
 
 def test_a_pod_that_cannot_be_decoded_is_not_evicted_and_keeps_what_was_known_of_it() -> None:

@@ -118,14 +118,16 @@ def test_label_keys_are_merged_from_the_pods_own_labels_once() -> None:
 
 
 def test_pods_of_one_template_share_a_class_but_not_across_labels_that_matter() -> None:
-    nouns = PodDecoder()
+    decoder = PodDecoder()
     first, second, third = (
-        nouns.spec(pod(name, labels={"hash": value}, **spread(matchLabelKeys=["hash"]))).pod_class
+        decoder.template(pod(name, labels={"hash": value}, **spread(matchLabelKeys=["hash"]))).pod_class
         for name, value in (("a", "1"), ("b", "1"), ("c", "2"))
     )
     assert first is second
     assert first != third
-    elsewhere = nouns.spec(pod("d", namespace="other", labels={"hash": "1"}, **spread(matchLabelKeys=["hash"])))
+    elsewhere = decoder.template(
+        pod("d", namespace="other", labels={"hash": "1"}, **spread(matchLabelKeys=["hash"]))
+    )
     assert elsewhere.pod_class != first
 
 

@@ -16,7 +16,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def pod_class(**spec: Any) -> PodClass:
-    return PodDecoder().spec(pod(**spec)).pod_class
+    return PodDecoder().template(pod(**spec)).pod_class
 
 
 def required(*terms: dict[str, Any]) -> PodClass:
@@ -143,7 +143,7 @@ def test_a_scoring_override_becomes_canonical_json() -> None:
     ],
 )
 def test_a_malformed_scoring_override_is_dropped_and_named(annotation: dict[str, str]) -> None:
-    spec = PodDecoder().spec(pod(annotations=annotation))
+    spec = PodDecoder().template(pod(annotations=annotation))
     assert spec.pod_class.strategy == ""
     assert next(iter(annotation)) in spec.strategy_faults[0].path
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import phalanx.cluster
+import phalanx.scheduling
 from phalanx.cli.manifests import access, definitions
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dialects.dialect import AccessRule, Dialect, GroupKind
@@ -176,3 +180,14 @@ def test_a_reader_of_objects_that_raises_holds_the_gang_of_that_object(offer: An
     assert isinstance(gang, Gang)
     assert gang.problem is not None
     assert gang.problem.message == "Team default/g (example.com) cannot be read: ValueError: a bug; apply it again"
+
+
+def test_the_core_asks_what_follows_from_a_declaration_and_never_whose_it_is() -> None:
+    names = {naming.rules.name for dialect in BUILT_IN for naming in dialect.namings}
+    for path in (
+        *Path(phalanx.cluster.__path__[0]).rglob("*.py"),
+        *Path(phalanx.scheduling.__path__[0]).rglob("*.py"),
+    ):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            assert not (isinstance(node, ast.Constant) and node.value in names), f"{path}:{node.lineno}"
+            assert not (isinstance(node, ast.Attribute) and ast.unparse(node).endswith("rules.name")), path

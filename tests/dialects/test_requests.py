@@ -1,4 +1,4 @@
-"""Request arithmetic, row by row against kube-scheduler 1.36 (kubernetes_native.md, B7)."""
+"""Request arithmetic, row by row against kube-scheduler 1.36 (docs/rules/kubernetes_native.md, B7)."""
 
 from __future__ import annotations
 

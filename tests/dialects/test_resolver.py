@@ -1,4 +1,4 @@
-"""From declarations and objects to one gang: each test names its rule in coscheduling.md, 1.3 to 1.5."""
+"""From declarations and objects to one gang: each test names its rule in docs/rules/coscheduling.md, 1.3 to 1.5."""
 
 from __future__ import annotations
 
@@ -541,7 +541,7 @@ def test_queue_the_object_then_the_members_then_the_namespace(
     assert found.queue == expected
 
 
-# Members of a native group (kubernetes_native.md, N7).
+# Members of a native group (docs/rules/kubernetes_native.md, N7).
 
 
 def native(name: str = "p", **details: Any) -> PodObject:

@@ -1,4 +1,7 @@
-"""The door back, transition by transition (coscheduling.md, 2.3 and 4; volcano.md, 1.1; native: N12)."""
+"""The door back, transition by transition.
+
+The rules: docs/rules/coscheduling.md, 2.3 and 4; docs/rules/volcano.md, 1.1; docs/rules/kubernetes_native.md, N12.
+"""
 
 from __future__ import annotations
 

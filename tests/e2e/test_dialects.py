@@ -1,4 +1,4 @@
-"""Every way in which a user declares a gang (coscheduling.md, 1.1), as they would write it."""
+"""Every way in which a user declares a gang (docs/rules/coscheduling.md, 1.1), as they would write it."""
 
 from __future__ import annotations
 

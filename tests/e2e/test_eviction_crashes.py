@@ -111,7 +111,7 @@ async def test_any_answer_may_be_lost(world: World, nth: int, after: bool) -> No
     assert len(await finish(world)) == 2
 
 
-async def test_a_beneficiary_that_is_deleted_before_anyone_has_left_saves_them(world: World) -> None:
+async def test_a_preemptor_that_is_deleted_before_anyone_has_left_saves_them(world: World) -> None:
     """The deletions do not get through for a while; then there is nobody to make room for."""
     await submit(world)
     scheduler = await world.scheduler(wait=False)

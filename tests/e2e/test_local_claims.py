@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx.kube.paths import Resource
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer

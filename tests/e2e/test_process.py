@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
-from phalanx.status.verdict_publisher import Announcer
+from phalanx.status.verdict_publisher import VerdictPublisher
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer, free_port
 from tests.e2e.processes import Process
@@ -236,9 +236,9 @@ async def test_probes_and_metrics(place: Place) -> None:
 async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, tries = Announcer.tell, 0
+    whole, tries = VerdictPublisher.publish_due, 0
 
-    def broken(self: Announcer) -> float | None:
+    def broken(self: VerdictPublisher) -> float | None:
         nonlocal tries
         tries += 1
         if tries < 3:
@@ -247,16 +247,16 @@ async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(
 
     await world.node("n1")
     await world.scheduler()
-    monkeypatch.setattr(Announcer, "tell", broken)
+    monkeypatch.setattr(VerdictPublisher, "tell", broken)
     await world.pod("hopeless", cpu="100")
     await world.pods(*NAMES, labels=GANG)
     await world.until_bound(*NAMES)
     async with asyncio.timeout(20):
-        while tries < 3:  # noqa: ASYNC110 - the announcer tells nobody
+        while tries < 3:  # noqa: ASYNC110 - the verdict publisher tells nobody
             await asyncio.sleep(0.05)
     failed = [record for record in caplog.records if "nobody expected this" in record.getMessage()]
     assert [record.getMessage() for record in failed] == [
-        "task: announcer failed and is passed over: ZeroDivisionError: 'nobody expected this'"
+        "task: verdict publisher failed and is passed over: ZeroDivisionError: 'nobody expected this'"
     ]
 
 

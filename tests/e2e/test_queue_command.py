@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.daemon.usage_record import DATA_KEY, encode
+from phalanx.daemon.controllers.usage_record import DATA_KEY, encode
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from tests.e2e.processes import Process

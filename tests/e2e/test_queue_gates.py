@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.daemon.queue_gates import GATE
+from phalanx.daemon.controllers.queue_gates import GATE
 from phalanx.kube.paths import Resource
 from tests.e2e.world import PODS, World, pod
 

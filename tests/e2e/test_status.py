@@ -1,4 +1,7 @@
-"""What a group's own object says through its life, in its own words (coscheduling.md, 2.3; volcano.md, 1.1)."""
+"""What a group's own object says through its life, in its own words.
+
+The rules: docs/rules/coscheduling.md, 2.3; docs/rules/volcano.md, 1.1.
+"""
 
 from __future__ import annotations
 

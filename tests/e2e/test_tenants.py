@@ -11,8 +11,8 @@ import pytest
 
 from phalanx.cli.up import DEFAULT_NODES
 from phalanx.demo.localcluster import LocalCluster, LocalOptions
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]

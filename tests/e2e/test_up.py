@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from tests.e2e.world import pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]

@@ -8,11 +8,11 @@ import ssl
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import default_transport
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost
-from phalanx.kube.transport import Answer, Call, Transport
+from phalanx.kube.http.connections import default_transport
+from phalanx.kube.http.transport import HttpRequest, HttpResponse, Transport
 
 READS = frozenset({"GET", "HEAD"})
 # As the method of a rule: every one that changes something.
@@ -35,7 +35,7 @@ class Rule:
     after: bool
     seen: int = 0
 
-    def strikes(self, call: Call) -> bool:
+    def strikes(self, call: HttpRequest) -> bool:
         if self.method not in (call.method, WRITES if call.method not in READS else ""):
             return False
         if not self.path.search(call.target.partition("?")[0]):
@@ -74,7 +74,7 @@ class _Tapped:
         self._wire = wire
         self._inner = inner
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         await self._live()
         rule = next((rule for rule in self._wire.rules if rule.strikes(call)), None)
         if rule is not None and not rule.after:
@@ -88,8 +88,8 @@ class _Tapped:
         return answer
 
     def stream(
-        self, target: str, identity: Identity, accept: str, read_timeout: float
-    ) -> AsyncGenerator[Answer, None]:
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
         return self._inner.stream(target, identity, accept, read_timeout)
 
     async def close(self) -> None:

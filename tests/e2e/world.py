@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
+from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.status.verdict_publisher import Pace
+from phalanx.status.verdict_publisher import PublishingPace
 from phalanx_local.server import ApiServer
 from tests.e2e.wire import Wire
 
@@ -57,7 +57,7 @@ DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 # Verdicts are told soon, so that tests need not wait for them to settle.
-QUICK = Pace(settle=0.05, settle_members=0.15, repeat=0.3, repeat_per_listener=0.0)
+QUICK = PublishingPace(settle=0.05, settle_members=0.15, repeat=0.3, repeat_per_listener=0.0)
 
 Object = dict[str, Any]
 
@@ -77,7 +77,7 @@ class Cluster:
 class Running:
     """A scheduler in this process, over a wire of its own."""
 
-    def __init__(self, kubeconfig: Path, options: ServiceOptions) -> None:
+    def __init__(self, kubeconfig: Path, options: SchedulerOptions) -> None:
         self.wire = Wire()
         self.client = KubeClient(load_config(str(kubeconfig)), transports=self.wire.transports)
         self.service = SchedulerService(self.client, options)
@@ -149,7 +149,7 @@ class World:
 
     async def scheduler(self, *, wait: bool = True, **options: Any) -> Running:
         options.setdefault("pace", QUICK)
-        made = Running(self.cluster.kubeconfig, ServiceOptions(**options))
+        made = Running(self.cluster.kubeconfig, SchedulerOptions(**options))
         self.schedulers.append(made)
         if wait:
             await made.ready()

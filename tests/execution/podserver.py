@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?P<rest>/[a-z]+)?$")
 
@@ -56,7 +56,7 @@ class PodServer:
         self.patches: list[dict[str, Any]] = []
         self.faults: list[Fault] = []
         self.protected: set[str] = set()
-        self.before: Callable[[Call], None] = lambda call: None
+        self.before: Callable[[HttpRequest], None] = lambda call: None
         self._version = 100
 
     def client(self) -> KubeClient:
@@ -101,7 +101,7 @@ class PodServer:
 
     # the transport
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         path = call.target.partition("?")[0]
         self.calls.append(f"{call.method} {path.rsplit('/ns/pods/', 1)[-1]}")
         self.before(call)
@@ -112,8 +112,8 @@ class PodServer:
         return answer if fault is None else _strike(fault)
 
     def stream(
-        self, target: str, identity: Identity, accept: str, read_timeout: float
-    ) -> AsyncGenerator[Answer, None]:
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -128,14 +128,14 @@ class PodServer:
                 return fault
         return None
 
-    def _handle(self, call: Call, path: str) -> Answer:
+    def _handle(self, call: HttpRequest, path: str) -> HttpResponse:
         match = _POD.search(path)
         assert match is not None, path
         pod = self.pods.get((match["namespace"], match["name"]))
         if pod is None:
             return status(404, f'pods "{match["name"]}" not found')
         if call.method == "GET":
-            return Answer(200, msgspec.json.encode(pod))
+            return HttpResponse(200, msgspec.json.encode(pod))
         assert call.body is not None
         body = msgspec.json.decode(call.body)
         if call.method == "DELETE":
@@ -144,24 +144,24 @@ class PodServer:
             return self._evict(pod, body)
         return self._bind(pod, body) if match["rest"] == "/binding" else self._patch(pod, body)
 
-    def _delete(self, pod: dict[str, Any], options: dict[str, Any]) -> Answer:
+    def _delete(self, pod: dict[str, Any], options: dict[str, Any]) -> HttpResponse:
         metadata = pod["metadata"]
         if options["preconditions"]["uid"] != metadata["uid"]:
             return status(409, "the UID in the precondition does not match the UID in record")
         if "deletionTimestamp" not in metadata:
             metadata["deletionTimestamp"] = "2030-01-01T00:00:30Z"
             self.change(pod)
-        return Answer(200, msgspec.json.encode(pod))
+        return HttpResponse(200, msgspec.json.encode(pod))
 
-    def _evict(self, pod: dict[str, Any], eviction: dict[str, Any]) -> Answer:
+    def _evict(self, pod: dict[str, Any], eviction: dict[str, Any]) -> HttpResponse:
         """As upstream, the budget is asked before the uid is compared, and not about a pod that terminates."""
         terminating = "deletionTimestamp" in pod["metadata"]
         if eviction["metadata"]["name"] in self.protected and not terminating:
             return status(429, "Cannot evict pod as it would violate the pod's disruption budget.")
         answer = self._delete(pod, eviction["deleteOptions"])
-        return answer if answer.status != 200 else Answer(201, b'{"kind":"Status","status":"Success"}')
+        return answer if answer.status != 200 else HttpResponse(201, b'{"kind":"Status","status":"Success"}')
 
-    def _bind(self, pod: dict[str, Any], body: dict[str, Any]) -> Answer:
+    def _bind(self, pod: dict[str, Any], body: dict[str, Any]) -> HttpResponse:
         metadata, spec = pod["metadata"], pod["spec"]
         if body["metadata"]["uid"] != metadata["uid"]:
             return status(409, "Precondition failed: UID")
@@ -179,9 +179,9 @@ class PodServer:
             {"type": "PodScheduled", "status": "True"},
         ]
         self.change(pod)
-        return Answer(201, b'{"kind":"Status","status":"Success"}')
+        return HttpResponse(201, b'{"kind":"Status","status":"Success"}')
 
-    def _patch(self, pod: dict[str, Any], body: dict[str, Any]) -> Answer:
+    def _patch(self, pod: dict[str, Any], body: dict[str, Any]) -> HttpResponse:
         metadata = pod["metadata"]
         self.patches.append(body)
         for field, code in (("resourceVersion", 409), ("uid", 422)):
@@ -198,21 +198,21 @@ class PodServer:
                 del pod["status"]["nominatedNodeName"]
         if msgspec.json.encode(pod["status"]) != before:
             self.change(pod)
-        return Answer(200, msgspec.json.encode(pod))
+        return HttpResponse(200, msgspec.json.encode(pod))
 
     def _next(self) -> str:
         self._version += 1
         return str(self._version)
 
 
-def status(code: int, message: str) -> Answer:
+def status(code: int, message: str) -> HttpResponse:
     reasons = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 422: "Invalid", 429: "TooManyRequests"}
     body = {"kind": "Status", "code": code, "reason": reasons.get(code, "InternalError"), "message": message}
-    return Answer(code, msgspec.json.encode(body))
+    return HttpResponse(code, msgspec.json.encode(body))
 
 
-def _strike(fault: Fault) -> Answer:
+def _strike(fault: Fault) -> HttpResponse:
     if fault.error is not None:
         raise fault.error
     answer = status(fault.status, "injected")
-    return Answer(answer.status, answer.body if fault.body is None else fault.body, fault.retry_after)
+    return HttpResponse(answer.status, answer.body if fault.body is None else fault.body, fault.retry_after)

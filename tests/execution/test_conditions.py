@@ -12,8 +12,8 @@ from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.writes import WritePool
 from phalanx.kube.conditions import PodCondition
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.transport import HttpRequest
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Call
 from phalanx.model.verdict import Verdict
 from tests.execution.podserver import PodServer
 
@@ -71,7 +71,7 @@ async def world() -> AsyncIterator[World]:
 
 async def test_a_verdict_becomes_a_condition(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED) == {
         "type": "PodScheduled",
@@ -85,28 +85,28 @@ async def test_a_verdict_becomes_a_condition(world: World) -> None:
 async def test_the_same_again_is_not_written(world: World) -> None:
     uid = world.add("p")
     for _ in range(3):
-        world.conditions.judge(uid, FULL)
+        world.conditions.set_verdict(uid, FULL)
         await world.settle()
     world.see("p")
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert len(world.server.patches) == 1
 
 
 async def test_what_a_restarted_scheduler_finds_is_not_written_again(world: World) -> None:
     told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL_TEXT}
-    world.conditions.judge(world.add("p", told), FULL)
+    world.conditions.set_verdict(world.add("p", told), FULL)
     await world.settle()
     assert world.server.patches == []
 
 
 async def test_another_text_keeps_the_time_of_the_transition(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     since = world.server.condition("p", POD_SCHEDULED)["lastTransitionTime"]
     world.now += 3600
-    world.conditions.judge(uid, GONE)
+    world.conditions.set_verdict(uid, GONE)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["message"] == GONE.message
     assert world.server.condition("p", POD_SCHEDULED)["lastTransitionTime"] == since
@@ -114,7 +114,7 @@ async def test_another_text_keeps_the_time_of_the_transition(world: World) -> No
 
 async def test_conditions_of_others_survive(world: World) -> None:
     other = {"type": "example.com/Other", "status": "True"}
-    world.conditions.judge(world.add("p", other), FULL)
+    world.conditions.set_verdict(world.add("p", other), FULL)
     await world.settle()
     assert world.server.condition("p", "example.com/Other") == other
 
@@ -122,7 +122,7 @@ async def test_conditions_of_others_survive(world: World) -> None:
 async def test_only_the_newest_wish_is_written(world: World) -> None:
     uid = world.add("p")
     for verdict in (FULL, GONE, FULL, GONE):
-        world.conditions.judge(uid, verdict)
+        world.conditions.set_verdict(uid, verdict)
     await world.settle()
     assert [patch["status"]["conditions"][0]["message"] for patch in world.server.patches] == [GONE.message]
 
@@ -132,14 +132,14 @@ async def test_a_wish_during_a_write_follows_it(world: World) -> None:
     uid = world.add("p")
     running = 0
 
-    def once(call: Call) -> None:
+    def once(call: HttpRequest) -> None:
         nonlocal running
         running += 1
         if running == 1:
-            world.conditions.judge(uid, GONE)
+            world.conditions.set_verdict(uid, GONE)
 
     world.server.before = once
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["message"] == GONE.message
     assert len(world.server.patches) == 2
@@ -147,10 +147,10 @@ async def test_a_wish_during_a_write_follows_it(world: World) -> None:
 
 async def test_a_wish_that_returns_to_what_was_held_during_a_write(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
-    world.server.before = lambda call: world.conditions.judge(uid, FULL) if call.body else None
-    world.conditions.judge(uid, GONE)
+    world.server.before = lambda call: world.conditions.set_verdict(uid, FULL) if call.body else None
+    world.conditions.set_verdict(uid, GONE)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
 
@@ -160,13 +160,13 @@ async def test_a_pod_bound_meanwhile_keeps_saying_that_it_is_scheduled(world: Wo
     uid = world.add("p")
     pod = world.server.pods["ns", "p"]
 
-    def bind(call: Call) -> None:
+    def bind(call: HttpRequest) -> None:
         pod["spec"]["nodeName"] = "n1"
         pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
         world.server.change(pod)
 
     world.server.before = bind
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     world.see("p")
     await world.settle()
@@ -177,7 +177,7 @@ async def test_a_pod_bound_meanwhile_keeps_saying_that_it_is_scheduled(world: Wo
 async def test_a_change_by_others_delays_a_write_until_it_is_seen(world: World) -> None:
     uid = world.add("p")
     world.server.change(world.server.pods["ns", "p"])
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED) == {}
     world.see("p")
@@ -189,13 +189,13 @@ async def test_a_change_that_is_seen_while_the_refusal_is_on_its_way(world: Worl
     uid = world.add("p")
     pod = world.server.pods["ns", "p"]
 
-    def change(call: Call) -> None:
+    def change(call: HttpRequest) -> None:
         world.server.before = lambda call: None
         world.server.change(pod)
         world.see("p")
 
     world.server.before = change
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
 
@@ -203,16 +203,16 @@ async def test_a_change_that_is_seen_while_the_refusal_is_on_its_way(world: Worl
 async def test_an_old_observation_does_not_undo_what_was_written(world: World) -> None:
     uid = world.add("p")
     before = world.server.pods["ns", "p"]["metadata"]["resourceVersion"]
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     world.conditions.observe(uid, "ns", "p", before, [])
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert len(world.server.patches) == 1
 
 
 async def test_who_waits_for_a_turn_does_not_look_unschedulable(world: World) -> None:
-    world.conditions.judge(world.add("p"), TURN)
+    world.conditions.set_verdict(world.add("p"), TURN)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED) == {}
     assert world.server.condition("p", ADMITTED)["status"] == "False"
@@ -221,9 +221,9 @@ async def test_who_waits_for_a_turn_does_not_look_unschedulable(world: World) ->
 
 async def test_who_was_unschedulable_and_waits_for_a_turn_now_is_not_for_autoscalers(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
-    world.conditions.judge(uid, TURN)
+    world.conditions.set_verdict(uid, TURN)
     await world.settle()
     scheduled = world.server.condition("p", POD_SCHEDULED)
     assert (scheduled["status"], scheduled["reason"]) == ("False", "AwaitingAdmission")
@@ -232,10 +232,10 @@ async def test_who_was_unschedulable_and_waits_for_a_turn_now_is_not_for_autosca
 
 async def test_who_has_been_admitted_says_so(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, TURN)
+    world.conditions.set_verdict(uid, TURN)
     await world.settle()
     world.now += 60
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.condition("p", ADMITTED)["status"] == "True"
     assert world.server.condition("p", ADMITTED)["lastTransitionTime"] == "2030-03-17T17:47:40Z"
@@ -244,9 +244,9 @@ async def test_who_has_been_admitted_says_so(world: World) -> None:
 
 async def test_who_is_placed_has_been_admitted(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, TURN)
+    world.conditions.set_verdict(uid, TURN)
     await world.settle()
-    world.conditions.placed(uid)
+    world.conditions.binding_submitted(uid)
     await world.settle()
     assert world.server.condition("p", ADMITTED)["status"] == "True"
 
@@ -263,21 +263,21 @@ async def test_a_bound_pod_that_still_says_held_back_is_corrected(world: World) 
 
 async def test_a_placed_pod_takes_back_what_was_not_written_yet(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, FULL)
-    world.conditions.placed(uid)
+    world.conditions.set_verdict(uid, FULL)
+    world.conditions.binding_submitted(uid)
     await world.settle()
     assert world.server.patches == []
 
 
 async def test_gated_pods_are_not_judged(world: World) -> None:
     uid = world.add("p", schedulingGates=[{"name": "example.com/hold"}])
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.patches == []
 
 
 async def test_pods_that_were_never_seen_are_not_judged(world: World) -> None:
-    world.conditions.judge("uid-of-nobody", FULL)
+    world.conditions.set_verdict("uid-of-nobody", FULL)
     await world.settle()
     assert world.server.calls == []
 
@@ -285,7 +285,7 @@ async def test_pods_that_were_never_seen_are_not_judged(world: World) -> None:
 async def test_what_is_gone_is_forgotten(world: World) -> None:
     uid = world.add("p")
     world.server.before = lambda call: world.conditions.forget(uid)
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert len(world.conditions) == 0
 
@@ -293,7 +293,7 @@ async def test_what_is_gone_is_forgotten(world: World) -> None:
 async def test_passing_failures_are_repeated(world: World) -> None:
     world.server.fail("PATCH", "/status", error=ConnectionLost("cut"))
     world.server.fail("PATCH", "/status", status=503)
-    world.conditions.judge(world.add("p"), FULL)
+    world.conditions.set_verdict(world.add("p"), FULL)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
     assert len(world.server.patches) == 1
@@ -302,7 +302,7 @@ async def test_passing_failures_are_repeated(world: World) -> None:
 async def test_a_bug_is_told_once_and_not_tried_for_ever(world: World, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", error=ZeroDivisionError("a bug"), times=100)
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert len(world.server.calls) == 1
     assert "a bug" in caplog.text
@@ -311,7 +311,7 @@ async def test_a_bug_is_told_once_and_not_tried_for_ever(world: World, caplog: p
 async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", status=500, times=8)
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.calls.count("PATCH p/status") == 9
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
@@ -322,7 +322,7 @@ async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytes
 async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", status=code, times=100)
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.calls.count("PATCH p/status") == tries
     assert ("was not written" in caplog.text) == (code != 404)
@@ -330,7 +330,7 @@ async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.
 
 async def test_a_declaration_at_fault_is_an_error_that_autoscalers_pass_over(world: World) -> None:
     uid = world.add("p")
-    world.conditions.judge(uid, Verdict("PriorityMismatch", "the priorities differ", fault=True))
+    world.conditions.set_verdict(uid, Verdict("PriorityMismatch", "the priorities differ", fault=True))
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["reason"] == "SchedulerError"
 
@@ -340,7 +340,7 @@ async def test_a_condition_says_of_which_generation_it_speaks(world: World) -> N
     for generation in (1, 2):
         world.server.pods["ns", "p"]["metadata"]["generation"] = generation
         world.see("p")
-        world.conditions.judge(uid, FULL) if generation == 1 else None
+        world.conditions.set_verdict(uid, FULL) if generation == 1 else None
         await world.settle()
         world.see("p")
         await world.settle()

@@ -1,4 +1,4 @@
-"""Decisions to evict: promised in writing before anyone has to leave, and called off with their beneficiary."""
+"""Decisions to evict: promised in writing before anyone has to leave, and called off with their preemptor."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import EVICTION_API, EvictionOutcome, Evictor, EvictResult
 from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http.transport import HttpRequest
 from phalanx.kube.retry import Backoff, RetryPolicy
-from phalanx.kube.transport import Call
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
 from tests.execution.podserver import PodServer
 
@@ -155,16 +155,16 @@ async def test_a_gang_moves_as_one_or_not_at_all(life: Life) -> None:
     assert not any(life.server.terminates(name) for name in "vwx")
 
 
-async def test_a_beneficiary_that_is_deleted_while_evictions_are_on_their_way(life: Life) -> None:
+async def test_a_preemptor_that_is_deleted_while_evictions_are_on_their_way(life: Life) -> None:
     """One victim has been told to leave, the other is protected for the moment: it stays."""
     life.way = EVICTION_API
     life.server.protected.add("w")
 
-    def delete_beneficiary(call: Call) -> None:
+    def delete_preemptor(call: HttpRequest) -> None:
         if life.server.calls.count("POST w/eviction") == 2:
             life.disruptions.release("uid-a")
 
-    life.server.before = delete_beneficiary
+    life.server.before = delete_preemptor
     life.decide("a", "v w")
     await life.settle()
     assert life.outcomes == {"v": EVICTED, "w": CALLED_OFF}
@@ -196,11 +196,11 @@ async def test_a_later_decision_for_the_same_pod_counts_on_the_earlier_one(life:
 
 
 async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Life) -> None:
-    """v is protected for the moment when w is chosen too; the end of their beneficiary is the end of both."""
+    """v is protected for the moment when w is chosen too; the end of their preemptor is the end of both."""
     life.way = EVICTION_API
     life.server.protected |= {"v", "w"}
 
-    def decide_again(call: Call) -> None:
+    def decide_again(call: HttpRequest) -> None:
         if life.server.calls.count("POST v/eviction") == 1 and len(life.disruptions) == 1:
             life.decide("a", "w", "c2")
         if life.server.calls.count("POST w/eviction") == 1:
@@ -228,7 +228,7 @@ async def test_who_takes_over_what_is_promised_inherits_those_who_leave_for_it(l
     )
     await life.settle()
     assert life.outcomes == {"v": EVICTED}
-    life.disruptions.release("uid-a")  # it is nobody's beneficiary any more
+    life.disruptions.release("uid-a")  # it is nobody's preemptor any more
     assert len(life.disruptions) == 0
 
 
@@ -338,7 +338,7 @@ async def test_killed_after_some_deletions(server: PodServer) -> None:
 async def test_any_answer_may_be_lost(server: PodServer, lost: int, after_write: bool) -> None:
     life, count = Life(server), 0
 
-    def cut(call: Call) -> None:
+    def cut(call: HttpRequest) -> None:
         nonlocal count
         count += 1
         if count == lost:

@@ -10,11 +10,11 @@ import pytest
 
 from phalanx.execution.conditions import POD_SCHEDULED, NominationOutcome, PodConditions
 from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.conditions import PodCondition
-from phalanx.kube.credentials import Identity
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.verdict import Verdict
 from tests.execution.podserver import PodServer
 
@@ -104,7 +104,7 @@ async def test_what_the_pod_says_already_is_not_written(world: World) -> None:
 
 async def test_one_write_says_both(world: World) -> None:
     uid = world.add()
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     world.nominate(uid, "n1")
     await world.settle()
     assert world.server.calls == ["PATCH p/status"]
@@ -115,7 +115,7 @@ async def test_one_write_says_both(world: World) -> None:
 async def test_a_promise_overtakes_the_news(world: World) -> None:
     """A thousand verdicts must not stand between a decision and the evictions that wait for its promise."""
     for number in range(5):
-        world.conditions.judge(world.add(f"p{number}"), FULL)
+        world.conditions.set_verdict(world.add(f"p{number}"), FULL)
     world.nominate("uid-p4", "n1")
 
     async def delete() -> None:
@@ -134,17 +134,17 @@ async def test_a_write_that_was_overtaken_is_not_made_beside_the_other() -> None
     under_way, most = 0, 0
     inner = world.server.request
 
-    async def slowly(call: Call, identity: Identity) -> Answer:
+    async def slowly(call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        world.conditions.judge(uid, FULL)
+        world.conditions.set_verdict(uid, FULL)
         await asyncio.sleep(0.01)
         under_way -= 1
         return await inner(call, identity)
 
     world.server.request = slowly  # type: ignore[method-assign]
-    world.conditions.judge(uid, FULL)
+    world.conditions.set_verdict(uid, FULL)
     world.nominate(uid, "n1")
     await world.settle()
     assert most == 1
@@ -164,7 +164,7 @@ async def test_only_the_newest_promise_is_written(world: World) -> None:
 async def test_a_promise_made_during_a_write_follows_it(world: World) -> None:
     uid = world.add()
 
-    def change_of_mind(call: Call) -> None:
+    def change_of_mind(call: HttpRequest) -> None:
         world.server.before = lambda call: None
         world.nominate(uid, "n2")
 
@@ -179,7 +179,7 @@ async def test_a_promise_made_during_a_write_follows_it(world: World) -> None:
 async def test_a_promise_that_is_taken_back_during_its_write(world: World) -> None:
     uid = world.add()
 
-    def change_of_mind(call: Call) -> None:
+    def change_of_mind(call: HttpRequest) -> None:
         world.server.before = lambda call: None
         world.nominate(uid, "")
 
@@ -236,7 +236,7 @@ async def test_a_pod_that_was_bound_meanwhile_needs_no_promise(world: World) -> 
 async def test_a_placed_pod_needs_no_promise(world: World) -> None:
     uid = world.add()
     world.nominate(uid, "n1")
-    world.conditions.placed(uid)
+    world.conditions.binding_submitted(uid)
     await world.settle()
     assert world.outcomes == [LOST]
     assert world.server.calls == []

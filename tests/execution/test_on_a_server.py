@@ -15,8 +15,8 @@ from phalanx.execution.conditions import NominationOutcome, PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import DELETE, EVICTION_API, EvictionOutcome, Evictor, EvictResult
 from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import load_config
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Evict, EvictionReason, Nominate

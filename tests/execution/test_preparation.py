@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from phalanx.execution.binder import Binder, BindResult, Guard, Outcome, no_objection
+from phalanx.execution.binder import Binder, BindOutcome, BindResult, Guard, no_objection
 from phalanx.execution.preparation import PreparationError, Preparations
 from phalanx.model.decisions import Bind
 from phalanx.model.preparations import Preparation
@@ -80,7 +80,7 @@ class Desk:
         self.preparations.submit(binds)
         await self.settle()
 
-    def answer(self, bind: Bind, outcome: Outcome, message: str = "") -> None:
+    def answer(self, bind: Bind, outcome: BindOutcome, message: str = "") -> None:
         self.binder.report(BindResult(bind, outcome, message))
 
 
@@ -108,7 +108,7 @@ async def test_all_is_prepared_before_anybody_is_bound() -> None:
     assert desk.volumes.log == ["prepare v0", "prepare v1"]
     assert desk.binder.posted == ["p0", "p1", "plain"]
     for member in members:
-        desk.answer(member, Outcome.BOUND)
+        desk.answer(member, BindOutcome.BOUND)
     assert [entry[:2] for entry in desk.results] == [("p0", "BOUND"), ("p1", "BOUND"), ("plain", "BOUND")]
 
 
@@ -153,8 +153,8 @@ async def test_a_binding_that_is_refused_later_takes_its_preparations_back() -> 
     desk = Desk()
     first, second = gang("ok", "ok")
     await desk.carry_out(first, second)
-    desk.answer(first, Outcome.BOUND)
-    desk.answer(second, Outcome.REFUSED, "403")
+    desk.answer(first, BindOutcome.BOUND)
+    desk.answer(second, BindOutcome.REFUSED, "403")
     await desk.settle()
     assert desk.volumes.log[2:] == ["undo v1"]
     assert desk.results == [("p0", "BOUND", ""), ("p1", "REFUSED", "403")]

@@ -75,7 +75,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     17: (
         "disruption budgets count over all victims, and what was granted is granted",
         {
-            "scheduling/test_caps.py": (
+            "scheduling/test_eviction_limits.py": (
                 "test_the_whole_set_counts",
                 "test_what_the_api_server_has_granted_costs_nothing",
             ),

@@ -135,7 +135,7 @@ VALUES: tuple[Any, ...] = (
 def _words() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(keys of annotations and labels, names of fields) that the readers know, as they stand in their source."""
     keys, fields = set(), set()
-    for path in Path(next(iter(phalanx.dialects.__path__))).glob("*.py"):
+    for path in Path(next(iter(phalanx.dialects.__path__))).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 if re.fullmatch(r"[-a-z0-9.]+\.[a-z]+/[-A-Za-z0-9_.]+", node.value):

@@ -31,8 +31,8 @@ from phalanx.dialects.quotas.budgets import parse_budget
 from phalanx.dialects.quotas.eviction_limits import parse_eviction_rate, parse_min_run_time
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.times import parse_time
+from phalanx.kube.auth.kubeconfig import _read as read_kubeconfig_file
 from phalanx.kube.errors import ConfigError, ConnectionLost, api_error
-from phalanx.kube.kubeconfig import _read as read_kubeconfig_file
 from phalanx.kube.wire import read_event, read_head, read_page, read_status, version_number
 from phalanx.model.decoding import decode_json, decode_loosely, parse_float, parse_whole
 from phalanx.model.duration import parse_duration

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 
 from .stub_server import StubServer
 

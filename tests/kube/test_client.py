@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientCertificate, StaticCredentials, TokenFileCredentials
+from phalanx.kube.auth.exec_plugin import ExecCredentials, ExecPlugin
+from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import aiohttp_transport
-from phalanx.kube.credentials import ClientCertificate, StaticCredentials, TokenFileCredentials
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
-from phalanx.kube.exec_plugin import ExecCredentials, ExecPlugin
+from phalanx.kube.http.connections import aiohttp_transport
 from phalanx.kube.paths import Resource
-from phalanx.kube.tls import TlsSettings
 
 from .certificates import Authority
 from .conftest import FakeTime
@@ -34,7 +34,7 @@ OK = Json({"kind": "Status", "status": "Success"})
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything here holds for both transports."""
     if request.param == "aiohttp":
-        monkeypatch.setattr("phalanx.kube.connections.default_transport", aiohttp_transport)
+        monkeypatch.setattr("phalanx.kube.http.connections.default_transport", aiohttp_transport)
 
 
 class TestVerbs:

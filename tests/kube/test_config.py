@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from phalanx.kube.config import ClusterConfig, load_config
-from phalanx.kube.credentials import Identity, TokenFileCredentials
+from phalanx.kube.auth.config import ClusterConfig, load_config
+from phalanx.kube.auth.credentials import ClientIdentity, TokenFileCredentials
+from phalanx.kube.auth.exec_plugin import ExecCredentials
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.exec_plugin import ExecCredentials
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -50,7 +50,7 @@ def load(path: str | None = None, context: str | None = None, **environ: str) ->
     return load_config(path, context, environ={"HOME": "/nowhere", **environ}, service_account="/nowhere")
 
 
-def identity(config: ClusterConfig) -> Identity | None:
+def identity(config: ClusterConfig) -> ClientIdentity | None:
     return config.credentials().cached()
 
 
@@ -109,7 +109,7 @@ class TestMerging:
         assert config.namespace == "extra"
         assert config.server == "https://api.example:6443"
         assert not config.tls.insecure
-        assert identity(config) == Identity("Bearer first")
+        assert identity(config) == ClientIdentity("Bearer first")
         assert config.headers == ()
 
     def test_a_context_can_be_chosen(self, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ class TestEntries:
 
     def test_name_and_password(self, tmp_path: Path) -> None:
         path = write(tmp_path / "c", user={"username": "jo", "password": "pass:word"})
-        assert identity(load(path)) == Identity(f"Basic {b64('jo:pass:word')}")
+        assert identity(load(path)) == ClientIdentity(f"Basic {b64('jo:pass:word')}")
 
     def test_impersonation(self, tmp_path: Path) -> None:
         path = write(
@@ -240,7 +240,7 @@ class TestEntries:
 
     def test_a_token_beside_an_exec_plugin_wins(self, tmp_path: Path) -> None:
         path = write(tmp_path / "c", user={"token": "t", "exec": {"apiVersion": V1, "command": "x"}})
-        assert identity(load(path)) == Identity("Bearer t")
+        assert identity(load(path)) == ClientIdentity("Bearer t")
 
     def test_a_bare_command_is_left_to_the_search_path(self, tmp_path: Path) -> None:
         plugin = {"apiVersion": V1, "command": "login", "interactiveMode": "Never"}
@@ -322,7 +322,7 @@ class TestErrors:
 
     def test_a_broken_entry_of_another_context_harms_nobody(self, tmp_path: Path) -> None:
         users = [{"name": "main", "user": {"token": "t"}}, {"name": "broken", "user": {"token": 7, "exec": "?"}}]
-        assert identity(load(write(tmp_path / "c", users=users))) == Identity("Bearer t")
+        assert identity(load(write(tmp_path / "c", users=users))) == ClientIdentity("Bearer t")
 
     def test_secrets_do_not_show(self, tmp_path: Path) -> None:
         path = write(tmp_path / "c", user={"token": "SECRET"})

@@ -8,21 +8,21 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import Connections
-from phalanx.kube.credentials import ClientCertificate, Identity
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity
+from phalanx.kube.http.connections import Connections
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
 
 class FakeTransport:
     closed = False
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         raise NotImplementedError
 
     def stream(
-        self, target: str, identity: Identity, accept: str, read_timeout: float
-    ) -> AsyncGenerator[Answer, None]:
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -45,14 +45,14 @@ def connections(made: list[FakeTransport]) -> Connections:
     return Connections(ClusterConfig("http://x"), user_agent="t", max_connections=1, transports=make)
 
 
-FIRST, SECOND = (Identity(certificate=ClientCertificate(word, word)) for word in (b"first", b"second"))
+FIRST, SECOND = (ClientIdentity(certificate=ClientCertificate(word, word)) for word in (b"first", b"second"))
 
 
 async def test_one_certificate_one_transport(connections: Connections, made: list[FakeTransport]) -> None:
     with connections.lease(FIRST) as one, connections.lease(FIRST) as other:
         assert one is other
     # A new token is not a new certificate.
-    with connections.lease(Identity("Bearer t", FIRST.certificate)) as same:
+    with connections.lease(ClientIdentity("Bearer t", FIRST.certificate)) as same:
         assert same is made[0]
     assert len(made) == 1
 

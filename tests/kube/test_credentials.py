@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.kube.credentials import Identity, TokenFileCredentials
+from phalanx.kube.auth.credentials import ClientIdentity, TokenFileCredentials
+from phalanx.kube.auth.exec_plugin import ExecCredentials, ExecPlugin
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.exec_plugin import ExecCredentials, ExecPlugin
 
 from .conftest import FakeTime
 
@@ -26,13 +26,13 @@ class TestTokenFile:
         path = tmp_path / "token"
         path.write_text("one\n")
         credentials = TokenFileCredentials(str(path), clock=fake_time.clock)
-        assert asyncio.run(credentials.current()) == Identity("Bearer one")
+        assert asyncio.run(credentials.current()) == ClientIdentity("Bearer one")
         path.write_text("two\n")
         fake_time.now += 59
-        assert credentials.cached() == Identity("Bearer one")
+        assert credentials.cached() == ClientIdentity("Bearer one")
         fake_time.now += 1
         assert credentials.cached() is None
-        assert asyncio.run(credentials.current()) == Identity("Bearer two")
+        assert asyncio.run(credentials.current()) == ClientIdentity("Bearer two")
 
     async def test_is_read_again_after_a_401(self, tmp_path: Path, fake_time: FakeTime) -> None:
         path = tmp_path / "token"
@@ -41,7 +41,7 @@ class TestTokenFile:
         one = await credentials.current()
         assert await credentials.renew(one) is None  # the file says the same: no use in asking again
         path.write_text("two")
-        assert await credentials.renew(one) == Identity("Bearer two")
+        assert await credentials.renew(one) == ClientIdentity("Bearer two")
 
     @pytest.mark.parametrize("damage", ["missing", "empty", "binary"])
     async def test_a_damaged_file_keeps_the_last_good_token(
@@ -56,14 +56,14 @@ class TestTokenFile:
         else:
             path.write_bytes(b"" if damage == "empty" else b"\xff\xfe")
         fake_time.now += 61
-        assert await credentials.current() == Identity("Bearer one")
+        assert await credentials.current() == ClientIdentity("Bearer one")
 
     async def test_without_a_good_token_it_says_so_or_falls_back(self, fake_time: FakeTime) -> None:
         missing = TokenFileCredentials("/nowhere/token", origin="user 'x'", clock=fake_time.clock)
         with pytest.raises(ConfigError, match="user 'x': cannot read the token in /nowhere/token"):
             await missing.current()
         fallback = TokenFileCredentials("/nowhere/token", fallback="static", clock=fake_time.clock)
-        assert await fallback.current() == Identity("Bearer static")
+        assert await fallback.current() == ClientIdentity("Bearer static")
 
 
 def plugin(script: Path, text: str, **options: Any) -> ExecPlugin:
@@ -98,25 +98,25 @@ class TestExecPlugin:
     async def test_without_an_expiry_it_runs_once(self, tmp_path: Path, version: str) -> None:
         credentials = ExecCredentials(plugin(tmp_path / "p", COUNTING, api_version=version))
         assert credentials.cached() is None
-        assert await credentials.current() == Identity("Bearer token-1")
-        assert credentials.cached() == Identity("Bearer token-1")
+        assert await credentials.current() == ClientIdentity("Bearer token-1")
+        assert credentials.cached() == ClientIdentity("Bearer token-1")
 
     async def test_runs_again_when_its_credential_has_expired(self, tmp_path: Path) -> None:
         now = 1_767_225_599.0  # a second before 2026
         told = plugin(tmp_path / "p", COUNTING)
         told = ExecPlugin(**{**vars(told), "args": (*told.args, "2026-01-01T00:00:00Z")})
         credentials = ExecCredentials(told, wall_clock=lambda: now)
-        assert await credentials.current() == Identity("Bearer token-1")
-        assert credentials.cached() == Identity("Bearer token-1")
+        assert await credentials.current() == ClientIdentity("Bearer token-1")
+        assert credentials.cached() == ClientIdentity("Bearer token-1")
         now += 1
         assert credentials.cached() is None
-        assert await credentials.current() == Identity("Bearer token-2")
+        assert await credentials.current() == ClientIdentity("Bearer token-2")
 
     async def test_many_requests_that_meet_a_401_run_it_once(self, tmp_path: Path) -> None:
         credentials = ExecCredentials(plugin(tmp_path / "p", COUNTING))
         first = await credentials.current()
         renewed = await asyncio.gather(*(credentials.renew(first) for _ in range(5)))
-        assert renewed == [Identity("Bearer token-2")] * 5
+        assert renewed == [ClientIdentity("Bearer token-2")] * 5
 
     async def test_is_told_about_the_cluster(self, tmp_path: Path) -> None:
         tell = """

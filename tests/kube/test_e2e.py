@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.changes import Change, Delete, Upsert
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder, ObjectReference

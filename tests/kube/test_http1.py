@@ -13,18 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.kube.aiohttp_transport import AiohttpTransport
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http1_connection import Http1Connection
-from phalanx.kube.http1_transport import Http1Transport
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.aiohttp_transport import AiohttpTransport
+from phalanx.kube.http.http1_connection import Http1Connection
+from phalanx.kube.http.http1_transport import Http1Transport
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
-NOBODY = Identity()
+NOBODY = ClientIdentity()
 
 
-def call(method: str = "POST", body: bytes | None = b"{}", *, limit: float = 5, repeatable: bool = False) -> Call:
-    return Call(method, "/x?y=1", body, "application/json", "application/json", limit, repeatable)
+def call(
+    method: str = "POST", body: bytes | None = b"{}", *, limit: float = 5, repeatable: bool = False
+) -> HttpRequest:
+    return HttpRequest(method, "/x?y=1", body, "application/json", "application/json", limit, repeatable)
 
 
 def answer(body: bytes = b"ok", *fields: str, status: str = "200 OK", length: bool = True) -> bytes:
@@ -54,7 +56,7 @@ class FakeSocket(asyncio.Transport):
         self.aborted = True
 
 
-async def exchange(pieces: list[bytes], *, end: bool = False, head_only: bool = False) -> tuple[Answer, bool]:
+async def exchange(pieces: list[bytes], *, end: bool = False, head_only: bool = False) -> tuple[HttpResponse, bool]:
     """The answer that the pieces make, and whether the connection may be used again."""
     connection, socket = Http1Connection(), FakeSocket()
     connection.connection_made(socket)
@@ -72,28 +74,28 @@ async def exchange(pieces: list[bytes], *, end: bool = False, head_only: bool = 
 @pytest.mark.parametrize(
     ("raw", "expected", "reusable"),
     [
-        (answer(b"body"), Answer(200, b"body"), True),
-        (answer(b""), Answer(200, b""), True),
-        (answer(b"x", "retry-AFTER: 7", status="429 Too Many"), Answer(429, b"x", "7"), True),
+        (answer(b"body"), HttpResponse(200, b"body"), True),
+        (answer(b""), HttpResponse(200, b""), True),
+        (answer(b"x", "retry-AFTER: 7", status="429 Too Many"), HttpResponse(429, b"x", "7"), True),
         (
             answer(b"x", "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT", status="503 No"),
-            Answer(503, b"x", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            HttpResponse(503, b"x", "Thu, 01 Jan 1970 00:00:00 GMT"),
             True,
         ),
-        (answer(b"x", "Connection: Close"), Answer(200, b"x"), False),
-        (answer(b"x").replace(b"1.1", b"1.0"), Answer(200, b"x"), False),
-        (answer(b"x", "Connection: keep-alive").replace(b"1.1", b"1.0"), Answer(200, b"x"), True),
-        (answer(b"", status="204 No Content", length=False), Answer(204, b""), True),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + answer(b"x"), Answer(200, b"x"), True),
-        (chunked(b"one", b"two" * 100), Answer(200, b"one" + b"two" * 100), True),
-        (chunked(), Answer(200, b""), True),
-        (chunked(b"x", trailer=b"Late: 1\r\nLater: 2\r\n"), Answer(200, b"x"), True),
-        (answer(gzip.compress(b"packed"), "Content-Encoding: gzip"), Answer(200, b"packed"), True),
-        (answer(b"x") + b"HTTP/1.1 200", Answer(200, b"x"), False),
+        (answer(b"x", "Connection: Close"), HttpResponse(200, b"x"), False),
+        (answer(b"x").replace(b"1.1", b"1.0"), HttpResponse(200, b"x"), False),
+        (answer(b"x", "Connection: keep-alive").replace(b"1.1", b"1.0"), HttpResponse(200, b"x"), True),
+        (answer(b"", status="204 No Content", length=False), HttpResponse(204, b""), True),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + answer(b"x"), HttpResponse(200, b"x"), True),
+        (chunked(b"one", b"two" * 100), HttpResponse(200, b"one" + b"two" * 100), True),
+        (chunked(), HttpResponse(200, b""), True),
+        (chunked(b"x", trailer=b"Late: 1\r\nLater: 2\r\n"), HttpResponse(200, b"x"), True),
+        (answer(gzip.compress(b"packed"), "Content-Encoding: gzip"), HttpResponse(200, b"packed"), True),
+        (answer(b"x") + b"HTTP/1.1 200", HttpResponse(200, b"x"), False),
     ],
     ids=range(14),
 )
-async def test_an_answer(raw: bytes, expected: Answer, reusable: bool) -> None:
+async def test_an_answer(raw: bytes, expected: HttpResponse, reusable: bool) -> None:
     assert await exchange([raw]) == (expected, reusable)
 
 
@@ -115,14 +117,14 @@ def test_an_answer_is_the_same_however_it_is_cut(raw: bytes, cuts: list[int]) ->
 
 async def test_a_body_without_a_length_ends_with_the_connection() -> None:
     assert await exchange([answer(b"until ", length=False), b"the end"], end=True) == (
-        Answer(200, b"until the end"),
+        HttpResponse(200, b"until the end"),
         False,
     )
 
 
 async def test_the_answer_to_head_has_no_body() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
-    assert await exchange([head], head_only=True) == (Answer(200, b""), True)
+    assert await exchange([head], head_only=True) == (HttpResponse(200, b""), True)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ async def pool(limit: int = 2) -> AsyncIterator[tuple[RawServer, Http1Transport]
 
 async def test_the_request_as_it_is_sent() -> None:
     async with pool() as (server, transport):
-        assert await transport.request(call(), Identity("Bearer t")) == Answer(200, b"ok")
+        assert await transport.request(call(), ClientIdentity("Bearer t")) == HttpResponse(200, b"ok")
         await transport.request(call("GET", None), NOBODY)
     host = server.url.removeprefix("http://").encode()
     assert [request for _, request in server.requests] == [
@@ -258,7 +260,7 @@ async def test_one_closed_while_idle_is_noticed_without_harm_to_a_post() -> None
 
 
 async def test_idle_connections_are_closed_before_the_server_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.kube.http1_transport.IDLE_LIMIT", 0.02)
+    monkeypatch.setattr("phalanx.kube.http.http1_transport.IDLE_LIMIT", 0.02)
     async with pool() as (server, transport):
         await transport.request(call(), NOBODY)
         await until(lambda: server.writers[0].is_closing())
@@ -267,7 +269,7 @@ async def test_idle_connections_are_closed_before_the_server_does_it(monkeypatch
 
 
 async def test_a_long_cycle_does_not_make_us_use_what_has_idled_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.kube.http1_transport.IDLE_LIMIT", 0.02)
+    monkeypatch.setattr("phalanx.kube.http.http1_transport.IDLE_LIMIT", 0.02)
     async with pool() as (server, transport):
         await transport.request(call(), NOBODY)
         time.sleep(0.03)  # noqa: ASYNC251 - the event loop stands still, and with it the timer that closes
@@ -280,7 +282,7 @@ async def test_a_dead_connection(repeatable: bool) -> None:
     async with pool() as (server, transport):
         server.behave = lambda number: answer() if number > 1 else None
         if repeatable:
-            assert await transport.request(call(repeatable=True), NOBODY) == Answer(200, b"ok")
+            assert await transport.request(call(repeatable=True), NOBODY) == HttpResponse(200, b"ok")
         else:
             with pytest.raises(ConnectionLost, match=r"^POST /x: connection closed by the server$"):
                 await transport.request(call(), NOBODY)
@@ -307,7 +309,7 @@ async def test_requests_beyond_the_limit_wait_their_turn() -> None:
         await asyncio.sleep(0.01)
         assert len(server.requests) == 2
         server.gate.set()
-        assert await asyncio.gather(*asking) == [Answer(200, b"ok")] * 6
+        assert await asyncio.gather(*asking) == [HttpResponse(200, b"ok")] * 6
         assert server.connections == 2
 
 
@@ -324,7 +326,7 @@ async def test_a_place_is_not_lost_by_failures_and_cancellations() -> None:
             with pytest.raises(ConnectionLost):
                 await lost
         server.behave = lambda number: answer()
-        assert await transport.request(call(), NOBODY) == Answer(200, b"ok")
+        assert await transport.request(call(), NOBODY) == HttpResponse(200, b"ok")
         assert server.connections == 4
 
 
@@ -344,7 +346,7 @@ async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_
 
         monkeypatch.setattr(transport, "_hand_over", and_cancel)
         server.gate.set()
-        assert await third == Answer(200, b"ok")
+        assert await third == HttpResponse(200, b"ok")
         assert server.connections == 1
         assert len(server.requests) == 2
 
@@ -384,5 +386,5 @@ async def test_closing_ends_what_is_under_way() -> None:
 async def test_headers_cannot_be_smuggled() -> None:
     async with pool() as (server, transport):
         with pytest.raises(ValueError, match="one line"):
-            await transport.request(call(), Identity("Bearer t\r\nX: y"))
+            await transport.request(call(), ClientIdentity("Bearer t\r\nX: y"))
         assert server.requests == []

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.lease import LeaderElector, LeadershipLost
 from phalanx.kube.lease_thread import LeaderThread
 

@@ -32,7 +32,7 @@ class Takings:
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}
         # Before anything is tried.
-        self.words = {each: self.grounds.of(each) for each in scenario.state.ledger.charge_paths}
+        self.words = {each: self.grounds.rule_for(each) for each in scenario.state.ledger.charge_paths}
 
     def word(self, name: str) -> ReclaimRule | str:
         """On what ground a pod could be taken, or why there is none."""
@@ -46,9 +46,9 @@ class Takings:
         ground = self.words[record.charge_path]
         if isinstance(ground, str) or record in self.taken:
             return False
-        if ground.below and record.pod.priority >= self.priority:
+        if ground.lower_priority_only and record.pod.priority >= self.priority:
             return False
-        return ground.permits(record.footprint.amounts, self._holdings)
+        return ground.allows_removal(record.footprint.amounts, self._holdings)
 
     def take(self, record: PodRecord) -> None:
         assert self.may_take(record)
@@ -58,7 +58,7 @@ class Takings:
             add_amounts(self._gone.setdefault(account, {}), record.footprint.amounts, 1)
 
     def running(self) -> Iterator[PodRecord]:
-        """The pods that could be asked to go, those first of whom the nearest and largest lender has most."""
+        """The pods that could be asked to go, those first of whom the nearest and largest reclaimee has most."""
         states = (MemberState.BOUND, MemberState.RUNNING)
         records = [record for record in self.scenario.state.pods.values() if record.state in states]
         return iter(sorted(records, key=self._order))

@@ -20,8 +20,7 @@ actions: "express, allocate, backfill"
 configurations: [{name: express, arguments: {express.least: 100}}]
 tiers: [{plugins: [{name: gang}, {name: predicates}]}]
 """
-# The example of docs/policy.md, to the letter.
-EXPRESS = Path(__file__).parents[2] / "docs" / "policy.md"
+EXPRESS = Path(__file__).parents[2] / "examples" / "action" / "express.py"
 FAILING = """
     from phalanx.scheduling.framework.action import Action
     from phalanx.scheduling.actions.allocate import walk
@@ -34,12 +33,6 @@ FAILING = """
             walk(session, session.units)
             raise LookupError("a bug of an action")
 """
-
-
-def documented() -> str:
-    """The Python block of the docs that defines an action."""
-    blocks = EXPRESS.read_text("utf-8").split("```python\n")[1:]
-    return next(text for block in blocks if "(Action)" in (text := block.split("```")[0]))
 
 
 @pytest.fixture
@@ -72,8 +65,8 @@ def waiting(policy: str) -> Scenario:
     return scenario
 
 
-def test_the_example_of_the_docs_runs_where_the_policy_names_it(install) -> None:  # type: ignore[no-untyped-def]
-    install(documented())
+def test_the_example_runs_where_the_policy_names_it(install) -> None:  # type: ignore[no-untyped-def]
+    install(EXPRESS.read_text("utf-8"))
     assert {bind.uid for bind in waiting(POLICY.replace("express, allocate", "allocate")).cycle().binds} == {
         "o1",
         "o2",
@@ -82,7 +75,7 @@ def test_the_example_of_the_docs_runs_where_the_policy_names_it(install) -> None
 
 
 def test_its_arguments_are_checked_like_ours(install) -> None:  # type: ignore[no-untyped-def]
-    install(documented())
+    install(EXPRESS.read_text("utf-8"))
     with pytest.raises(PolicyError, match=r"express\.least.*a whole number"):
         load_policy(POLICY.replace("100", "many"))
     with pytest.raises(PolicyError, match=r"unknown argument 'express.most'; did you mean 'express.least'"):
@@ -90,7 +83,7 @@ def test_its_arguments_are_checked_like_ours(install) -> None:  # type: ignore[n
 
 
 def test_policy_show_names_it(install, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    install(documented())
+    install(EXPRESS.read_text("utf-8"))
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY, "utf-8")
     shown = CliRunner().invoke(cli, ["policy", "show", "--config", str(file)])

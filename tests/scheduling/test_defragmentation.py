@@ -258,7 +258,7 @@ class TestProof:
         on(scenario, "n2", "b0")
         answer = empty(scenario, only={"n1"})
         assert not answer.reached
-        assert answer.message.startswith("in a rehearsal pod ns/runs was not placed")
+        assert answer.message.startswith("in a dry run pod ns/runs was not placed")
 
     def test_equal_facts_give_equal_answers(self) -> None:
         scenario = three_nodes()
@@ -350,7 +350,7 @@ class TestRoomForAGang:
         scenario = self.fragmented().queue("small", capability={"cpu": 2}).job("big", 1, cpu=4, queue="small")
         answer = room(scenario, "big")
         assert not answer.reached
-        assert answer.message.startswith("in a rehearsal gang big was not placed: ")
+        assert answer.message.startswith("in a dry run gang big was not placed: ")
         assert "queue small" in answer.message
 
     def test_the_budget_of_moves_holds(self) -> None:

@@ -150,7 +150,7 @@ class TestHierarchy:
                 transaction = world.state.transaction()
                 transaction.place(record.pod_class, [record], [0])
                 for placed, row in transaction.commit():
-                    desk.session.bind(placed, row, None, None)
+                    desk.session.decisions.bind(placed, row, None, None)
             turns(desk)
         assert turns(desk) == turns(Desk(world))
 

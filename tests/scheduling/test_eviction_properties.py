@@ -36,12 +36,12 @@ def test_a_decision_is_lawful_suffices_and_takes_nobody_too_many(seed: int) -> N
     going = problem.named(eviction.name for eviction in plan.evictions)
     if not going:
         return
-    # The whole beneficiary gets room in the same decision.
+    # The whole preemptor gets room in the same decision.
     assert {nomination.name for nomination in plan.nominations} == set(cluster.waiting)
     assert len({entry.cause for entry in plan.nominations} | {entry.cause for entry in plan.evictions}) == 1
     # Gangs keep what they need or go as a whole; nobody goes who is protected.
     assert problem.whole(going)
-    # Lenders owe something whenever one more goes, and keep what they are guaranteed.
+    # Reclaimees owe something whenever one more goes, and keep what they are guaranteed.
     units = problem.units(going)
     assert problem.in_turn(units)
     assert exact.suffices(going)

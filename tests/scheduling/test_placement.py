@@ -264,7 +264,7 @@ def test_an_empty_cluster_takes_nothing() -> None:
 
 
 def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
-    """LeastAllocated x 1 + BalancedAllocation x 1 (kubernetes_native.md, B8), without integer truncation."""
+    """LeastAllocated x 1 + BalancedAllocation x 1 (docs/rules/kubernetes_native.md, B8), not truncated."""
     pod, node = cls.spec, nodes.nodes[row]
     assert node is not None
     offered = dict(node.allocatable)

@@ -42,6 +42,7 @@ ANSWERS: dict[str, Answer] = {
     "infinity": lambda *asked: math.inf,
     "huge": lambda *asked: 1e300,
     "true": lambda *asked: True,
+    "false": lambda *asked: False,
     "negative": lambda *asked: -1,
     "list": lambda *asked: [1, 2],
     "nan in a tuple": lambda *asked: (0, math.nan),
@@ -55,23 +56,22 @@ ANSWERS: dict[str, Answer] = {
     "raises": raises,
     "ends the process": ends_the_process,
 }
-_HASHABLE = {"none", "object", "text", "nan", "infinity", "huge", "true", "negative", "nan in a tuple"}
-_KEYS = {"text", "infinity", "huge", "true", "negative"}
-_NUMBERS = {"huge", "negative"}
+_HASHABLE = {"none", "object", "text", "nan", "infinity", "huge", "true", "false", "negative", "nan in a tuple"}
+_KEYS = {"text", "infinity", "huge", "true", "false", "negative"}
+_TIMES = {"none", "huge", "negative"}
+_NONE = {"none"}
 # What has a meaning at a point, and so is no fault.
 SOUND: dict[str, set[str]] = {
     **dict.fromkeys(("queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"), _KEYS),
     **dict.fromkeys(("time_key", "admission_key"), _HASHABLE),
-    **{key: {"none", *_NUMBERS} for key in ("recheck_at", "next_wake")},
+    **dict.fromkeys(("recheck_at", "next_wake"), _TIMES),
     **dict.fromkeys(("configure", "admitted"), ANSWERS.keys() - {"raises", "ends the process"}),
-    **{
-        key: {"none"}
-        for key in ("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto")
-    },
-    **{key: {"none"} for key in ("deserved_with_request", "static_score", "why_not_admitted")},
+    **dict.fromkeys(("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto"), _NONE),
+    **dict.fromkeys(("deserved_with_request", "static_score", "why_not_admitted"), _NONE),
     "pre_filter": {"none", "text"},
     "pre_bind_check": {"true"},
     "score": {"negative"},
+    "evictees": {"nothing"},
 }
 # Asked only where another point of the same plugin has said something, or in trees that are not here.
 RARE = {"declared_resources", "nominal_quota", "runtime_quota", "subqueue_order", "deserved_with_request"}
@@ -90,9 +90,12 @@ def plugin(point: str, answer: Answer) -> tuple[Plugin, list[str]]:
         asked.append(point)
         return answer(*about)
 
-    methods = {point: method}
+    methods: dict[str, Answer] = {point: method}
     if point in ("max_admissions", "admission_key", "why_not_admitted"):
-        methods["admit"] = lambda self, *about: Vote.REJECT if point == "why_not_admitted" else Vote.ABSTAIN
+        vote = Vote.REJECT if point == "why_not_admitted" else Vote.ABSTAIN
+        methods["admit"] = lambda *asked: vote
+    if point == "pre_bind_check":
+        methods["filter"] = lambda *asked: np.ones(_rows(asked[1:]), dtype=np.bool_)
     kind = type("Foreign", (Plugin,), {"name": "foreign", "__init__": lambda self: None, **methods})
     return kind(), asked
 

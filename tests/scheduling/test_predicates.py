@@ -1,4 +1,4 @@
-"""Which nodes a pod may use: kube-scheduler's rules (kubernetes_native.md, B8), case by case and at random."""
+"""Which nodes a pod may use (docs/rules/kubernetes_native.md, B8), case by case and at random."""
 
 from __future__ import annotations
 

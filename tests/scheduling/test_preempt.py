@@ -117,7 +117,7 @@ def test_pods_that_leave_anyway_are_counted_on_before_anybody_is_evicted() -> No
     assert len(scenario.placed("high")) == 3
 
 
-def test_a_gang_that_loses_its_beneficiary_s_member_gives_the_room_up() -> None:
+def test_a_gang_that_loses_its_preemptor_s_member_gives_the_room_up() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).work()
     assert len(scenario.held()) == 3
     scenario.gone("high-0").work()
@@ -276,7 +276,7 @@ def test_a_half_bound_gang_takes_room_for_its_repair() -> None:
 
 
 def test_nobody_of_a_gang_that_falls_stays_behind() -> None:
-    """Three nodes, a gang of three that needs two; both of the beneficiary's members need a node each."""
+    """Three nodes, a gang of three that needs two; both of the preemptor's members need a node each."""
     scenario = Scenario().nodes(3, cpu=4).job("elastic", 3, minimum=2, cpu=4).run()
     scenario.job("high", 2, cpu=4, priority=10).run(50)
     assert sorted(scenario.evicted) == ["elastic-0", "elastic-1", "elastic-2"]
@@ -334,7 +334,7 @@ def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> 
     assert len(scenario.evicted) == 2
 
 
-def test_a_victim_is_told_both_priorities_and_its_beneficiary_once() -> None:
+def test_a_victim_is_told_both_priorities_and_its_preemptor_once() -> None:
     scenario = full(priority=3).job("high", 3, cpu=1, priority=10).work()
     (sentence,) = {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
     assert sentence == "preempted by gang ns/high (priority 3 gives way to priority 10)"

@@ -52,7 +52,7 @@ class TestRoles:
 
 
 class TestMatchPolicies:
-    """coscheduling.md, section 1.5, row by row; a gang of three that has lost members."""
+    """docs/rules/coscheduling.md, section 1.5, row by row; a gang of three that has lost members."""
 
     def world(self, policy: MatchPolicy, **fields: object) -> Scenario:
         return Scenario().nodes(2, gpu=8).gang("job", 3, match_policy=policy, **fields)

@@ -80,7 +80,7 @@ def test_a_pod_on_its_own_goes() -> None:
     scenario = world().pods("p", 2, cpu=1).run()
     assert sweep(scenario, "p-1") == ["p-1"]
     (eviction,) = scenario.plans[-1].evictions
-    assert (eviction.reason, eviction.message, eviction.beneficiary) == (
+    assert (eviction.reason, eviction.message, eviction.preemptor) == (
         EvictionReason.REVOKED,
         "it is swept out",
         "",

@@ -1,6 +1,6 @@
 """Victims as good as any: hundreds of small clusters, each compared with the best choice that there is.
 
-The cost of a choice is `Problem.cost`: what is not lent before what is, near lenders before far ones, no budget
+The cost of a choice is `Problem.cost`: what is not lent before what is, near reclaimees before far ones, no budget
 broken before one, no gang broken before one, low priorities before high, few pods before many, and
 of equal groups the members of low priorities of their own. An engine that
 compares part by part has the best cost if and only if `scalar` of it, one number with weights, is the least.

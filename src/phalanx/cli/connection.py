@@ -51,8 +51,8 @@ def scheduler_names_option(pods: str) -> Callable[[F], F]:
 
 def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str | None) -> T:
     """Runs `work(client)` on a connection; failures become one plain line and exit code 1."""
+    from phalanx.kube.auth.config import load_config
     from phalanx.kube.client import KubeClient
-    from phalanx.kube.config import load_config
     from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 
     async def connected() -> T:

@@ -17,7 +17,7 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.daemon.relocation import Outcome
+    from phalanx.execution.relocation import RelocationResult
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
@@ -79,7 +79,7 @@ def defrag(
 ) -> None:
     """Free whole nodes, or make room for a gang that waits, by moving pods.
 
-    A plan is given only if the scheduler itself, in a rehearsal over the live cluster, finds another place for
+    A plan is given only if the scheduler itself, in a dry run over the live cluster, finds another place for
     everyone who moves. Nobody moves who may not be evicted or whom nobody would make anew; no gang loses a member
     that it needs, and no disruption budget is broken. Without --apply nothing is changed.
 
@@ -117,9 +117,9 @@ def defrag(
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
 
-    async def work(client: KubeClient) -> tuple[Relocation, Outcome | None, Snapshot]:
+    async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
         from phalanx.daemon.policy_file import dialect_options
-        from phalanx.daemon.relocation import Carriage, Options
+        from phalanx.execution.relocation import RelocationOptions, RelocationRunner
         from phalanx.model.node import HOLD
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
@@ -140,14 +140,14 @@ def defrag(
         if count is not None:
             goal = EmptyNodes(count, _eligible(snapshot, labels))
         else:
-            goal = _beneficiary(snapshot, namespace or client.namespace, *wanted)
+            goal = _preemptor(snapshot, namespace or client.namespace, *wanted)
         limits = RelocationLimits(max_evictions, max_per_gang, whole_gangs)
         relocation = plan(_facts(snapshot, policy, scheduler_names), goal, limits, progress.say)
         progress.end()
         if not (apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
-        options = Options(through, float(seconds), keep_closed, scheduler_names[0])
-        carriage = Carriage(client, relocation, options, progress.tell)
+        options = RelocationOptions(through, float(seconds), keep_closed, scheduler_names[0])
+        carriage = RelocationRunner(client, relocation, options, progress.tell)
         return relocation, await carriage.run(), snapshot
 
     relocation, outcome, snapshot = run_connected(work, kubeconfig)
@@ -212,7 +212,7 @@ def _left_closed(snapshot: Snapshot) -> list[str]:
     return sorted(node.name for node in nodes if any(taint.key == HOLD.key for taint in node.taints))
 
 
-def _beneficiary(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
+def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
     from phalanx.model.gang import GangKey
     from phalanx.scheduling.defragmentation.relocation import RoomFor
 

@@ -14,10 +14,10 @@ from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation
 
 if TYPE_CHECKING:
     from phalanx.cluster.state import ClusterState
-    from phalanx.daemon.relocation import Outcome
+    from phalanx.execution.relocation import RelocationResult
 
 
-def table(relocation: Relocation, outcome: Outcome | None, state: ClusterState) -> list[str]:
+def table(relocation: Relocation, outcome: RelocationResult | None, state: ClusterState) -> list[str]:
     """The sentence first, then who moves, what becomes free, what it costs, and what is in the way."""
     lines = [relocation.message[:1].upper() + relocation.message[1:]]
     if relocation.moves:
@@ -60,7 +60,7 @@ def cost(relocation: Relocation) -> str:
     return f"Cost: {', '.join(parts)}; work done again: {work} of the whole cluster"
 
 
-def document(relocation: Relocation, outcome: Outcome | None) -> dict[str, Any]:
+def document(relocation: Relocation, outcome: RelocationResult | None) -> dict[str, Any]:
     """The same for programs. `applied` is null where nothing was carried out."""
     goal = relocation.goal
     return {
@@ -103,7 +103,7 @@ def _empty(relocation: Relocation, state: ClusterState) -> list[tuple[str, str, 
     return found
 
 
-def _outcome(outcome: Outcome) -> list[str]:
+def _outcome(outcome: RelocationResult) -> list[str]:
     lines = [f"Evicted: {counted(len(outcome.evicted), 'pod')}"]
     if outcome.placed:
         lines += ["", *columns(("RUNS NOW", "ON"), sorted(outcome.placed.items()))]

@@ -44,7 +44,7 @@ def _play(chosen: type, policy: str) -> None:
     from pathlib import Path
 
     from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
-    from phalanx.demo.stage import ScenarioError, Stage, write_nodes, write_policy
+    from phalanx.demo.stage import ScenarioError, ScenarioRun, write_nodes, write_policy
 
     scenario = chosen()
 
@@ -61,7 +61,7 @@ def _play(chosen: type, policy: str) -> None:
         click.echo("starting an embedded cluster: API server, kubelets, scheduler ...")
         async with cluster.running():
             click.echo(f"ready after {time.monotonic() - began:.1f} s at {cluster.client.config.server}")
-            await scenario.play(Stage(cluster, scenario, click.echo))
+            await scenario.play(ScenarioRun(cluster, scenario, click.echo))
 
     try:
         with tempfile.TemporaryDirectory(prefix="phalanx-demo-") as directory:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from phalanx.reports.eviction_preview import Departure, Outlook, Price, Reason
+    from phalanx.reports.eviction_preview import EvictionCost, EvictionPreview, EvictionReasons, PreviewedPod
 
 _NAMED = 4
 _ROOMS = 5
 
 
-def eviction_lines(found: Outlook) -> Iterator[str]:
+def eviction_lines(found: EvictionPreview) -> Iterator[str]:
     match found.state:
         case "Leaving":
             yield f"Waits for others to leave: {found.message}"
@@ -36,14 +36,14 @@ def eviction_lines(found: Outlook) -> Iterator[str]:
                 yield from _cost(found.cost)
 
 
-def _reasons(reasons: Sequence[Reason]) -> Iterator[str]:
+def _reasons(reasons: Sequence[EvictionReasons]) -> Iterator[str]:
     width = len(str(max((len(reason.pods) for reason in reasons), default=0)))
     for reason in reasons:
         until = f" (until {reason.until})" if reason.until else ""
         yield f"  {len(reason.pods):>{width}}  {_some(reason.pods)}: {reason.why}{until}"
 
 
-def _cost(cost: Price | None) -> Iterator[str]:
+def _cost(cost: EvictionCost | None) -> Iterator[str]:
     if cost is None:
         return
     parts = [f"{cost.pods} pod" if cost.pods == 1 else f"{cost.pods} pods"]
@@ -59,7 +59,7 @@ def _cost(cost: Price | None) -> Iterator[str]:
     yield f"What it would cost: {', '.join(parts)}"
 
 
-def _departure(pod: Departure) -> str:
+def _departure(pod: PreviewedPod) -> str:
     told = f", told to leave at {pod.since}" if pod.since else ""
     until = f", has until {pod.until}" if pod.until else ""
     return f"{pod.pod} on {pod.node}{told}{until}"
@@ -70,7 +70,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _rooms(found: Outlook) -> str:
+def _rooms(found: EvictionPreview) -> str:
     shown = [f"{room.node} ({room.pods})" for room in found.rooms[:_ROOMS]]
     more = f" and {len(found.rooms) - _ROOMS} more nodes" if len(found.rooms) > _ROOMS else ""
     return f"{', '.join(shown)}{more}"

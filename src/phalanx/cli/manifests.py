@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
+from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
-from phalanx.daemon.usage_record import MOST_OBJECTS
-from phalanx.daemon.usage_record import NAME as USAGE
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
@@ -101,7 +101,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def _cluster_rules() -> Iterator[Manifest]:
-    # Patched is the one gate that is ours to lift (daemon/queue_gates.py).
+    # Patched is the one gate that is ours to lift (daemon/controllers/queue_gates.py).
     yield _rule([""], ["pods"], [*READ, "delete", "patch"])
     yield _rule([""], ["pods/binding"], ["create"])
     yield _rule([""], ["pods/status"], ["patch"])

@@ -15,7 +15,7 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.reports.account_entries import Entry, QueueReport
+    from phalanx.reports.account_entries import AccountEntry, QueueReport
     from phalanx.scheduling.framework.policy import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -260,7 +260,7 @@ def _quotas(report: QueueReport) -> object:
     return document | ({"warnings": report.warnings} if report.warnings else {})
 
 
-E_co = TypeVar("E_co", bound="Entry")
+E_co = TypeVar("E_co", bound="AccountEntry")
 
 
 def _find(name: str, what: str, entries: Sequence[E_co]) -> E_co:

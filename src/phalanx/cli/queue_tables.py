@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.cli.columns import bar, brief, columns, fields, percent, rounded, spoken, without_slots
-from phalanx.reports.account_entries import Counts, Entry, QueueEntry, QueueReport, QuotaEntry, Waiting
+from phalanx.reports.account_entries import AccountEntry, Counts, FirstWaiting, QueueEntry, QueueReport, QuotaEntry
 
 _BAR = 24
 _LEGEND = "█ used of its own   ▓ used above it (borrowed)   ░ its own, not used   · the rest of the cluster"
@@ -155,7 +155,7 @@ def state(entry: QueueEntry) -> str:
     return entry.state if shut or not entry.fault else f"{entry.state} (fault)"
 
 
-def _tree(entries: Sequence[Entry], rights: Sequence[str], word: str, notes: Sequence[str]) -> list[str]:
+def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, notes: Sequence[str]) -> list[str]:
     rows = []
     for entry, branch, right, note in zip(entries, _branches(entries), rights, notes, strict=True):
         told = "; ".join(filter(None, [note, *_remarks(entry)]))
@@ -169,7 +169,7 @@ def _blank(row: list[str]) -> list[str]:
     return [cell or "\0" for cell in row]
 
 
-def _branches(entries: Sequence[Entry]) -> list[str]:
+def _branches(entries: Sequence[AccountEntry]) -> list[str]:
     """What stands before each name: the entries come parents first, each with its depth."""
     found: list[str] = []
     open_below: dict[int, bool] = {}
@@ -181,7 +181,7 @@ def _branches(entries: Sequence[Entry]) -> list[str]:
     return found[::-1]
 
 
-def _remarks(entry: Entry) -> list[str]:
+def _remarks(entry: AccountEntry) -> list[str]:
     found = []
     if entry.borrowed:
         whom = f" from {_partners(entry)}" if entry.partners else " of what nobody claims"
@@ -197,7 +197,7 @@ def _remarks(entry: Entry) -> list[str]:
     return found + [f"! {warning}" for warning in entry.warnings]
 
 
-def _of(amounts: dict[str, str], entry: Entry) -> str:
+def _of(amounts: dict[str, str], entry: AccountEntry) -> str:
     """The amount of the resource that the line is about; all of them where that one is not among them."""
     if entry.dominant in amounts:
         return f"{rounded(entry.dominant, amounts[entry.dominant])} {entry.dominant.rpartition('/')[2]}"
@@ -208,18 +208,18 @@ def _deserved(entry: QueueEntry) -> str:
     return _of(entry.deserved or entry.guarantee, entry)
 
 
-def _told(entry: Entry, *declared: dict[str, str]) -> set[str]:
+def _told(entry: AccountEntry, *declared: dict[str, str]) -> set[str]:
     """The resources that matter to an account: what it uses, asks for, or names itself."""
     named = {name for amounts in declared for name in amounts}
     return named | without_slots(entry.used).keys() | without_slots(entry.pending).keys()
 
 
-def _shares(entry: Entry, own: str) -> list[tuple[str, str]]:
+def _shares(entry: AccountEntry, own: str) -> list[tuple[str, str]]:
     share = f"{percent(entry.share)} of the cluster's {entry.dominant}; {own} {percent(entry.own_share)}"
     return [("Share", share), ("Gangs", _both(entry.gangs)), ("Pods", _both(entry.pods))]
 
 
-def _sums(entry: Entry) -> dict[str, dict[str, str]]:
+def _sums(entry: AccountEntry) -> dict[str, dict[str, str]]:
     return {
         "USED": entry.used,
         "RUNNING": entry.running,
@@ -239,7 +239,7 @@ def _amounts(found: dict[str, dict[str, str]]) -> list[str]:
     return columns(["RESOURCE", *found], rows) if rows else ["nothing is declared, used or asked for"]
 
 
-def _limits(entry: Entry) -> list[str]:
+def _limits(entry: AccountEntry) -> list[str]:
     if not entry.ceilings:
         return []
     return [
@@ -249,7 +249,7 @@ def _limits(entry: Entry) -> list[str]:
     ]
 
 
-def _loan(entry: Entry) -> list[str]:
+def _loan(entry: AccountEntry) -> list[str]:
     lines = []
     if entry.borrowed:
         whom = _partners(entry) if entry.partners else "nobody: it is room that nobody else may claim"
@@ -259,12 +259,12 @@ def _loan(entry: Entry) -> list[str]:
     return lines
 
 
-def _partners(entry: Entry, comma: str = ", ") -> str:
+def _partners(entry: AccountEntry, comma: str = ", ") -> str:
     more = f" and {entry.further_partners} more" if entry.further_partners else ""
     return comma.join(entry.partners) + more
 
 
-def _first(entry: Entry) -> list[str]:
+def _first(entry: AccountEntry) -> list[str]:
     first = entry.first
     if first is None:
         return ["", "Nothing waits."]
@@ -272,7 +272,7 @@ def _first(entry: Entry) -> list[str]:
     return ["", f"First in line: {first.name} ({first.reason})", f"  {first.message}", *change]
 
 
-def _budget(entry: Entry) -> list[tuple[str, str]]:
+def _budget(entry: AccountEntry) -> list[tuple[str, str]]:
     budget = entry.budget
     if budget is None:
         return []
@@ -280,7 +280,7 @@ def _budget(entry: Entry) -> list[tuple[str, str]]:
     return [("Budget", f"{spent} spent in the {budget.window} that end at {budget.ends}")]
 
 
-def _protection(entry: Entry) -> list[tuple[str, str]]:
+def _protection(entry: AccountEntry) -> list[tuple[str, str]]:
     pairs = []
     if entry.min_run_time:
         pairs.append(("Protected for", f"{entry.min_run_time} after a pod has got its node"))
@@ -297,21 +297,21 @@ def _protection(entry: Entry) -> list[tuple[str, str]]:
     return pairs
 
 
-def _problems(entry: Entry) -> list[tuple[str, str]]:
+def _problems(entry: AccountEntry) -> list[tuple[str, str]]:
     found = [("Fault", entry.fault)] if entry.fault else []
     return found + ([("Warnings", "\n".join(entry.warnings))] if entry.warnings else [])
 
 
-def _faults(entries: Sequence[Entry]) -> list[str]:
+def _faults(entries: Sequence[AccountEntry]) -> list[str]:
     told = [(entry.name, text) for entry in entries for text in (entry.fault, *entry.warnings) if text]
     return ["", *(f"! {name}: {text}" for name, text in told)] if told else []
 
 
-def _reason(first: Waiting | None) -> str:
+def _reason(first: FirstWaiting | None) -> str:
     return first.reason if first is not None else ""
 
 
-def _sentence(first: Waiting | None) -> str:
+def _sentence(first: FirstWaiting | None) -> str:
     if first is None:
         return ""
     return f"{first.reason}: {first.message}" + (f" ({first.change})" if first.change else "")

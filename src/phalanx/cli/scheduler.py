@@ -64,7 +64,7 @@ def scheduler(
 
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
-    from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
+    from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.framework.errors import PolicyError
 
@@ -73,7 +73,7 @@ def scheduler(
     if metrics_address and not metrics_address.rpartition(":")[2].isdecimal():
         raise click.UsageError(f"--metrics-address: {metrics_address!r} is not HOST:PORT, such as 127.0.0.1:9090")
     set_up_logging(log_level, log_format)
-    options = ServiceOptions(
+    options = SchedulerOptions(
         scheduler_names=scheduler_names,
         config=config,
         concurrency=concurrency,

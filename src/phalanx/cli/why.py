@@ -18,7 +18,7 @@ from phalanx.cli.eviction_lines import eviction_lines
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.why import Answer
+    from phalanx.reports.why import WhyAnswer
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})
@@ -74,28 +74,28 @@ def why(
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
 
-    async def work(client: KubeClient) -> Answer:
+    async def work(client: KubeClient) -> WhyAnswer:
         import time
 
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.model.gang import GangKey
-        from phalanx.reports.past_evictions import bid_farewell, recall_loss
+        from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
-        from phalanx.reports.why import Inquiry
+        from phalanx.reports.why import WhyReport
 
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
-        inquiry = Inquiry(snapshot, policy, time.time())
+        inquiry = WhyReport(snapshot, policy, time.time())
         where = namespace or client.namespace
         if kind == "pod":
-            answer = await bid_farewell(client, where, name, inquiry.pod(where, name))
+            answer = await add_past_eviction(client, where, name, inquiry.pod(where, name))
         elif kind == "composite":
             answer = inquiry.composite(GangKey(where, name))
         else:
-            answer = await recall_loss(client, where, name, inquiry.gang(GangKey(where, name)))
+            answer = await add_past_gang_eviction(client, where, name, inquiry.gang(GangKey(where, name)))
         if answer is None:
             what = _NOUNS[kind]
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
@@ -108,7 +108,7 @@ def why(
         print_structured(msgspec.to_builtins(answer), output)
 
 
-def render(answer: Answer) -> str:
+def render(answer: WhyAnswer) -> str:
     """The answer as people read it: the sentence first, then the counts, then what would help."""
     lines = [f"{answer.kind} {answer.name}: {answer.state}" + (f" ({answer.reason})" if answer.reason else "")]
     lines.append(f"  {answer.message}")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.lease import LeaderElector, LeadershipLost
 from phalanx.kube.lease_thread import LeaderThread
 

@@ -42,13 +42,13 @@ class Averages:
         self._samples: dict[str, deque[Sample]] = {}
         self._told: set[str] = set()
 
-    def take(self, node: str, sample: Sample) -> None:
+    def add_sample(self, node: str, sample: Sample) -> None:
         """A repeat of the last measurement is none."""
         samples = self._samples.setdefault(node, deque())
         if not samples or samples[-1].at < sample.at:
             samples.append(sample)
 
-    def news(self, now: float) -> NodesMeasured | None:
+    def changes(self, now: float) -> NodesMeasured | None:
         """What is to be known as of `now`; None where nobody was and nobody is known."""
         loads = []
         for node, samples in list(self._samples.items()):
@@ -89,7 +89,7 @@ class NodeLoads:
         while True:
             if self._wanted():
                 await self._ask()
-            news = self._averages.news(self._clock())
+            news = self._averages.changes(self._clock())
             if news is not None:
                 self._tell(news)
             await asyncio.sleep(self._period)
@@ -108,7 +108,7 @@ class NodeLoads:
         for item in _items(answer):
             found = sample_of(item)
             if found is not None:
-                self._averages.take(*found)
+                self._averages.add_sample(*found)
 
 
 async def measure(client: KubeClient) -> NodesMeasured | None:
@@ -122,9 +122,9 @@ async def measure(client: KubeClient) -> NodesMeasured | None:
     for item in _items(answer):
         found = sample_of(item)
         if found is not None:
-            averages.take(*found)
+            averages.add_sample(*found)
             latest = max(latest, found[1].at)
-    return averages.news(latest)
+    return averages.changes(latest)
 
 
 def _items(answer: Any) -> list[Any]:

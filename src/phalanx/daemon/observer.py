@@ -29,6 +29,15 @@ from phalanx.dialects.reader import decode_object
 from phalanx.dialects.warnings import ObjectRef, node_ref, pod_ref
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import (
+    DEFINITIONS,
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.failures import Failures
@@ -49,16 +58,6 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod, PodClass
 
 log = logging.getLogger(__name__)
-
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
 
 # After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
 _DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)
@@ -175,7 +174,7 @@ class Observer:
                 events = way(error)
             except Exception as problem:
                 error = problem
-                if self._failures.note("intake", f"{about.kind} {_name(about)}", problem):
+                if self._failures.record_failure("intake", f"{about.kind} {_name(about)}", problem):
                     self._intake.warn(about, "NotTakenIn", f"{_name(about)} cannot be taken in: {_text(problem)}")
             else:
                 self._apply(events)
@@ -270,11 +269,11 @@ class Observer:
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
 
-    def look_again(self) -> None:
+    def rediscover(self) -> None:
         """What is served may have changed, without that a definition has."""
         self._definitions_changed.set()
 
-    def tell(self, event: ClusterEvent) -> None:
+    def apply_event(self, event: ClusterEvent) -> None:
         """A fact that no watch brings."""
         self._apply([event])
 
@@ -283,7 +282,7 @@ class Observer:
             try:
                 self._apply_one(event)
             except Exception as error:
-                self._failures.note("state", _what(event), error)
+                self._failures.record_failure("state", _what(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
         if events:
@@ -325,7 +324,7 @@ class Observer:
                 await asyncio.sleep(1.0)
                 continue
             except Exception as error:
-                self._failures.note("discovery", "what the API server serves", error)
+                self._failures.record_failure("discovery", "what the API server serves", error)
                 await asyncio.sleep(1.0)
                 continue
             try:
@@ -340,7 +339,7 @@ class Observer:
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.warning("discovery failed: %s", error)
                 except Exception as error:
-                    self._failures.note("discovery", "what the API server serves", error)
+                    self._failures.record_failure("discovery", "what the API server serves", error)
 
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""

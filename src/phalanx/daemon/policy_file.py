@@ -36,7 +36,7 @@ class PolicyFile:
     def dialects(self) -> DialectOptions:
         return dialect_options(self.policy)
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Takes a changed file at once; a bad one is reported once, and the old policy stays."""
         if not self.path:
             return

@@ -41,7 +41,7 @@ class ProvisioningTroubles:
         self._later = later or (lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
         self._known: dict[tuple[str, str], _Trouble] = {}
 
-    def note(self, storage_class: str, node: str, size: int) -> None:
+    def provisioning_failed(self, storage_class: str, node: str, size: int) -> None:
         """No volume of this class and size (bytes) could be made for the node."""
         key, last = (storage_class, node), self._known.get((storage_class, node))
         seconds = min(_LONGEST, 2 * last.seconds) if last is not None else _FIRST

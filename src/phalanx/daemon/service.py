@@ -13,27 +13,22 @@ from collections.abc import Awaitable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.builtin_queues import BuiltinQueues
-from phalanx.daemon.distrusted_devices import DEVICE_RESULTS, CardDoubts
+from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
+from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
+from phalanx.daemon.controllers.made_groups import MadeGroups
+from phalanx.daemon.controllers.partial_gangs import PartialGangs
+from phalanx.daemon.controllers.queue_gates import QueueGates
+from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.extender_calls import connect_extenders
-from phalanx.daemon.ignored_protection import unheard
+from phalanx.daemon.kubelet_refusals import KubeletRefusals
 from phalanx.daemon.leadership import Leadership, LeaseOptions
-from phalanx.daemon.leftover_evictions import Remnants
-from phalanx.daemon.lost_members import LostMembers
-from phalanx.daemon.made_groups import MadeGroups
-from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
-from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
-from phalanx.daemon.queue_gates import QueueGates
-from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.signing_keys import load_keys
 from phalanx.daemon.telemetry import Telemetry
-from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.registry import installed_dialects
@@ -42,6 +37,7 @@ from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
+from phalanx.execution.executor import Executor, gone_guard
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
@@ -56,11 +52,16 @@ from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.status.account_status import AccountStatuses
 from phalanx.status.composite_status import CompositeStatuses
-from phalanx.status.event_publisher import Narrator
-from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.event_publisher import EventPublisher
+from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
-from phalanx.status.status_writer import StatusWriter
-from phalanx.status.verdict_publisher import Announcer, Pace
+from phalanx.status.plan_publisher import PlanPublisher
+from phalanx.status.status_endpoint import StatusEndpoint
+from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
+from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
+from phalanx.status.warnings.ignored_protection import ignored_protection
+from phalanx.status.warnings.lost_members import LostMembers
+from phalanx.status.warnings.network_faults import NetworkFaults
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class ServiceError(Exception):
     """A part of the service failed; nothing goes on without it."""
 
 
-class ServiceOptions(msgspec.Struct, frozen=True):
+class SchedulerOptions(msgspec.Struct, frozen=True):
     """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
     With `self_check` every account is counted again from the pods once a second while things change.
 
@@ -98,7 +99,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     metrics_address: str = ""
     drain_seconds: float = 10.0
     self_check: bool = False
-    pace: Pace = Pace()
+    pace: PublishingPace = PublishingPace()
 
 
 class SchedulerService:
@@ -108,7 +109,7 @@ class SchedulerService:
     schedules.
     """
 
-    def __init__(self, client: KubeClient, options: ServiceOptions) -> None:
+    def __init__(self, client: KubeClient, options: SchedulerOptions) -> None:
         self.options = options
         self._client = client
         self._wake = asyncio.Event()
@@ -127,7 +128,7 @@ class SchedulerService:
         self._intake = Intake(
             options.scheduler_names, self._policy.dialects, self._signer, self._distrust, installed_dialects()
         )
-        self._card_doubts = CardDoubts(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
+        self._distrusted_devices = DistrustedDevices(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
         lease = LeaseOptions(
             options.lease_namespace,
             options.lease_name,
@@ -141,43 +142,56 @@ class SchedulerService:
         news = PooledClient(client, self._pool, Urgency.EVENT)
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
-        narrator = Narrator(self._recorder, self.state, self._intake.dialects)
-        writer = StatusWriter(client, self._recorder, self.telemetry.status_refused)
+        event_publisher = EventPublisher(self._recorder, self.state, self._intake.dialects)
+        self._lost_members = LostMembers(self.state, self._recorder, self._intake.dialects)
+        endpoint = StatusEndpoint(client, self._recorder, self.telemetry.status_refused)
         statuses = GroupStatuses(
-            client, writer, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
+            endpoint,
+            self._pool,
+            self.state,
+            self._intake,
+            self._verdict,
+            time.time,
+            self._policy.dialects,
+            wrote=self._lost_members.status_written,
         )
         composites = CompositeStatuses(
-            writer, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
+            endpoint, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
         )
         self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
         disruptions = Disruptions(
-            conditions, evictor, self._evicted, departures(self.state), self.telemetry.nominated
+            conditions, evictor, self._evicted, gone_guard(self.state), self.telemetry.nominated
         )
         troubles = ProvisioningTroubles(self.state, self._wake.set)
         self._preparations = Preparations(
             lambda report: Binder(client, self._pool, report, self._signer),
             self._bound,
-            preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.note),
+            preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.provisioning_failed),
         )
-        self._announcer = Announcer(
-            self.state, conditions, narrator, self._tell_group, pace=options.pace, failures=self._failures
+        self._verdict_publisher = VerdictPublisher(
+            self.state, conditions, event_publisher, self._tell_group, pace=options.pace, failures=self._failures
+        )
+        self._publisher = PlanPublisher(
+            self.state,
+            event_publisher,
+            EvictionEvents(self._recorder, self.state),
+            self._verdict_publisher,
+            statuses,
+            self._failures,
         )
         self.executor = Executor(
             self.state,
             self._preparations,
             disruptions,
             conditions,
-            narrator,
-            DisruptionNews(self._recorder, self.state),
-            self._announcer,
-            statuses,
+            self._publisher,
             guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
             wake=self._wake.set,
             failures=self._failures,
         )
         self._accounts = AccountStatuses(
-            writer, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
+            endpoint, self._pool, self.state, self._intake, self._recorder, failures=self._failures
         )
         self._refusals = KubeletRefusals(self.state, self._refused)
         self.observer = Observer(
@@ -189,11 +203,10 @@ class SchedulerService:
             pod_gone=self._pod_gone,
             gang_touched=self._gang_touched,
             failures=self._failures,
-            discovered=writer.learn,
+            discovered=endpoint.learn,
         )
-        writer.outdated = self.observer.look_again
-        self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
-        self._lost_members = LostMembers(self.state, self._recorder, self._intake.dialects)
+        endpoint.outdated = self.observer.rediscover
+        self._node_loads = NodeLoads(client, self._minds_load, self.observer.apply_event, time.time)
         self._made_groups = MadeGroups(
             client,
             self._pool,
@@ -207,8 +220,8 @@ class SchedulerService:
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
-        self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
-        self._remnants = Remnants(self.state, self.executor.evict, time.time)
+        self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
+        self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, time.time)
 
     @property
     def policy(self) -> Policy:
@@ -222,6 +235,7 @@ class SchedulerService:
 
     def _pod_gone(self, uid: str) -> None:
         self.executor.pod_gone(uid)
+        self._publisher.pod_gone(uid)
         self._made_groups.pod_gone(uid)
         self._queue_gates.pod_gone(uid)
 
@@ -266,12 +280,12 @@ class SchedulerService:
             raise ServiceError(f"{type(cause).__name__}: {cause}") from cause
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
-        keep_up = self._failures.keep_up
+        keep_running = self._failures.keep_running
         parts = [
-            keep_up("event recorder", self._recorder.run),
-            keep_up("policy file", self._follow_policy),
+            keep_running("event recorder", self._recorder.run),
+            keep_running("policy file", self._follow_policy),
             self.telemetry.serve(self),
-            keep_up("announcer", self._announcer.run),
+            keep_running("verdict publisher", self._verdict_publisher.run),
         ]
         background = [tasks.create_task(part) for part in parts]
         try:
@@ -290,10 +304,10 @@ class SchedulerService:
             if not await self._unless_stopped(self._usage.load()):
                 return
             background += [
-                tasks.create_task(keep_up("usage record", self._usage.run)),
-                tasks.create_task(keep_up("node loads", self._node_loads.run)),
-                tasks.create_task(keep_up("timeouts", self._watch_timeouts)),
-                tasks.create_task(keep_up("account statuses", self._accounts.run)),
+                tasks.create_task(keep_running("usage record", self._usage.run)),
+                tasks.create_task(keep_running("node loads", self._node_loads.run)),
+                tasks.create_task(keep_running("timeouts", self._watch_timeouts)),
+                tasks.create_task(keep_running("account statuses", self._accounts.run)),
             ]
             if self.options.self_check:
                 background.append(tasks.create_task(self._check_ledger()))
@@ -327,7 +341,7 @@ class SchedulerService:
                 healthy = True
             except Exception as error:
                 # Whatever it is, it must not end what can go on; what waits is looked at anew, but in no hurry.
-                self._failures.note("cycle", "the cycle", error)
+                self._failures.record_failure("cycle", "the cycle", error)
                 self.scheduler.queue.activate_everything()
                 backoff = backoff if not healthy else Backoff(base=0.5, cap=30.0)
                 healthy = False
@@ -338,8 +352,8 @@ class SchedulerService:
         """Plans until there is nothing more to do."""
         self.scheduler.observe(time.time())
         self.scheduler.activate_due(time.time())
-        news = [*self._network_faults.news(), *self._card_doubts.news()]
-        self.executor.tell([*self._intake.drain_warnings(), *news])
+        news = [*self._network_faults.new_warnings(), *self._distrusted_devices.new_warnings()]
+        self._publisher.publish_warnings([*self._intake.drain_warnings(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()
@@ -382,11 +396,11 @@ class SchedulerService:
 
         plan = self.scheduler.cycle(time.time(), should_stop)
         for failure in plan.failures:
-            self._failures.note(
+            self._failures.record_failure(
                 "plugin" if failure.plugin else "planning", failure.what, failure.why, failure.trace
             )
         self.executor.carry_out(plan)
-        self.executor.tell(unheard(self.state, plan.binds, self.policy.self_protection))
+        self._publisher.publish_warnings(ignored_protection(self.state, plan.binds, self.policy.self_protection))
         self.telemetry.cycle(plan, time.perf_counter() - started)
 
     async def _reach(self) -> None:
@@ -445,14 +459,14 @@ class SchedulerService:
             tell(key)
 
     def _gang_touched(self, key: GangKey) -> None:
-        self.executor.gang_touched(key)
+        self._publisher.gang_touched(key)
         self._groups_told[1](key)
         self._accounts.gang_touched(key)
         self._made_groups.touch(key)
         self._lost_members.touch(key)
 
     def _verdict(self, key: GangKey) -> Verdict | None:
-        return self._announcer.verdict(key)
+        return self._verdict_publisher.told_verdict(key)
 
     def _bound(self, result: BindResult) -> None:
         self.telemetry.bound(result)
@@ -474,7 +488,7 @@ class SchedulerService:
     async def _follow_policy(self) -> None:
         while self.options.config:
             await asyncio.sleep(_POLICY_PERIOD)
-            self._policy.look()
+            self._policy.reload_if_changed()
 
     async def _watch_timeouts(self) -> None:
         while True:
@@ -482,7 +496,7 @@ class SchedulerService:
             if self._leadership.holds():
                 guard = self._failures.guard
                 guard("task", "partial gangs", lambda: self._partial.check(self.policy.partial_gang))
-                guard("task", "remnants", self._remnants.check)
+                guard("task", "leftover evictions", self._leftover_evictions.check)
                 guard("task", "built-in queues", self._builtin_queues.check)
                 guard("task", "PodGroups for labels", self._made_groups.check)
                 guard("task", "queue allocation gates", self._queue_gates.check)

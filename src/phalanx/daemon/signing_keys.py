@@ -16,14 +16,13 @@ from typing import Any
 
 from phalanx.dialects.signatures import Key, Signer
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import SECRETS
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.own_objects import LABELS
-from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 
 log = logging.getLogger(__name__)
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
 NAME = "phalanx-signing-keys"
 KEY_BYTES = 32
 # Keyed BLAKE2b takes no more.

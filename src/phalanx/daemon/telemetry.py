@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from phalanx.execution.binder import BindResult, Outcome
+from phalanx.execution.binder import BindOutcome, BindResult
 from phalanx.execution.conditions import NominationOutcome
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.model.decisions import EvictionReason, Plan
@@ -59,7 +59,7 @@ class Telemetry:
             registry=self.registry,
         )
         binds = Counter("phalanx_bindings", "Bindings by outcome", ["outcome"], registry=self.registry)
-        self._binds = {outcome: binds.labels(outcome.value) for outcome in Outcome}
+        self._binds = {outcome: binds.labels(outcome.value) for outcome in BindOutcome}
         evictions = Counter(
             "phalanx_evictions", "Evictions by reason and outcome", ["reason", "outcome"], registry=self.registry
         )

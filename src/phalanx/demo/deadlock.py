@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, Stage, pod
+from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
 
 
 def _interleaved(labels_of: dict[str, dict[str, str]], run_seconds: float | None) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ class Deadlock(Scenario):
         NodePlan("gpu-1", {"cpu": "8", "memory": "32Gi", GPU: "3"}),
     )
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         stage.title("Without gangs: each job gets three of its four pods")
         await stage.enter("without-gangs")
         pods = _interleaved({"mpi-a": {}, "mpi-b": {}}, None)

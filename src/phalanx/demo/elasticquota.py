@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.demo.quota_board import PRIORITY_CLASSES, QuotaBoard, gpu_nodes
-from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, Stage
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun
 
 # Whose ceiling is in the way: borrowing ends at the sum of all min.
 _ALL = "all ElasticQuotas together"
@@ -35,7 +35,7 @@ class ElasticQuota1(Scenario):
     summary = "story 1: A (min 4, max 6) borrows from B (min 6, max 8) on 10 GPUs, until B wants it back"
     nodes = gpu_nodes(10)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         board = QuotaBoard(stage, GPU)
         stage.title("Both users are within their min")
         await board.quota("user-a", 4, 6)
@@ -81,7 +81,7 @@ class ElasticQuota2(Scenario):
     summary = "story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod has to go, and whose not"
     nodes = gpu_nodes(10)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         board = QuotaBoard(stage, GPU)
         stage.title("All three users are within their min")
         for user, least, most in (("user-a", 3, 4), ("user-b", 4, 6), ("user-c", 3, 4)):
@@ -128,7 +128,7 @@ class ElasticQuota3(Scenario):
     summary = "a high priority does not reach into another namespace's quota"
     nodes = (NodePlan("node-1", {"cpu": "4", "memory": "16Gi"}),)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         board = QuotaBoard(stage, "cpu")
         stage.title("quota1 borrows the one CPU that quota3 does not use")
         for name, least in (("quota1", 0), ("quota2", 0), ("quota3", 1)):
@@ -164,7 +164,7 @@ class ElasticQuota4(Scenario):
     )
     policy = _POLICY + _ONE_NODE
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         board = QuotaBoard(stage, "cpu")
         stage.title("quota1 borrows both CPUs of quota2, one on each node")
         await board.quota("quota1", 0, 2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from phalanx.demo.stage import PODS, NodePlan, Scenario, ScenarioError, Stage, pod
+from phalanx.demo.stage import NodePlan, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.kube.core_resources import PODS
 
 _SLOTS = 20
 _CREATORS = 16
@@ -28,7 +29,7 @@ tiers:
   - name: nodeorder
 """
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         stage.title("A thousand pods are first in line, ten come after them")
         await _submit(stage, "team-many", 1000)
         stage.say("submitted 1,000 pods with a CPU each in namespace team-many")
@@ -57,7 +58,7 @@ tiers:
         stage.say("the 4 are next, before those 976")
 
 
-async def _submit(stage: Stage, namespace: str, count: int, first: int = 0) -> None:
+async def _submit(stage: ScenarioRun, namespace: str, count: int, first: int = 0) -> None:
     """Creates pods of one CPU each; the namespace with the first of them."""
     if first == 0:
         await stage.enter(namespace)
@@ -71,7 +72,7 @@ async def _submit(stage: Stage, namespace: str, count: int, first: int = 0) -> N
     await asyncio.gather(*[create() for _ in range(_CREATORS)])
 
 
-async def _until(stage: Stage, many: int, few: int) -> None:
+async def _until(stage: ScenarioRun, many: int, few: int) -> None:
     """Waits until exactly so many run, and looks for a while whether it stays so."""
     wanted, seen = (many, few), (0, 0)
 
@@ -89,7 +90,7 @@ async def _until(stage: Stage, many: int, few: int) -> None:
         raise ScenarioError(f"{many} and {few} pods were to go on running; it is {seen[0]} and {seen[1]}")
 
 
-async def _running(stage: Stage, namespace: str) -> list[str]:
+async def _running(stage: ScenarioRun, namespace: str) -> list[str]:
     params = {"fieldSelector": "status.phase=Running"}
     listed = await stage.client.list_all(PODS.path(namespace), params)
     return [item["metadata"]["name"] for item in listed["items"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, Scenario, Stage, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioRun, pod
 
 _ROLES = {"ps": (1, "0"), "worker": (3, "1")}
 
@@ -14,7 +14,7 @@ class GangGroups(Scenario):
     summary = "a PS gang and a worker gang in one group; neither starts without the other"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "2"}),)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("gang-groups")
         stage.title("Two gangs, one group: 1 PS and 3 workers must be satisfied together")
         await stage.create_pods(_members("ps", stage.namespace))

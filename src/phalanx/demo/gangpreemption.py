@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.demo.quota_board import PRIORITY_CLASSES, gpu_nodes
-from phalanx.demo.stage import PodView, Scenario, ScenarioError, Stage
+from phalanx.demo.stage import PodView, Scenario, ScenarioError, ScenarioRun
 from phalanx.demo.workloads import finish, job_of, running, submit, uids, until
 
 _NIGHTLY = {"metadata": {"name": "nightly"}, "value": 10}
@@ -15,7 +15,7 @@ class GangPreemption(Scenario):
     summary = "an urgent job of four takes the room of one whole job, not of two pods of each of two"
     nodes = gpu_nodes(4, 4)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("jobs")
         for priority_class in (_NIGHTLY, _URGENT):
             await stage.create(PRIORITY_CLASSES, priority_class)
@@ -64,7 +64,7 @@ class GangPreemption(Scenario):
         stage.say("an eviction is decided as a whole, with the proof that the whole job then fits; or not at all")
 
 
-async def _loser(stage: Stage) -> str:
+async def _loser(stage: ScenarioRun) -> str:
     """The one job whose pods have been told to leave. Raises ScenarioError."""
     leaving: set[str] = set()
 

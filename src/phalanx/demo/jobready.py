@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import NodePlan, Scenario, Stage, pod
+from phalanx.demo.stage import NodePlan, Scenario, ScenarioRun, pod
 from phalanx.kube.paths import Resource
 
 _GROUPS = Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -16,7 +16,7 @@ class JobReady(Scenario):
     summary = "a kube-batch PodGroup; members that have succeeded still count for a replacement"
     nodes = (NodePlan("cpu-0", {"cpu": "3", "memory": "16Gi"}),)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("job-ready")
         stage.title("Pods without their PodGroup, then without enough members")
         await stage.create_pods([_member("train-0", 2.5), _member("train-1")])

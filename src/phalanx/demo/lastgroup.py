@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.demo.stage import GPU, NodePlan, Scenario, Stage, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioRun, pod
 
 
 class LastPodGroup(Scenario):
@@ -10,7 +10,7 @@ class LastPodGroup(Scenario):
     summary = "a gang that does not fit holds nothing, so the next one starts at once"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "4"}),)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("last-pod-group")
         stage.title("A big gang comes first and does not fit")
         await stage.create_pods(_gang("big", 6))

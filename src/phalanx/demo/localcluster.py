@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.controllers.volumes import FAKE_PROVISIONER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.demo.quota_board import gpu_nodes
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, Stage, pod
+from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
 from phalanx.kube.paths import Resource
 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
@@ -31,7 +31,7 @@ tiers:
   - name: nodeorder
 """
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("jobs")
         stage.title("Everybody asks for more than his part")
         for name, weight in (("production", 2), ("research", 1)):
@@ -69,7 +69,7 @@ tiers:
         stage.say("default has the GPUs that became free: 6 : 3 : 3")
 
 
-async def _until(stage: Stage, wanted: Mapping[str, int]) -> None:
+async def _until(stage: ScenarioRun, wanted: Mapping[str, int]) -> None:
     """Waits until exactly so many pods run per queue, and looks for a while whether it stays so."""
     seen: dict[str, int] = {}
 

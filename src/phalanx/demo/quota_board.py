@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, ScenarioError, Stage
+from phalanx.demo.stage import GPU, NodePlan, PodView, ScenarioError, ScenarioRun
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 from phalanx.model.resources import CPU, parse_amount
@@ -18,7 +18,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 
-class Quota(msgspec.Struct, frozen=True):
+class QuotaLimits(msgspec.Struct, frozen=True):
     """Of the resource that the scenario is about, in whole units."""
 
     least: int
@@ -28,17 +28,17 @@ class Quota(msgspec.Struct, frozen=True):
 class QuotaBoard:
     """Knows the quotas of a scenario by namespace; all are about one resource."""
 
-    def __init__(self, stage: Stage, resource: str) -> None:
+    def __init__(self, stage: ScenarioRun, resource: str) -> None:
         self.stage = stage
         self._resource = resource
-        self._quotas: dict[str, Quota] = {}
+        self._quotas: dict[str, QuotaLimits] = {}
 
     async def quota(self, namespace: str, least: int, most: int) -> None:
         """A namespace with its ElasticQuota."""
         await self.stage.enter(namespace)
         amounts = {"min": {self._resource: least}, "max": {self._resource: most}}
         await self.stage.create(QUOTAS, {"metadata": {"name": namespace}, "spec": amounts})
-        self._quotas[namespace] = Quota(least, most)
+        self._quotas[namespace] = QuotaLimits(least, most)
 
     async def deploy(
         self, namespace: str, name: str, replicas: int, amount: int = 1, priority_class: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.demo.queues import QUEUES
 from phalanx.demo.quota_board import gpu_nodes
-from phalanx.demo.stage import Scenario, ScenarioError, Stage
+from phalanx.demo.stage import Scenario, ScenarioError, ScenarioRun
 from phalanx.demo.workloads import finish, running, submit, uids, until
 
 
@@ -13,7 +13,7 @@ class Reclaim(Scenario):
     summary = "queues 2 : 1 on 12 GPUs: research borrows all, production takes its part back, and not a GPU more"
     nodes = gpu_nodes(4, 4, 4)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("jobs")
         stage.title("research uses the whole cluster: production is idle")
         for name, weight in (("production", 2), ("research", 1)):

@@ -13,7 +13,7 @@ from phalanx.demo.queues import Queues
 from phalanx.demo.reclaim import Reclaim
 from phalanx.demo.stage import Scenario
 from phalanx.demo.tensorflow import TensorFlow
-from phalanx.demo.topology import Topology
+from phalanx.demo.topology import TopologyDemo
 
 SCENARIOS: tuple[type[Scenario], ...] = (
     TensorFlow,
@@ -29,5 +29,5 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     Queues,
     Reclaim,
     FairShare,
-    Topology,
+    TopologyDemo,
 )

@@ -15,14 +15,13 @@ import yaml
 from phalanx.daemon.policy_file import dialect_options, read_policy
 from phalanx.demo.localcluster import LocalCluster
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED
+from phalanx.kube.core_resources import NAMESPACES, PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.reports.snapshot import read_cluster
-from phalanx.reports.why import Answer, Inquiry
+from phalanx.reports.why import WhyAnswer, WhyReport
 
-PODS = Resource("", "v1", "pods", "Pod")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 GPU = "nvidia.com/gpu"
 _POLL = 0.05
 _PATIENCE = 30.0
@@ -67,11 +66,11 @@ class Scenario:
     nodes: ClassVar[tuple[NodePlan, ...]]
     policy: ClassVar[str] = ""
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         raise NotImplementedError
 
 
-class Stage:
+class ScenarioRun:
     """Every line that is shown carries the seconds since the scenario began."""
 
     def __init__(self, cluster: LocalCluster, scenario: Scenario, show: Callable[[str], None]) -> None:
@@ -113,7 +112,7 @@ class Stage:
             lines.append(f"{node.name}  {' '.join(boxes)}")
         self.say("\n".join(lines))
 
-    async def show_why(self, gang: str) -> Answer:
+    async def show_why(self, gang: str) -> WhyAnswer:
         """What `phalanx why podgroup/NAME` says."""
         answer = await self.why(gang)
         text = f"$ phalanx why podgroup/{gang}\n{answer.message}"
@@ -184,10 +183,10 @@ class Stage:
         listed = await self.client.list_all(PODS.path(self.namespace))
         return sorted((_view(item) for item in listed["items"]), key=lambda pod: pod.name)
 
-    async def why(self, gang: str) -> Answer:
+    async def why(self, gang: str) -> WhyAnswer:
         policy = read_policy(self.cluster.options.policy)
         snapshot = await read_cluster(self.client, self.cluster.options.scheduler_names, dialect_options(policy))
-        answer = Inquiry(snapshot, policy, time.time()).gang(GangKey(self.namespace, gang))
+        answer = WhyReport(snapshot, policy, time.time()).gang(GangKey(self.namespace, gang))
         if answer is None:
             raise ScenarioError(f"nobody declares gang {self.namespace}/{gang}")
         return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, Stage, pod
+from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
 
 _JOB = "tf-smoke-gpu"
 _LABELS = {
@@ -27,11 +27,11 @@ class TensorFlow(Scenario):
     summary = "1 PS + 4 workers x 2 GPUs on 4 GPUs; without a gang half a job holds them for ever"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "4"}),)
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         await self._without(stage)
         await self._with(stage)
 
-    async def _without(self, stage: Stage) -> None:
+    async def _without(self, stage: ScenarioRun) -> None:
         stage.title("Without a gang: half a job starts, and holds what it cannot use")
         await stage.enter("without-gang")
         await stage.create_pods(_job({}))
@@ -45,7 +45,7 @@ class TensorFlow(Scenario):
         await stage.delete_pods()
         stage.say("deleted the job")
 
-    async def _with(self, stage: Stage) -> None:
+    async def _with(self, stage: ScenarioRun) -> None:
         stage.title("With a gang: all five wait as one, and say why")
         await stage.enter("with-gang")
         await stage.create_pods(_job(_LABELS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, Stage, pod
+from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
 from phalanx.demo.workloads import POD_GROUPS
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
@@ -18,14 +18,14 @@ _PICTURE = """\
      r1a r1b   r2a r2b     r3a r3b   r4a r4b    nodes with 2 GPUs each"""
 
 
-class Topology(Scenario):
+class TopologyDemo(Scenario):
     name = "topology"
     summary = "HyperNodes: a gang whole in one rack, one that needs a spine, a replacement that stays, subgroups"
     nodes = tuple(
         NodePlan(f"{rack}{place}", {"cpu": "16", "memory": "64Gi", GPU: "2"}) for rack in _RACKS for place in "ab"
     )
 
-    async def play(self, stage: Stage) -> None:
+    async def play(self, stage: ScenarioRun) -> None:
         for rack in _RACKS:
             await stage.create(_HYPER_NODES, _hypernode(rack, 1, "Node", [f"{rack}a", f"{rack}b"]))
         for spine, racks in _SPINES.items():
@@ -81,7 +81,7 @@ def _hypernode(name: str, tier: int, kind: str, members: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"tier": tier, "members": entries}}
 
 
-async def _submit(stage: Stage, name: str, members: int, *, tier: int) -> None:
+async def _submit(stage: ScenarioRun, name: str, members: int, *, tier: int) -> None:
     topology = {"mode": "hard", "highestTierAllowed": tier}
     await stage.create(
         POD_GROUPS, {"metadata": {"name": name}, "spec": {"minMember": members, "networkTopology": topology}}
@@ -102,7 +102,7 @@ def _racks(pods: list[PodView]) -> set[str]:
     return {entry.node[:2] for entry in pods}
 
 
-async def _told(stage: Stage, name: str) -> str:
+async def _told(stage: ScenarioRun, name: str) -> str:
     """The HyperNode that a group's annotation names."""
     found: list[str] = []
 

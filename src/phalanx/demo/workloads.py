@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from phalanx.demo.quota_board import DEPLOYMENTS
-from phalanx.demo.stage import GPU, PodView, ScenarioError, Stage
+from phalanx.demo.stage import GPU, PodView, ScenarioError, ScenarioRun
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 
@@ -16,7 +16,7 @@ TERMINATE_SECONDS = "phalanx.dev/terminate-seconds"
 
 
 async def submit(
-    stage: Stage,
+    stage: ScenarioRun,
     name: str,
     members: int,
     *,
@@ -43,7 +43,7 @@ async def submit(
     await stage.create(DEPLOYMENTS, {"metadata": {"name": name}, "spec": body})
 
 
-async def finish(stage: Stage, name: str) -> None:
+async def finish(stage: ScenarioRun, name: str) -> None:
     """The job is done: nothing of it is wanted any more."""
     await stage.client.patch(DEPLOYMENTS.path(stage.namespace, name), {"spec": {"replicas": 0}}, PatchType.MERGE)
 
@@ -58,7 +58,7 @@ def running(pods: Iterable[PodView]) -> dict[str, int]:
     return dict(Counter(job_of(pod.name) for pod in pods if pod.running and not pod.terminating))
 
 
-async def until(stage: Stage, **wanted: int) -> list[PodView]:
+async def until(stage: ScenarioRun, **wanted: int) -> list[PodView]:
     """Waits until exactly so many pods of each job run and no others (`_` stands for `-`), and for a second that it
     stays so; shows the GPUs. Raises ScenarioError."""
     goal = {name.replace("_", "-"): count for name, count in wanted.items() if count}

@@ -1,1 +1,1 @@
-"""From API objects to the nouns of `model`, and from verdicts back to status."""
+"""From API objects to the specs of `model`, and from verdicts back to status."""

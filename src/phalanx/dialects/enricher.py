@@ -29,17 +29,17 @@ class PodEnricher:
 
     kinds: tuple[WantedKind, ...] = ()
 
-    def pod(self, pod: PodObject, noun: Pod) -> Changes:
-        """A pod came or changed; it need not name the pod itself unless it is to be enriched anew although `noun`
+    def pod(self, pod: PodObject, spec: Pod) -> Changes:
+        """A pod came or changed; it need not name the pod itself unless it is to be enriched anew although `spec`
         is as it was."""
         return no_changes()
 
-    def pod_gone(self, noun: Pod) -> Changes:
+    def pod_gone(self, spec: Pod) -> Changes:
         return no_changes()
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         """The pod as the scheduler is to see it; `gang` is the one that it is a member of."""
-        return noun
+        return spec
 
     def node(self, node: NodeObject) -> Changes:
         return no_changes()
@@ -89,16 +89,16 @@ class PodEnrichers:
             enricher.namespace for enricher in every if type(enricher).namespace is not PodEnricher.namespace
         ]
 
-    def pod(self, pod: PodObject, noun: Pod) -> Changes:
-        return _all(tell(pod, noun) for tell in self._pods)
+    def pod(self, pod: PodObject, spec: Pod) -> Changes:
+        return _all(tell(pod, spec) for tell in self._pods)
 
-    def pod_gone(self, noun: Pod) -> Changes:
-        return _all(tell(noun) for tell in self._gone)
+    def pod_gone(self, spec: Pod) -> Changes:
+        return _all(tell(spec) for tell in self._gone)
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         for show in self._enrich:
-            noun = show(noun, gang)
-        return noun
+            spec = show(spec, gang)
+        return spec
 
     def node(self, node: NodeObject) -> Changes:
         return _all(tell(node) for tell in self._nodes)

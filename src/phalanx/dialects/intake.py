@@ -1,6 +1,6 @@
 """The door in: API objects go in one by one, facts for `ClusterState` come out.
 
-The final nouns do not depend on the order in which the same objects arrive; every call costs what has changed. A
+The final specs do not depend on the order in which the same objects arrive; every call costs what has changed. A
 gang is resolved again only when something that it depends on has changed, and is reported only when the result
 differs.
 """
@@ -80,7 +80,7 @@ class Intake:
         self._scheduler_names = frozenset(scheduler_names)
         self._options = options or DialectOptions()
         self.dialects = Dialects(dialects)
-        self._nouns = PodDecoder(self._options, signer)
+        self._decoder = PodDecoder(self._options, signer)
         self._distrust = distrust
         self._pods: dict[str, KnownPod] = {}
         self._uids: dict[str, str] = {}
@@ -124,39 +124,41 @@ class Intake:
         uid = metadata.uid
         events = self._forget_namesake(metadata.namespace, metadata.name, uid)
         declaration = self._declaration(pod)
-        spec = self._nouns.spec(pod)
+        template = self._decoder.template(pod)
         queue, follows = self._queue_of(metadata, declaration)
-        labels = self._nouns.shared(metadata.labels)
+        labels = self._decoder.shared(metadata.labels)
         budgets = self._budgets_of(pod, labels)
-        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets, labels)
-        if metadata.namespace in self._ending and not noun.node:
-            noun = msgspec.structs.replace(noun, gated=True)
+        spec = self._decoder.pod(pod, template, declaration.name if declaration else "", queue, budgets, labels)
+        if metadata.namespace in self._ending and not spec.node:
+            spec = msgspec.structs.replace(spec, gated=True)
         last = self._pods.get(uid)
-        if last is not None and last.pod.cards and last.pod.cards != noun.cards and last.pod.node == noun.node:
+        if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
             # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
-            noun = msgspec.structs.replace(noun, cards=last.pod.cards)
-        if PLAN_ANNOTATION in metadata.annotations and noun.mark is None and declaration is not None:
+            spec = msgspec.structs.replace(spec, cards=last.pod.cards)
+        if PLAN_ANNOTATION in metadata.annotations and spec.mark is None and declaration is not None:
             self._note_forgery(metadata)
-        if DEVICE_PLAN in metadata.annotations and not self._nouns.planned(pod):
+        if DEVICE_PLAN in metadata.annotations and not self._decoder.planned(pod):
             self._note_devices(metadata)
         declared = None
         if declaration is not None:
-            active = not noun.terminating and not noun.finished
-            declared = MemberDeclaration(declaration, noun.priority, noun.preempts, noun.scheduler, active)
+            active = not spec.terminating and not spec.finished
+            declared = MemberDeclaration(declaration, spec.priority, spec.preempts, spec.scheduler, active)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
-        facts, shown = self.enrichers.pod(pod, noun)
+        facts, shown = self.enrichers.pod(pod, spec)
         if follows:
-            self._queues.add_pod(noun.namespace, uid)
+            self._queues.add_pod(spec.namespace, uid)
         else:
-            self._queues.remove_pod(noun.namespace, uid)
-        ours = noun.scheduler in self._scheduler_names and not noun.finished
-        self._claimants.pod_changed(noun, metadata if ours and declaration is None else None)
+            self._queues.remove_pod(spec.namespace, uid)
+        ours = spec.scheduler in self._scheduler_names and not spec.finished
+        self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
-            self._warnings.nameless(noun, self.dialects.declarations.nameless(metadata))
-        events += facts + self._store(noun, declared, owners)
+            self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
+        events += facts + self._store(spec, declared, owners)
         if shown:
             events += self.apply(([], shown))
-        self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
+        self._pass_over(
+            uid, template.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults
+        )
         return events + self._tell_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
@@ -180,8 +182,8 @@ class Intake:
         uid = uid or self._uids.get(f"{namespace}/{name}", f"unknown uid of {namespace}/{name}")
         events = self._forget_namesake(namespace, name, uid)
         record = self._pods.get(uid)
-        noun = unreadable_pod(namespace, name, uid, error, raw, record.pod if record else None)
-        events += self._store(noun, record.declared if record else None, record.owners if record else "")
+        spec = unreadable_pod(namespace, name, uid, error, raw, record.pod if record else None)
+        events += self._store(spec, record.declared if record else None, record.owners if record else "")
         return events + self._tell_members()
 
     def _note_forgery(self, metadata: Metadata) -> None:
@@ -201,29 +203,29 @@ class Intake:
         last = self._uids.get(f"{namespace}/{name}", uid)
         return self.pod_removed(namespace, name, last) if last != uid else []
 
-    def _store(self, noun: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
-        uid = noun.uid
+    def _store(self, spec: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
+        uid = spec.uid
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
         if record is None:
-            self._pods[uid] = KnownPod(noun, declared, owners)
-            self._uids[noun.key] = uid
+            self._pods[uid] = KnownPod(spec, declared, owners)
+            self._uids[spec.key] = uid
             if declared is not None:
-                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, declared)
+                events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
             events += self._shown(self._pods[uid])
-            self._warnings.changed(noun, declared, "", ())
+            self._warnings.changed(spec, declared, "", ())
             return events
         last, said = record.pod, record.declared
-        record.pod, record.declared, record.owners = noun, declared, owners
+        record.pod, record.declared, record.owners = spec, declared, owners
         if declared != said:
-            if declared is not None and said is not None and noun.gang == last.gang:
-                events += self._gangs.change_member(GangKey(noun.namespace, noun.gang), noun, declared)
+            if declared is not None and said is not None and spec.gang == last.gang:
+                events += self._gangs.change_member(GangKey(spec.namespace, spec.gang), spec, declared)
             elif declared is not None:
-                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, declared)
-        if noun != last:
+                events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
+        if spec != last:
             events += self._shown(record)
-            self._warnings.changed(noun, declared, last.problem, said.declaration.conflicts if said else ())
-        if said is not None and (declared is None or noun.gang != last.gang):
+            self._warnings.changed(spec, declared, last.problem, said.declaration.conflicts if said else ())
+        if said is not None and (declared is None or spec.gang != last.gang):
             events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
         return events
 
@@ -243,11 +245,11 @@ class Intake:
         """The pod with what others decide about it, if that is another than what was told last."""
         gang = self._gang_of(record.pod)
         own = self._lent.made_revocable(record.pod) if follows(record.pod, gang) else record.pod
-        noun = self.enrichers.enriched(own, gang)
-        if noun == record.told:
+        spec = self.enrichers.enriched(own, gang)
+        if spec == record.told:
             return []
-        record.told = noun
-        return [PodUpdated(noun)]
+        record.told = spec
+        return [PodUpdated(spec)]
 
     def apply(self, news: Changes) -> list[ClusterEvent]:
         """What follows from an enricher's changes: its facts first, then the pods that it enriches otherwise."""
@@ -291,16 +293,16 @@ class Intake:
     # Nodes
 
     def node(self, node: NodeObject) -> list[ClusterEvent]:
-        noun, facts = node_spec(node), self.apply(self.enrichers.node(node))
-        last = self._nodes.get(noun.name)
-        if noun == last:
+        spec, facts = node_spec(node), self.apply(self.enrichers.node(node))
+        last = self._nodes.get(spec.name)
+        if spec == last:
             return facts
-        self._nodes[noun.name] = noun
-        if noun.problems and (last is None or noun.problems != last.problems):
-            message = "; ".join(noun.problems)
-            notice = ObjectWarning(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
-            self._object_warnings.add(notice, lambda: self._has_problems(noun))
-        return [NodeUpdated(noun), *self._share_nodes(last, noun), *facts]
+        self._nodes[spec.name] = spec
+        if spec.problems and (last is None or spec.problems != last.problems):
+            message = "; ".join(spec.problems)
+            notice = ObjectWarning(node_ref(spec.name, spec.uid), "Warning", "InvalidNode", message)
+            self._object_warnings.add(notice, lambda: self._has_problems(spec))
+        return [NodeUpdated(spec), *self._share_nodes(last, spec), *facts]
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
         """The quotas that nodes are shared by, where a node makes a difference."""

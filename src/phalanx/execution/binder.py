@@ -13,17 +13,15 @@ from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
-from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Bind
 
 log = logging.getLogger(__name__)
 
-PODS = Resource("", "v1", "pods", "Pod")
 
-
-class Outcome(enum.Enum):
+class BindOutcome(enum.Enum):
     """What became of a binding."""
 
     BOUND = "bound"
@@ -33,7 +31,7 @@ class Outcome(enum.Enum):
 
 class BindResult(msgspec.Struct, frozen=True):
     bind: Bind
-    outcome: Outcome
+    outcome: BindOutcome
     message: str = ""
 
 
@@ -85,7 +83,7 @@ class Binder:
     The binding endpoint answers 409 to everything from a wrong uid to a pod that is bound already, also by our
     own lost first try; and a lost connection or a 5xx leaves open whether the write happened. In all these cases
     the pod is read and compared before anything else is tried, and as long as nobody answers the question stays
-    open (research/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
+    open (docs/rules/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
     cannot be reached is waited for. `signer` signs the marks of plans, and which devices pods got.
     """
 
@@ -121,7 +119,7 @@ class Binder:
         except Exception as error:
             bind = posting.bind
             log.exception("binding %s/%s failed unexpectedly", bind.namespace, bind.name)
-            step = BindResult(bind, Outcome.REFUSED, f"{type(error).__name__}: {error}")
+            step = BindResult(bind, BindOutcome.REFUSED, f"{type(error).__name__}: {error}")
         if isinstance(step, float):
             return step
         self.in_flight -= 1
@@ -134,7 +132,7 @@ class Binder:
         if not posting.open:
             objection = posting.guard(bind)
             if objection is not None:
-                return BindResult(bind, Outcome.REFUSED, objection)
+                return BindResult(bind, BindOutcome.REFUSED, objection)
             step = await self._post(posting)
             if step is not None:
                 return step
@@ -142,7 +140,7 @@ class Binder:
         if settled is not None:
             return settled
         if not posting.open and posting.tries >= self._attempts:
-            return BindResult(bind, Outcome.REFUSED, posting.message)
+            return BindResult(bind, BindOutcome.REFUSED, posting.message)
         return posting.backoff.next()
 
     async def _post(self, posting: _Posting) -> BindResult | float | None:
@@ -166,7 +164,7 @@ class Binder:
             return None
         except ApiError as error:
             return self._refused(posting, error)
-        return BindResult(bind, Outcome.BOUND)
+        return BindResult(bind, BindOutcome.BOUND)
 
     def _refused(self, posting: _Posting, error: ApiError) -> BindResult | float | None:
         posting.message = f"{error.status} {error.reason}: {error.message}"
@@ -175,10 +173,10 @@ class Binder:
             posting.open = True
             return None
         if error.status == 404 and error.from_api_server:
-            return BindResult(posting.bind, Outcome.MOVED, posting.message)
+            return BindResult(posting.bind, BindOutcome.MOVED, posting.message)
         if error.status in (404, 429) and posting.tries < self._attempts:
             return posting.backoff.next(error.retry_after)
-        return BindResult(posting.bind, Outcome.REFUSED, posting.message)
+        return BindResult(posting.bind, BindOutcome.REFUSED, posting.message)
 
     async def _look(self, posting: _Posting) -> BindResult | None:
         """What the API says about the pod. None: it is ours to bind, or nobody answers and the question is open."""
@@ -187,20 +185,20 @@ class Binder:
             pod = await self._client.get(PODS.path(bind.namespace, bind.name))
         except ApiError as error:
             gone = error.status == 404 and error.from_api_server
-            return BindResult(bind, Outcome.MOVED, f"{error.reason}: {error.message}") if gone else None
+            return BindResult(bind, BindOutcome.MOVED, f"{error.reason}: {error.message}") if gone else None
         except (ConnectionLost, ConfigError):
             return None
         posting.open = False
         metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         node = spec.get("nodeName") or ""
         if metadata.get("uid") != bind.uid:
-            return BindResult(bind, Outcome.MOVED, "the pod was replaced by another of its name")
+            return BindResult(bind, BindOutcome.MOVED, "the pod was replaced by another of its name")
         if node == bind.node:
-            return BindResult(bind, Outcome.BOUND)
+            return BindResult(bind, BindOutcome.BOUND)
         if node:
-            return BindResult(bind, Outcome.MOVED, f"the pod is bound to node {node}")
+            return BindResult(bind, BindOutcome.MOVED, f"the pod is bound to node {node}")
         if metadata.get("deletionTimestamp"):
-            return BindResult(bind, Outcome.MOVED, "the pod is being deleted")
+            return BindResult(bind, BindOutcome.MOVED, "the pod is being deleted")
         if spec.get("schedulingGates"):
-            return BindResult(bind, Outcome.REFUSED, posting.message)
+            return BindResult(bind, BindOutcome.REFUSED, posting.message)
         return None

@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from phalanx.dialects.devices.claim_objects import EXTENDED
-from phalanx.execution.binder import PODS
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.timestamps import format_time
@@ -41,7 +41,7 @@ T = TypeVar("T")
 Document = Mapping[str, Any]
 
 
-class Client(Protocol):
+class ClaimClient(Protocol):
     async def get(self, path: str) -> Any: ...
 
     async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
@@ -59,7 +59,7 @@ class ClaimAllocation:
 
     def __init__(
         self,
-        client: Client,
+        client: ClaimClient,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.conditions import PodCondition
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
@@ -167,16 +167,16 @@ class PodConditions:
         known.generation, known.observed = generation, observed
         if not waits:
             known.wanted.clear()
-            self.say(uid, *self._admission_over(uid))
+            self.set_conditions(uid, *self._admission_over(uid))
             if not known.wanted and not known.busy:
                 del self._pods[uid]
             _settle(known, NominationOutcome.LOST)
         else:
             if known.scheduled is not None and known.scheduled == held.get(POD_SCHEDULED):
-                self.say(uid, known.wanted.get(POD_SCHEDULED, known.scheduled))
+                self.set_conditions(uid, known.wanted.get(POD_SCHEDULED, known.scheduled))
             self._go_on(uid, known)
 
-    def held(self, uid: str, kind: str) -> PodCondition | None:
+    def condition_of(self, uid: str, kind: str) -> PodCondition | None:
         """What the pod says now, as far as we know."""
         known = self._pods.get(uid)
         return known.held.get(kind) if known is not None else None
@@ -199,7 +199,7 @@ class PodConditions:
         known.nomination = _Wish(node, report)
         self._begin(uid, known, Urgency.NOMINATE)
 
-    def judge(self, uid: str, verdict: Verdict) -> None:
+    def set_verdict(self, uid: str, verdict: Verdict) -> None:
         """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held."""
         text = text_of(verdict)
         if verdict.unschedulable:
@@ -208,20 +208,20 @@ class PodConditions:
             conditions += self._admission_over(uid)
         else:
             conditions = [PodCondition(ADMITTED, "False", verdict.code, text)]
-            scheduled = self.held(uid, POD_SCHEDULED)
+            scheduled = self.condition_of(uid, POD_SCHEDULED)
             if scheduled is not None and scheduled.status == "False":
                 conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text))
-        self.say(uid, *conditions)
+        self.set_conditions(uid, *conditions)
 
-    def placed(self, uid: str) -> None:
+    def binding_submitted(self, uid: str) -> None:
         """The pod was placed: the API server itself says so, and what was not written yet is void."""
         known = self._pods.get(uid)
         if known is not None:
             known.wanted.clear()
-            self.say(uid, *self._admission_over(uid))
+            self.set_conditions(uid, *self._admission_over(uid))
             _settle(known, NominationOutcome.LOST)
 
-    def say(self, uid: str, *conditions: PodCondition) -> None:
+    def set_conditions(self, uid: str, *conditions: PodCondition) -> None:
         known = self._pods.get(uid)
         if known is None:
             return
@@ -237,7 +237,7 @@ class PodConditions:
 
     def _admission_over(self, uid: str) -> list[PodCondition]:
         over = PodCondition(ADMITTED, "True", "Admitted", "")
-        return [over] if _is_held_back(self.held(uid, ADMITTED)) else []
+        return [over] if _is_held_back(self.condition_of(uid, ADMITTED)) else []
 
     def _go_on(self, uid: str, known: _Known) -> None:
         if known.nomination is not None:

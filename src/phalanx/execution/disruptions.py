@@ -18,15 +18,15 @@ from phalanx.model.decisions import Evict, Nominate
 
 
 class _Disruption:
-    """Decisions for the same beneficiaries, mostly one. `unwritten` are the nominations (pod uids) that `waiting`
+    """Decisions for the same preemptors, mostly one. `unwritten` are the nominations (pod uids) that `waiting`
     evictions wait for, `open` counts those that have been submitted and are not answered.
     """
 
-    __slots__ = ("beneficiaries", "called_off", "causes", "open", "unwritten", "waiting")
+    __slots__ = ("called_off", "causes", "open", "preemptors", "unwritten", "waiting")
 
     def __init__(self) -> None:
         self.causes: set[str] = set()
-        self.beneficiaries: set[str] = set()
+        self.preemptors: set[str] = set()
         self.unwritten: set[str] = set()
         self.waiting: list[Evict] = []
         self.open = 0
@@ -39,8 +39,8 @@ class Disruptions:
     The evictions of a decision are submitted when all of its nominations have been written, or refused for good.
     A crash before that moves nobody; a crash after it leaves the promise in the API, where the next start finds it.
 
-    Nobody is evicted for a beneficiary that is gone or needs the room no more (`release`): what has not been posted
-    is called off, for all beneficiaries of the decision, because a gang moves as one. A beneficiary that a later
+    Nobody is evicted for a preemptor that is gone or needs the room no more (`release`): what has not been posted
+    is called off, for all preemptors of the decision, because a gang moves as one. A preemptor that a later
     decision promises other room is no reason to stop: that decision counts on what the earlier one frees.
     `guard` is asked before each try of an eviction.
     """
@@ -59,7 +59,7 @@ class Disruptions:
         self._guard = guard
         self._nominated = nominated
         self._by_cause: dict[str, _Disruption] = {}
-        self._by_beneficiary: dict[str, _Disruption] = {}
+        self._by_preemptor: dict[str, _Disruption] = {}
 
     def __len__(self) -> int:
         """Decisions under way."""
@@ -69,7 +69,7 @@ class Disruptions:
         """What one plan decided. A nomination without a node takes a promise back; the last one of a pod counts."""
         fresh: dict[str, None] = {}
         for nomination in nominations:
-            if not nomination.node and nomination.heir and nomination.uid in self._by_beneficiary:
+            if not nomination.node and nomination.heir and nomination.uid in self._by_preemptor:
                 fresh[nomination.heir] = None
                 self._inherit(nomination)
         nominations = list({nomination.uid: nomination for nomination in nominations}.values())
@@ -80,7 +80,7 @@ class Disruptions:
             fresh[evict.cause] = None
             self._of(evict.cause).waiting.append(evict)
         for nomination in nominations:
-            if nomination.node and (nomination.cause in fresh or nomination.uid in self._by_beneficiary):
+            if nomination.node and (nomination.cause in fresh or nomination.uid in self._by_preemptor):
                 fresh[nomination.cause] = None
                 self._engage(nomination)
         for nomination in nominations:
@@ -91,14 +91,14 @@ class Disruptions:
 
     def release(self, uid: str) -> None:
         """A pod is gone, or needs no room any more."""
-        disruption = self._by_beneficiary.get(uid)
+        disruption = self._by_preemptor.get(uid)
         if disruption is None:
             return
         disruption.called_off = True
         disruption.unwritten.clear()
-        for beneficiary in disruption.beneficiaries:
-            del self._by_beneficiary[beneficiary]
-        disruption.beneficiaries.clear()
+        for preemptor in disruption.preemptors:
+            del self._by_preemptor[preemptor]
+        disruption.preemptors.clear()
         waiting, disruption.waiting = disruption.waiting, []
         self._close(disruption)
         for evict in waiting:
@@ -112,35 +112,35 @@ class Disruptions:
         return disruption
 
     def _engage(self, nomination: Nominate) -> None:
-        """Makes a pod a beneficiary of a decision, which takes over the decisions that were made for it before."""
-        disruption, earlier = self._of(nomination.cause), self._by_beneficiary.get(nomination.uid)
+        """Makes a pod a preemptor of a decision, which takes over the decisions that were made for it before."""
+        disruption, earlier = self._of(nomination.cause), self._by_preemptor.get(nomination.uid)
         if earlier is not None and earlier is not disruption:
             self._merge(earlier, disruption)
-        disruption.beneficiaries.add(nomination.uid)
+        disruption.preemptors.add(nomination.uid)
         disruption.unwritten.add(nomination.uid)
-        self._by_beneficiary[nomination.uid] = disruption
+        self._by_preemptor[nomination.uid] = disruption
 
     def _inherit(self, nomination: Nominate) -> None:
-        """What was to go for a pod goes for another decision now; the pod is no beneficiary any more."""
-        heir, earlier = self._of(nomination.heir), self._by_beneficiary[nomination.uid]
+        """What was to go for a pod goes for another decision now; the pod is no preemptor any more."""
+        heir, earlier = self._of(nomination.heir), self._by_preemptor[nomination.uid]
         if earlier is not heir:
             self._merge(earlier, heir)
-        heir.beneficiaries.discard(nomination.uid)
+        heir.preemptors.discard(nomination.uid)
         heir.unwritten.discard(nomination.uid)
-        del self._by_beneficiary[nomination.uid]
+        del self._by_preemptor[nomination.uid]
 
     def _merge(self, earlier: _Disruption, later: _Disruption) -> None:
         later.waiting[:0] = earlier.waiting
         later.open += earlier.open
         later.unwritten |= earlier.unwritten
         later.causes |= earlier.causes
-        later.beneficiaries |= earlier.beneficiaries
+        later.preemptors |= earlier.preemptors
         self._by_cause.update(dict.fromkeys(earlier.causes, later))
-        self._by_beneficiary.update(dict.fromkeys(earlier.beneficiaries, later))
+        self._by_preemptor.update(dict.fromkeys(earlier.preemptors, later))
 
     def _answered(self, nomination: Nominate, outcome: NominationOutcome) -> None:
         self._nominated(outcome)
-        disruption = self._by_beneficiary.get(nomination.uid)
+        disruption = self._by_preemptor.get(nomination.uid)
         if disruption is None or not nomination.node or outcome is NominationOutcome.SUPERSEDED:
             return
         if outcome is NominationOutcome.LOST:
@@ -174,5 +174,5 @@ class Disruptions:
             return
         for cause in disruption.causes:
             del self._by_cause[cause]
-        for beneficiary in disruption.beneficiaries:
-            del self._by_beneficiary[beneficiary]
+        for preemptor in disruption.preemptors:
+            del self._by_preemptor[preemptor]

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
@@ -96,7 +96,7 @@ class Evictor:
     `through` says how. DELETE writes the condition DisruptionTarget first, so that a Job does not count the
     deletion as a failure, and on all pods of a decision before the first of them is deleted. Where the condition
     cannot be written the pod is not deleted: kube-scheduler stops there as well, and to lose a job for good over
-    its backoffLimit is worse than to let the beneficiary wait.
+    its backoffLimit is worse than to let the preemptor wait.
     EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
     disruption budget forbids it. `scheduler` begins the condition's message, `now` gives seconds since the epoch.
     """

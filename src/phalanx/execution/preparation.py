@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from phalanx.execution.binder import Binder, BindResult, Guard, Outcome, no_objection
+from phalanx.execution.binder import Binder, BindOutcome, BindResult, Guard, no_objection
 from phalanx.model.decisions import Bind
 from phalanx.model.preparations import Preparation
 
@@ -127,7 +127,7 @@ class Preparations:
         for bind in binds:
             await self._undo(bind)
         for bind in binds:
-            self._report(BindResult(bind, Outcome.REFUSED, why))
+            self._report(BindResult(bind, BindOutcome.REFUSED, why))
 
     async def _undo(self, bind: Bind) -> None:
         for preparation in reversed(bind.preparations):
@@ -138,7 +138,7 @@ class Preparations:
 
     def _answered(self, result: BindResult) -> None:
         bind = self._prepared.pop(result.bind.uid, None)
-        if bind is not None and result.outcome is not Outcome.BOUND:
+        if bind is not None and result.outcome is not BindOutcome.BOUND:
             self._start(self._undo_late(result))
         else:
             self._report(result)

@@ -16,6 +16,7 @@ from phalanx.dialects.storage.storage_objects import SELECTED_NODE, Claim, Store
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import NODES
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.decisions import Bind
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 # Claims are looked at in these intervals, the last one for ever (seconds).
@@ -40,7 +40,7 @@ _PASSING = (429, 500, 502, 503, 504)
 T = TypeVar("T")
 
 
-class Client(Protocol):
+class VolumeClient(Protocol):
     async def get(self, path: str) -> Any: ...
 
     async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
@@ -55,7 +55,7 @@ class VolumeBinding:
 
     def __init__(
         self,
-        client: Client,
+        client: VolumeClient,
         rejected: Callable[[str, str, int], None] = lambda storage_class, node, size: None,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -188,7 +188,7 @@ class VolumeBinding:
         found = await self._document(VOLUMES.path(name=claim.volume))
         if found is None:
             raise PreparationError(f'pv "{claim.volume}" of persistentvolumeclaim "{claim.name}" does not exist')
-        affinity = read_volume(found).noun.affinity
+        affinity = read_volume(found).spec.affinity
         if affinity is None:
             return
         node = await self._document(NODES.path(name=wanted.node))

@@ -128,7 +128,7 @@ class WritePool:
         try:
             return await job()
         except Exception as error:
-            self._failures.note("write", "a write", error)
+            self._failures.record_failure("write", "a write", error)
             return None
 
     def _pause(self, entry: tuple[int, int, Job], seconds: float) -> None:

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import Connections, Transports
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.errors import ApiError, ConnectionLost, api_error
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.connections import Connections, Transports
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.model.decoding import decode_json
 
 __all__ = ["KubeClient", "Params", "PatchType"]
@@ -94,7 +94,7 @@ class KubeClient:
         """
         if repeatable is None:
             repeatable = method in _REPEATABLE
-        call = Call(method, self._target(path, params), body, content_type, accept, timeout, repeatable)
+        call = HttpRequest(method, self._target(path, params), body, content_type, accept, timeout, repeatable)
         identity = self._credentials.cached() or await self._credentials.current()
         with self._connections.lease(identity) as transport:
             answer = await transport.request(call, identity)
@@ -264,7 +264,7 @@ def _text(value: str | int | bool | None) -> str:
     return "false" if value is False else str(value)
 
 
-def _failure(answer: Answer, method: str, path: str) -> ApiError:
+def _failure(answer: HttpResponse, method: str, path: str) -> ApiError:
     return api_error(answer.status, answer.body, answer.retry_after, request=f"{method} {path}", now=time.time())
 
 

@@ -28,7 +28,7 @@ class Failures:
         self._count = count
         self._told: dict[tuple[str, str, str], None] = {}
 
-    def note(self, part: str, what: str, error: BaseException | str, trace: str = "") -> bool:
+    def record_failure(self, part: str, what: str, error: BaseException | str, trace: str = "") -> bool:
         """`what` names the object or task that failed, `error` is what it raised, or its text with the traceback.
         True if that is news."""
         self._count(part)
@@ -50,9 +50,9 @@ class Failures:
         try:
             call()
         except Exception as error:
-            self.note(part, what, error)
+            self.record_failure(part, what, error)
 
-    async def keep_up(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
+    async def keep_running(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
         """Runs a task until it ends by itself; begins it anew, ever more slowly, if it raises."""
         backoff, clock = Backoff(base=1.0, cap=60.0), asyncio.get_running_loop().time
         while True:
@@ -61,7 +61,7 @@ class Failures:
                 await run()
                 return
             except Exception as error:
-                self.note("task", what, error)
+                self.record_failure("task", what, error)
             if clock() - begun > _HEALTHY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())

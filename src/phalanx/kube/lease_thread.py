@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.lease import LeaderElector
 
 __all__ = ["LeaderThread"]

@@ -17,7 +17,7 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, status_er
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
-from phalanx.kube.wire import Head, head_of, read_event, read_head, read_page, read_status, version_number
+from phalanx.kube.wire import ObjectHead, head_of, read_event, read_head, read_page, read_status, version_number
 
 __all__ = ["Reflector", "ReflectorState"]
 
@@ -76,7 +76,7 @@ class Reflector(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         page_size: int = 500,
-        identify: Callable[[T], Head] | None = None,
+        identify: Callable[[T], ObjectHead] | None = None,
         optional: bool = False,
         absent_period: float = 30.0,
         silence: float = SILENCE,
@@ -130,7 +130,7 @@ class Reflector(Generic[T]):
             except (ConnectionLost, ConfigError) as error:
                 pause = self._failed(str(error))
             except Exception as error:
-                self._failures.note("reflector", self._path, error)
+                self._failures.record_failure("reflector", self._path, error)
                 self._version = None
                 pause = self._failed(f"{type(error).__name__}: {error}")
             if pause > 0:
@@ -141,7 +141,9 @@ class Reflector(Generic[T]):
             self._told(change)
         except Exception as error:
             key = () if isinstance(change, Synced) else filter(None, change.key)
-            self._failures.note("intake", f"{type(change).__name__} of {self._path} {'/'.join(key)}", error)
+            self._failures.record_failure(
+                "intake", f"{type(change).__name__} of {self._path} {'/'.join(key)}", error
+            )
 
     # -- list --------------------------------------------------------------------------------------------
 

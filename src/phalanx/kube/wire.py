@@ -13,8 +13,8 @@ from phalanx.model.decoding import decode_json, decoded, parse_whole, parts_at, 
 
 __all__ = [
     "Event",
-    "Head",
-    "Page",
+    "ListPage",
+    "ObjectHead",
     "head_of",
     "read_event",
     "read_head",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class Head(NamedTuple):
+class ObjectHead(NamedTuple):
     """What every object has: where it is, which one it is, and how new this state is."""
 
     key: Key
@@ -32,7 +32,7 @@ class Head(NamedTuple):
     version: str
 
 
-class Page(msgspec.Struct):
+class ListPage(msgspec.Struct):
     """One page of a list; the items are still JSON."""
 
     items: list[msgspec.Raw]
@@ -87,13 +87,13 @@ _PREFIXES = tuple(
 )
 
 
-def read_page(body: bytes) -> Page:
+def read_page(body: bytes) -> ListPage:
     """ConnectionLost when the body is not a list: it was cut or garbled on the way."""
     try:
         page = _read_list(body)
     except msgspec.DecodeError as error:
         raise ConnectionLost(f"not a list: {error}") from error
-    return Page(page.items or [], page.metadata.version, page.metadata.token or "")
+    return ListPage(page.items or [], page.metadata.version, page.metadata.token or "")
 
 
 def read_event(line: bytes) -> Event:
@@ -138,24 +138,24 @@ def read_status(raw: bytes) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
-def read_head(raw: bytes) -> Head:
+def read_head(raw: bytes) -> ObjectHead:
     """The head of an object's JSON, whatever else is in there; empty strings for what cannot be found."""
     try:
         metadata = decoded(_OBJECT.decode, raw).metadata
-        return Head((metadata.namespace or "", metadata.name), metadata.uid or "", metadata.version or "")
+        return ObjectHead((metadata.namespace or "", metadata.name), metadata.uid or "", metadata.version or "")
     except msgspec.DecodeError:
         pass
     return _metadata_head(_metadata(raw))
 
 
-def head_of(obj: object, raw: bytes) -> Head:
+def head_of(obj: object, raw: bytes) -> ObjectHead:
     """The head from the decoded object when it has ``metadata`` in a usual form, else from the JSON."""
     metadata: Any = getattr(obj, "metadata", None)
     if metadata is not None:
         try:
             version = getattr(metadata, "resource_version", None) or getattr(metadata, "resourceVersion", None)
             if version and metadata.uid:
-                return Head((metadata.namespace or "", metadata.name), metadata.uid, version)
+                return ObjectHead((metadata.namespace or "", metadata.name), metadata.uid, version)
         except AttributeError:
             pass
     elif isinstance(obj, dict):
@@ -163,7 +163,7 @@ def head_of(obj: object, raw: bytes) -> Head:
     return read_head(raw)
 
 
-def _dict_head(obj: object) -> Head:
+def _dict_head(obj: object) -> ObjectHead:
     return _metadata_head(obj.get("metadata") if isinstance(obj, dict) else None)
 
 
@@ -178,15 +178,15 @@ def _metadata(raw: bytes) -> object:
     return None
 
 
-def _metadata_head(metadata: object) -> Head:
+def _metadata_head(metadata: object) -> ObjectHead:
     if not isinstance(metadata, dict):
-        return Head(("", ""), "", "")
+        return ObjectHead(("", ""), "", "")
 
     def text(field: str) -> str:
         value = metadata.get(field)
         return value if isinstance(value, str) else ""
 
-    return Head((text("namespace"), text("name")), text("uid"), text("resourceVersion"))
+    return ObjectHead((text("namespace"), text("name")), text("uid"), text("resourceVersion"))
 
 
 def version_number(version: str) -> int:

@@ -47,7 +47,7 @@ class EvictionReason(enum.StrEnum):
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Take one pod off its node. `beneficiary` is who gets the room, as people call it ("gang a/train", "pod a/x";
+    """Take one pod off its node. `preemptor` is who gets the room, as people call it ("gang a/train", "pod a/x";
     "" for nobody in particular). `message` is a clause about why, which does not name it again. `gang` is
     the victim's own. All evictions of one decision share its `cause`, and so do the nominations that hold what they
     free.
@@ -59,7 +59,7 @@ class Evict(msgspec.Struct, frozen=True):
     node: str
     reason: EvictionReason
     message: str
-    beneficiary: str = ""
+    preemptor: str = ""
     gang: GangKey | None = None
     cause: str = ""
 
@@ -72,15 +72,15 @@ class Evict(msgspec.Struct, frozen=True):
         *,
         cause: str,
         gang: GangKey | None,
-        beneficiary: str = "",
+        preemptor: str = "",
     ) -> Evict:
         """`gang` is the one that the pod is a member of."""
-        return cls(pod.uid, pod.namespace, pod.name, pod.node, reason, message, beneficiary, gang, cause)
+        return cls(pod.uid, pod.namespace, pod.name, pod.node, reason, message, preemptor, gang, cause)
 
     @property
     def sentence(self) -> str:
         """All of it: `preempted by gang a/train (priority 0 gives way to priority 10)`."""
-        by = f" by {self.beneficiary}" if self.beneficiary else ""
+        by = f" by {self.preemptor}" if self.preemptor else ""
         return f"{self.reason.value.lower()}{by} ({self.message})"
 
 

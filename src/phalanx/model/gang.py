@@ -34,7 +34,7 @@ PLAIN = GangRules()
 
 
 class MatchPolicy(enum.StrEnum):
-    """Which members count towards the quorum (research/coscheduling.md, section 1.5)."""
+    """Which members count towards the quorum (docs/rules/coscheduling.md, section 1.5)."""
 
     ONLY_WAITING = "only-waiting"
     WAITING_AND_RUNNING = "waiting-and-running"

@@ -15,10 +15,10 @@ class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: int = 0
 
 
-NOBODY = Counts()
+NO_COUNTS = Counts()
 
 
-class Waiting(msgspec.Struct, omit_defaults=True):
+class FirstWaiting(msgspec.Struct, omit_defaults=True):
     """What is first in order of those that wait: the verdict on it, as `phalanx why` gives it."""
 
     name: str
@@ -27,7 +27,7 @@ class Waiting(msgspec.Struct, omit_defaults=True):
     change: str = ""
 
 
-class Ceiling(msgspec.Struct):
+class LimitEntry(msgspec.Struct):
     """What the account may hold at most now, in the word of the plugin that says so."""
 
     word: str
@@ -43,7 +43,7 @@ class BudgetUse(msgspec.Struct):
     spent: Amounts
 
 
-class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
+class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What every account has. Fields that are empty are left out of JSON and YAML.
 
     `share` is the largest part, in percent, that it uses of any resource of the cluster; `dominant` is that
@@ -65,24 +65,24 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     share: float = 0.0
     own_share: float = 0.0
     dominant: str = ""
-    gangs: Counts = NOBODY
-    pods: Counts = NOBODY
+    gangs: Counts = NO_COUNTS
+    pods: Counts = NO_COUNTS
     borrowed: Amounts = {}
     lent: Amounts = {}
     partners: list[str] = []
     further_partners: int = 0
-    ceilings: list[Ceiling] = []
+    ceilings: list[LimitEntry] = []
     budget: BudgetUse | None = None
     min_run_time: str = ""
     eviction_rate: str = ""
     self_protection: str = ""
     max_protection_time: str = ""
-    first: Waiting | None = None
+    first: FirstWaiting | None = None
     fault: str = ""
     warnings: list[str] = []
 
 
-class Tenant(msgspec.Struct, omit_defaults=True, kw_only=True):
+class SubqueueEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A namespace or user within a queue; `past` is its share over time, as a queue's."""
 
     kind: str
@@ -92,10 +92,10 @@ class Tenant(msgspec.Struct, omit_defaults=True, kw_only=True):
     pending: Amounts = {}
     share: float = 0.0
     past: float | None = None
-    first: Waiting | None = None
+    first: FirstWaiting | None = None
 
 
-class QueueEntry(Entry, omit_defaults=True, kw_only=True):
+class QueueEntry(AccountEntry, omit_defaults=True, kw_only=True):
     """`deserved` is what the policy in force gives the queue now, `entitled` what it would give if every queue
     asked for everything; empty where no plugin of the policy says. `past` is the fading average of its share, in
     percent, None where none is kept.
@@ -110,10 +110,10 @@ class QueueEntry(Entry, omit_defaults=True, kw_only=True):
     entitled: Amounts = {}
     capability: Amounts = {}
     past: float | None = None
-    tenants: list[Tenant] = []
+    tenants: list[SubqueueEntry] = []
 
 
-class QuotaEntry(Entry, omit_defaults=True, kw_only=True):
+class QuotaEntry(AccountEntry, omit_defaults=True, kw_only=True):
     """`runtime` is Koordinator's: what the quota may use now that idle siblings lend."""
 
     family: str

@@ -12,17 +12,17 @@ from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.resources import CPU, PODS
 from phalanx.reports.account_entries import (
-    NOBODY,
+    NO_COUNTS,
+    AccountEntry,
     Amounts,
     BudgetUse,
-    Ceiling,
     Counts,
-    Entry,
+    LimitEntry,
     QueueEntry,
     QuotaEntry,
-    Tenant,
+    SubqueueEntry,
 )
-from phalanx.reports.borrowing import Loan, Party, loans
+from phalanx.reports.borrowing import Borrower, Loan, loans
 from phalanx.scheduling.plugins.queues.budgets import window_end
 from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
@@ -34,7 +34,7 @@ _RUNTIME = "runtime quota"
 _NOTHING: Mapping[str, int] = {}
 
 
-class Survey:
+class AccountReport:
     """Reads a session in which nothing is planned yet; entries keep the amounts of that moment."""
 
     def __init__(self, session: Session) -> None:
@@ -110,8 +110,8 @@ class Survey:
         entry.runtime = next((each.limits for each in entry.ceilings if each.word == _RUNTIME), {})
         return entry
 
-    def tenant(self, record: AccountRecord) -> Tenant:
-        return Tenant(
+    def tenant(self, record: AccountRecord) -> SubqueueEntry:
+        return SubqueueEntry(
             kind=record.key.tree.value,
             name=record.key.name,
             weight=record.weight,
@@ -135,7 +135,7 @@ class Survey:
             amounts(hours, zeros=True),
         )
 
-    def _fill(self, entry: Entry, record: AccountRecord, right: Mapping[str, int]) -> None:
+    def _fill(self, entry: AccountEntry, record: AccountRecord, right: Mapping[str, int]) -> None:
         pending, used = self._pending(record), record.used
         entry.budget = self._budget(record)
         self._rights[record.key] = right
@@ -145,9 +145,9 @@ class Survey:
         entry.dominant = dominant_resource(used.items(), self.totals) or self._busiest
         entry.share = self._percent(used)
         entry.own_share = self._percent({entry.dominant: right.get(entry.dominant, 0)})
-        entry.gangs = self._gangs.get(record.key, NOBODY)
+        entry.gangs = self._gangs.get(record.key, NO_COUNTS)
         entry.pods = Counts(used.get(PODS, 0), pending.get(PODS, 0))
-        entry.ceilings = [Ceiling(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
+        entry.ceilings = [LimitEntry(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
         entry.fault = record.fault.message if record.fault is not None else ""
         noun = record.spec
         if noun is not None:
@@ -160,7 +160,7 @@ class Survey:
 
     # who borrows from whom
 
-    def loans(self) -> dict[AccountKey, Loan]:
+    def borrowing(self) -> dict[AccountKey, Loan]:
         """Of all accounts that were told of, among siblings; partners are named as entries are.
 
         A child that borrows while none of its siblings lends has it from whom its parent borrows.
@@ -184,12 +184,12 @@ class Survey:
                 own.partners, own.further = other.partners, other.further
         return found
 
-    def _party(self, record: AccountRecord) -> Party:
+    def _party(self, record: AccountRecord) -> Borrower:
         right, noun = self._rights[record.key], record.spec
         kept: Mapping[str, int] = {}
         if noun is not None:
             kept = dict(noun.guarantee) if noun.lends else right
-        return Party(quota_name(record), right, record.used, kept)
+        return Borrower(quota_name(record), right, record.used, kept)
 
     def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
         """What siblings have to share: what they use, and what of the cluster is idle as far as ceilings allow."""
@@ -250,7 +250,7 @@ class Survey:
             if not (running or pending):
                 continue
             for account in self._paying(gang):
-                counts = found.get(account.key, NOBODY)
+                counts = found.get(account.key, NO_COUNTS)
                 found[account.key] = Counts(counts.running + running, counts.pending + pending)
         return found
 
@@ -261,7 +261,7 @@ class Survey:
             payers[self._session.payer(gang)] = None
         return {account.key: account for payer in payers for account in payer.path}.values()
 
-    def astray(self) -> list[str]:
+    def demand_without_queue(self) -> list[str]:
         """Demand for queues that do not exist, a sentence each."""
         found: dict[str, int] = {}
         for payer in self._session.ledger.charge_paths:

@@ -11,7 +11,7 @@ from phalanx.scheduling.quota.water_filling import largest_remainders
 MOST_PARTNERS = 8
 
 
-class Party(msgspec.Struct, frozen=True):
+class Borrower(msgspec.Struct, frozen=True):
     """One of several siblings: what it may claim whenever it wants (`own`), what of that it keeps even while it
     does not use it (`kept`), and what it uses.
     """
@@ -35,7 +35,7 @@ class Loan(msgspec.Struct):
     further: int = 0
 
 
-def loans(parties: Sequence[Party], total: Mapping[str, int]) -> dict[str, Loan]:
+def loans(parties: Sequence[Borrower], total: Mapping[str, int]) -> dict[str, Loan]:
     """name -> loan, for parties that share `total`; only resources that somebody owns a part of are looked at.
 
     What is idle serves first: lent is what the parties leave unused of their own, less what is still free. It is
@@ -75,17 +75,17 @@ def _largest_first(sides: Iterable[Mapping[str, int]]) -> list[str]:
     return list(dict.fromkeys(ordered))
 
 
-def _over(party: Party, resource: str) -> int:
+def _over(party: Borrower, resource: str) -> int:
     return max(0, party.used.get(resource, 0) - party.own.get(resource, 0))
 
 
-def _unused(party: Party, resource: str) -> int:
+def _unused(party: Borrower, resource: str) -> int:
     """What it leaves to others."""
     least = max(party.used.get(resource, 0), party.kept.get(resource, 0))
     return max(0, party.own.get(resource, 0) - least)
 
 
-def _kept_idle(party: Party, resource: str) -> int:
+def _kept_idle(party: Borrower, resource: str) -> int:
     return max(0, party.kept.get(resource, 0) - party.used.get(resource, 0))
 
 

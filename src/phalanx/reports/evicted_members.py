@@ -9,10 +9,10 @@ import msgspec
 
 from phalanx.model.duration import format_moment
 from phalanx.model.pod import Pod
-from phalanx.reports.snapshot import Farewell
+from phalanx.reports.snapshot import DisruptionTarget
 
 
-def afterwards(*, placed: bool) -> str:
+def advice_after_eviction(*, placed: bool) -> str:
     """What happens next to a gang that was evicted as a whole. `placed`: an object declares it, and it is as old as
     that object; otherwise it is as old as its first pod."""
     place = "at its old place in the queue" if placed else "in the queue"
@@ -21,7 +21,7 @@ def afterwards(*, placed: bool) -> str:
     )
 
 
-class Loss(msgspec.Struct, omit_defaults=True):
+class EvictedMembers(msgspec.Struct, omit_defaults=True):
     """Why a gang lost members the last time. `pods` are on their way out (empty when they have left), told so at
     `since`, and until `until` (both RFC 3339) at most."""
 
@@ -39,21 +39,25 @@ class Loss(msgspec.Struct, omit_defaults=True):
         return f"{who} told to leave{f' at {self.since}' if self.since else ''}{until}"
 
 
-def words_of(pod: Pod, farewell: Farewell) -> str:
+def eviction_message(pod: Pod, target: DisruptionTarget) -> str:
     """Whoever condemns a pod begins with his name, which is of no interest."""
-    return farewell.message.removeprefix(f"{pod.condemned}: ") if pod.condemned else farewell.message
+    return target.message.removeprefix(f"{pod.condemned}: ") if pod.condemned else target.message
 
 
-def loss_of(members: Iterable[Pod], farewells: Mapping[str, Farewell]) -> Loss | None:
+def evicted_members_of(
+    members: Iterable[Pod], disruption_targets: Mapping[str, DisruptionTarget]
+) -> EvictedMembers | None:
     """What terminating members were told, most of them; None where nobody was told anything."""
-    told = sorted((pod for pod in members if pod.uid in farewells), key=lambda pod: pod.key)
+    told = sorted((pod for pod in members if pod.uid in disruption_targets), key=lambda pod: pod.key)
     if not told:
         return None
-    words = Counter((farewells[pod.uid].reason, words_of(pod, farewells[pod.uid])) for pod in told)
+    words = Counter(
+        (disruption_targets[pod.uid].reason, eviction_message(pod, disruption_targets[pod.uid])) for pod in told
+    )
     (reason, message), count = min(words.items(), key=lambda entry: (-entry[1], entry[0]))
     others = f"; {len(told) - count} of them for other reasons" if count < len(told) else ""
     known = [pod for pod in told if pod.leaves]
-    return Loss(
+    return EvictedMembers(
         reason,
         message + others,
         format_moment(min(pod.leaves - pod.grace for pod in known)) if known else "",

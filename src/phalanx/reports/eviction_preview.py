@@ -25,14 +25,14 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import pace, rates
 from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
-from phalanx.scheduling.whatif.hypothesis import EvictionObstacle
+from phalanx.scheduling.whatif.what_if import EvictionObstacle
 
 LEAVING = "Leaving"
 DUE = "Due"
-VAIN = "Vain"
+NO_HELP = "Vain"
 
 
-class Departure(msgspec.Struct, omit_defaults=True):
+class PreviewedPod(msgspec.Struct, omit_defaults=True):
     """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
     when its grace is over, where that is so already."""
 
@@ -44,7 +44,7 @@ class Departure(msgspec.Struct, omit_defaults=True):
     until: str = ""
 
 
-class Reason(msgspec.Struct, omit_defaults=True):
+class EvictionReasons(msgspec.Struct, omit_defaults=True):
     """Why these pods go, or why they may not; `until` (RFC 3339) is when the last of them may."""
 
     why: str
@@ -52,7 +52,7 @@ class Reason(msgspec.Struct, omit_defaults=True):
     until: str = ""
 
 
-class Price(msgspec.Struct):
+class EvictionCost(msgspec.Struct):
     """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
     PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
 
@@ -63,12 +63,12 @@ class Price(msgspec.Struct):
     pod_hours: float
 
 
-class Room(msgspec.Struct):
+class NodeRoom(msgspec.Struct):
     node: str
     pods: int
 
 
-class Outlook(msgspec.Struct, omit_defaults=True):
+class EvictionPreview(msgspec.Struct, omit_defaults=True):
     """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
     do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
     are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
@@ -78,88 +78,90 @@ class Outlook(msgspec.Struct, omit_defaults=True):
 
     state: str
     message: str
-    rooms: list[Room] = []
+    rooms: list[NodeRoom] = []
     held: bool = False
     overtaken: list[str] = []
-    pods: list[Departure] = []
-    reasons: list[Reason] = []
-    cost: Price | None = None
+    pods: list[PreviewedPod] = []
+    reasons: list[EvictionReasons] = []
+    cost: EvictionCost | None = None
     missing: str = ""
     changes: list[str] = []
     paced: list[str] = []
 
 
-def outlook(rehearsal: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> Outlook | None:
+def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
     """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
     uid) that would be evicted now would be told."""
-    found = rehearsal.disruption(unit)
+    found = dry_run.disruption(unit)
     if found is None:
         return None
     if isinstance(found, NothingHelps):
-        return _vain(rehearsal, unit, found)
+        return _vain(dry_run, unit, found)
     # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
-    pods = dict.fromkeys((*_records(found), *found.leavers))
+    pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
-    answer = _due(rehearsal, found, told, messages) if told else _leaving(rehearsal, found)
-    answer.rooms, answer.held = _rooms(rehearsal, found), bool(nominated_members(unit))
-    answer.overtaken = [record.pod.key for record in found.losers]
+    answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)
+    answer.rooms, answer.held = _rooms(dry_run, found), bool(nominated_members(unit))
+    answer.overtaken = [record.pod.key for record in found.displaced]
     answer.pods = [_departure(record) for record in pods]
     return answer
 
 
-def _leaving(rehearsal: DryRun, found: Eviction) -> Outlook:
-    now = rehearsal.session.now
-    last = max((record.pod.leaves for record in found.leavers), default=0)
+def _leaving(dry_run: DryRun, found: Eviction) -> EvictionPreview:
+    now = dry_run.session.now
+    last = max((record.pod.leaves for record in found.terminating), default=0)
     left = int(last - now)
     end = ""
     if last:
         end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
-    return Outlook(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
+    return EvictionPreview(LEAVING, f"{_pods(len(found.terminating))} on the way out{end}")
 
 
-def _due(rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
+def _due(
+    dry_run: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]
+) -> EvictionPreview:
     groups: dict[str, list[str]] = {}
     for record in told:
         groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
     grace = max(record.pod.grace for record in told)
     paced = dict.fromkeys(pace(account, rate) for record in told for account, rate in rates(record))
     when = "as soon as eviction rates allow it" if paced else "now"
-    return Outlook(
+    return EvictionPreview(
         DUE,
         f"{_pods(len(told))} would be told to leave {when}, with at most {format_duration(grace)} of grace",
         paced=list(paced),
-        reasons=[Reason(why, pods) for why, pods in groups.items()],
-        cost=_price(found, rehearsal.session.now) if found.victims else None,
+        reasons=[EvictionReasons(why, pods) for why, pods in groups.items()],
+        cost=_price(found, dry_run.session.now) if found.victims else None,
     )
 
 
-def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> Outlook:
-    supposed = found.supposed
+def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
+    supposed = found.what_if
     if supposed is None:
-        return Outlook(VAIN, "its gang has the minimum, and the policy evicts nobody for more than that")
+        return EvictionPreview(NO_HELP, "its gang has the minimum, and the policy evicts nobody for more than that")
     if supposed.eviction is None:
         missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
-        return Outlook(VAIN, "it would not start even if all others gave way", missing=missing)
-    records, losers = _records(supposed.eviction), supposed.eviction.losers
+        return EvictionPreview(NO_HELP, "it would not start even if all others gave way", missing=missing)
+    records, losers = _records(supposed.eviction), supposed.eviction.displaced
     stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
     may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
     ways = [f"{_pods(len(records))} would have to go"] if records else []
     ways += [f"{_pods(len(losers))} would have to give up room that is held"] if losers else []
-    return Outlook(
-        VAIN,
+    return EvictionPreview(
+        NO_HELP,
         f"{', '.join(ways)}, and {may_not}",
         overtaken=[record.pod.key for record in losers],
-        rooms=_rooms(rehearsal, supposed.eviction),
+        rooms=_rooms(dry_run, supposed.eviction),
         pods=[_departure(record) for record in records],
         reasons=[
-            Reason(
+            EvictionReasons(
                 _about(obstacle),
                 [record.pod.key for record in obstacle.records],
                 format_moment(int(obstacle.until)) if obstacle.until is not None else "",
             )
             for obstacle in supposed.obstacles
         ],
-        cost=_price(supposed.eviction, rehearsal.session.now) if records else None,
+        cost=_price(supposed.eviction, dry_run.session.now) if records else None,
         changes=list(found.changes),
     )
 
@@ -196,10 +198,10 @@ def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
             return gap(facts, gang, gang.spec)
 
 
-def _departure(record: PodRecord) -> Departure:
+def _departure(record: PodRecord) -> PreviewedPod:
     pod = record.pod
     leaves = pod.leaves if pod.terminating else 0
-    return Departure(
+    return PreviewedPod(
         pod.key,
         str(record.gang.key) if record.gang is not None else "",
         pod.node,
@@ -209,24 +211,24 @@ def _departure(record: PodRecord) -> Departure:
     )
 
 
-def _price(found: Eviction, now: float) -> Price:
+def _price(found: Eviction, now: float) -> EvictionCost:
     records = _records(found)
     # What is but a part of a decision costs its own part.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
-    return Price(cost.pods, cost.gangs, cost.priority, cost.violations, round(hours, 2))
+    return EvictionCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))
 
 
 def _records(found: Eviction) -> Sequence[PodRecord]:
     return [record for victim in found.victims for record in victim.records]
 
 
-def _rooms(rehearsal: DryRun, found: Eviction) -> list[Room]:
-    return _by_node(rehearsal.state.nodes.names[row] for _, row in found.placements)
+def _rooms(dry_run: DryRun, found: Eviction) -> list[NodeRoom]:
+    return _by_node(dry_run.state.nodes.names[row] for _, row in found.placements)
 
 
-def _by_node(names: Iterable[str]) -> list[Room]:
-    return [Room(node, pods) for node, pods in sorted(Counter(names).items())]
+def _by_node(names: Iterable[str]) -> list[NodeRoom]:
+    return [NodeRoom(node, pods) for node, pods in sorted(Counter(names).items())]
 
 
 def _pods(count: int) -> str:

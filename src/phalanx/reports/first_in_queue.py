@@ -11,7 +11,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
-def first_in_line(session: Session, units: Iterable[QueuedUnit]) -> dict[AccountKey, QueuedUnit]:
+def first_in_queue(session: Session, units: Iterable[QueuedUnit]) -> dict[AccountKey, QueuedUnit]:
     """account -> the first of the units, in the order in which a cycle would give them their turn.
 
     Units of one payer are in order of their rank, so only the first of each payer stands in the line.

@@ -9,8 +9,8 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.decisions import EvictionReason
-from phalanx.reports.evicted_members import Loss, afterwards
-from phalanx.reports.why import Answer
+from phalanx.reports.evicted_members import EvictedMembers, advice_after_eviction
+from phalanx.reports.why import WhyAnswer
 
 EVENTS = Resource("", "v1", "events", "Event")
 _REASONS = frozenset(EvictionReason)
@@ -20,7 +20,9 @@ _SILENT = "EvictionByEvictionAPI"
 _THERE = frozenset({"Satisfied", "Finished"})
 
 
-async def bid_farewell(client: KubeClient, namespace: str, name: str, answer: Answer | None) -> Answer | None:
+async def add_past_eviction(
+    client: KubeClient, namespace: str, name: str, answer: WhyAnswer | None
+) -> WhyAnswer | None:
     """Completes the answer about a pod that was evicted: one that is gone, or whose own condition does not say for
     whom. Others are returned as they are. Events that may not be read are passed over."""
     if answer is not None and (answer.state, answer.reason) != ("Terminating", _SILENT):
@@ -30,13 +32,15 @@ async def bid_farewell(client: KubeClient, namespace: str, name: str, answer: An
         return answer
     if answer is None:
         text = f"a pod of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
-        return Answer("Pod", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
+        return WhyAnswer("Pod", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
     answer.reason = str(event.get("reason"))
     answer.message += f"; {_note(event)}"
     return answer
 
 
-async def recall_loss(client: KubeClient, namespace: str, name: str, answer: Answer | None) -> Answer | None:
+async def add_past_gang_eviction(
+    client: KubeClient, namespace: str, name: str, answer: WhyAnswer | None
+) -> WhyAnswer | None:
     """Completes the answer about a gang that was evicted: one that waits since then, one of whose pods none is
     left, or whose pods' conditions do not say for whom. Only objects have such events; a gang that labels declare
     has none."""
@@ -45,7 +49,7 @@ async def recall_loss(client: KubeClient, namespace: str, name: str, answer: Ans
         if event is None:
             return None
         text = f"a group of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
-        return Answer("Gang", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
+        return WhyAnswer("Gang", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
     told = answer.loss is not None and answer.loss.reason != _SILENT
     if told or answer.state in _THERE or answer.members is None:
         return answer
@@ -56,12 +60,12 @@ async def recall_loss(client: KubeClient, namespace: str, name: str, answer: Ans
         answer.loss.message += f"; {_note(event)}"
         answer.message += f"; {_note(event)}" if answer.state == "Terminating" else ""
         return answer
-    answer.loss = Loss(str(event.get("reason")), _note(event), _when(event))
+    answer.loss = EvictedMembers(str(event.get("reason")), _note(event), _when(event))
     counts = answer.members
     if not (counts.pending or counts.gated or counts.active):
         answer.state, answer.reason = "Evicted", answer.loss.reason
         answer.message = f"its pods were evicted{_at(event)}, and none is there now: {answer.loss.message}"
-        answer.change = afterwards(placed=True)
+        answer.change = advice_after_eviction(placed=True)
     return answer
 
 

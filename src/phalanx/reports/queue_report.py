@@ -8,15 +8,15 @@ from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.reports.account_entries import Entry, QueueReport, Tenant, Waiting
-from phalanx.reports.account_report import Survey, amounts
-from phalanx.reports.first_in_queue import first_in_line
+from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueReport, SubqueueEntry
+from phalanx.reports.account_report import AccountReport, amounts
+from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler
 
-_POINTS = ("queue_order", "deserved", "tenant_order")
+_POINTS = ("queue_order", "deserved", "subqueue_order")
 _KINDS = frozenset({"Queue", "ElasticQuota", "ElasticQuotaTree"})
 
 
@@ -25,28 +25,32 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
     scheduler = Scheduler(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     scheduler.observe(now)
-    survey = Survey(scheduler.new_session(now))
-    queues = {record.key: survey.queue(record) for record in survey.queues()}
-    quotas = {record.key: survey.quota(record) for record in survey.quotas()}
-    tenants = {record.key: survey.tenant(record) for record in survey.tenants()}
+    accounts = AccountReport(scheduler.new_session(now))
+    queues = {record.key: accounts.queue(record) for record in accounts.queues()}
+    quotas = {record.key: accounts.quota(record) for record in accounts.quotas()}
+    tenants = {record.key: accounts.tenant(record) for record in accounts.tenants()}
     for key, tenant in tenants.items():
         queues[AccountKey(Tree.QUEUE, key.forest)].tenants.append(tenant)
-    lenders: dict[AccountKey, Entry] = {**queues, **quotas}
-    for key, loan in survey.loans().items():
+    lenders: dict[AccountKey, AccountEntry] = {**queues, **quotas}
+    for key, loan in accounts.borrowing().items():
         entry = lenders[key]
         entry.borrowed, entry.lent = amounts(loan.borrowed), amounts(loan.lent)
         entry.partners, entry.further_partners = list(loan.partners), loan.further
-    warnings = [*(f"not read: {text}" for text in snapshot.missing), *survey.astray(), *_notices(snapshot)]
+    warnings = [
+        *(f"not read: {text}" for text in snapshot.missing),
+        *accounts.demand_without_queue(),
+        *_notices(snapshot),
+    ]
     # What accounts use changes in the dry run: it comes last.
     verdicts = _Verdicts(scheduler.cycle(now))
     after = scheduler.new_session(now)
-    told: dict[AccountKey, Entry | Tenant] = {**lenders, **tenants}
-    for key, unit in first_in_line(after, scheduler.waiting_units(after)).items():
+    told: dict[AccountKey, AccountEntry | SubqueueEntry] = {**lenders, **tenants}
+    for key, unit in first_in_queue(after, scheduler.waiting_units(after)).items():
         if key in told:
             told[key].first = verdicts.waiting(unit)
     plugins = {plugin.name: None for point in _POINTS for plugin in scheduler.pipeline.plugins(point)}
     return QueueReport(
-        amounts(survey.totals), list(plugins), list(queues.values()), list(quotas.values()), warnings
+        amounts(accounts.totals), list(plugins), list(queues.values()), list(quotas.values()), warnings
     )
 
 
@@ -57,7 +61,7 @@ class _Verdicts:
         self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
 
-    def waiting(self, unit: QueuedUnit) -> Waiting | None:
+    def waiting(self, unit: QueuedUnit) -> FirstWaiting | None:
         if unit.pod is not None:
             return _waiting(f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
         for gang in unit.gangs:
@@ -68,8 +72,8 @@ class _Verdicts:
         return None
 
 
-def _waiting(name: str, verdict: Verdict | None) -> Waiting | None:
-    return Waiting(name, verdict.code, verdict.message, verdict.change) if verdict is not None else None
+def _waiting(name: str, verdict: Verdict | None) -> FirstWaiting | None:
+    return FirstWaiting(name, verdict.code, verdict.message, verdict.change) if verdict is not None else None
 
 
 def _notices(snapshot: Snapshot) -> list[str]:

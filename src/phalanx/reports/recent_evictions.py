@@ -6,7 +6,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.session.eviction_log import EvictionLog
 
 
-def note_evictions(state: ClusterState, log: EvictionLog, now: float) -> None:
+def log_recent_evictions(state: ClusterState, log: EvictionLog, now: float) -> None:
     """Notes the pods that are on their way out because we said so. Those that are gone are not known."""
     state.ledger.settle()
     told = [

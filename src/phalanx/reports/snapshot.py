@@ -9,14 +9,6 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.node_load import measure
-from phalanx.daemon.observer import (
-    DISRUPTION_BUDGETS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    RESOURCE_QUOTAS,
-)
 from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
@@ -33,6 +25,14 @@ from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import (
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
@@ -43,7 +43,7 @@ from phalanx.scheduling.quota.usage_history import AccountUsage
 T = TypeVar("T")
 
 
-class Farewell(msgspec.Struct, frozen=True):
+class DisruptionTarget(msgspec.Struct, frozen=True):
     """Why a pod was told to leave, in the words of whoever told it (its condition DisruptionTarget)."""
 
     reason: str
@@ -52,20 +52,20 @@ class Farewell(msgspec.Struct, frozen=True):
 
 class Snapshot(msgspec.Struct):
     """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
-    to the last binding of a pod, `farewells` what pods were told that have to leave. `usages` is what accounts used
-    in the past, where that matters (`stored_usage`). `events` tell the state from the beginning, for whoever wants
-    to build it again.
+    to the last binding of a pod, `disruption_targets` what pods were told that have to leave. `usages` is what
+    accounts used in the past, where that matters (`stored_usage`). `events` tell the state from the beginning, for
+    whoever wants to build it again.
     """
 
     state: ClusterState
     intake: Intake
     missing: list[str] = []
     refused: dict[str, str] = {}
-    farewells: dict[str, Farewell] = {}
+    disruption_targets: dict[str, DisruptionTarget] = {}
     usages: list[AccountUsage] = []
     events: list[ClusterEvent] = []
 
-    def take(self, events: Iterable[ClusterEvent]) -> None:
+    def apply_events(self, events: Iterable[ClusterEvent]) -> None:
         for event in events:
             self.state.apply(event)
             self.events.append(event)
@@ -93,7 +93,7 @@ async def read_cluster(
                 except msgspec.DecodeError as error:
                     _malformed(snapshot, resource, raw, str(error))
                     continue
-                snapshot.take(take(entry))
+                snapshot.apply_events(take(entry))
         except ApiError as error:
             if resource in (PODS, NODES) or error.status not in (403, 404):
                 raise
@@ -105,7 +105,7 @@ async def read_cluster(
     await read(DISRUPTION_BUDGETS, decode_object, intake.disruption_budget)
     await read(NODES, decode_node, intake.node)
     served = await discover(client)
-    snapshot.take(intake.serves_native(has_native_groups(served, intake)))
+    snapshot.apply_events(intake.serves_native(has_native_groups(served, intake)))
     for kind, resource in served_groups(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
     for kind, resource in served_accounts(served, intake):
@@ -122,7 +122,9 @@ async def read_cluster(
             if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
                 snapshot.refused[pod.metadata.uid] = condition.message
             if (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
-                snapshot.farewells[pod.metadata.uid] = Farewell(condition.reason, condition.message)
+                snapshot.disruption_targets[pod.metadata.uid] = DisruptionTarget(
+                    condition.reason, condition.message
+                )
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)
@@ -130,14 +132,14 @@ async def read_cluster(
         snapshot.missing.append(unverified)
     loads = await measure(client)
     if loads is not None:
-        snapshot.take([loads])
+        snapshot.apply_events([loads])
     return snapshot
 
 
 def _malformed(snapshot: Snapshot, resource: Resource, raw: bytes, error: str) -> None:
     head = read_head(raw)
     if resource == PODS:
-        snapshot.take(snapshot.intake.malformed_pod(*head.key, head.uid, error, raw))
+        snapshot.apply_events(snapshot.intake.malformed_pod(*head.key, head.uid, error, raw))
     else:
         snapshot.missing.append(f"{resource.plural} {'/'.join(filter(None, head.key))}: {error}")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.daemon.usage_record import CONFIG_MAPS, DATA_KEY, MOST_OBJECTS, NAME, decode
+from phalanx.daemon.controllers.usage_record import DATA_KEY, MOST_OBJECTS, NAME, decode
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy

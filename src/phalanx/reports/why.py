@@ -12,9 +12,14 @@ from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
-from phalanx.reports.evicted_members import Loss, afterwards, loss_of, words_of
-from phalanx.reports.eviction_preview import DUE, Outlook, outlook
-from phalanx.reports.recent_evictions import note_evictions
+from phalanx.reports.evicted_members import (
+    EvictedMembers,
+    advice_after_eviction,
+    evicted_members_of,
+    eviction_message,
+)
+from phalanx.reports.eviction_preview import DUE, EvictionPreview, preview_evictions
+from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.framework.policy import Policy
@@ -29,7 +34,7 @@ _NODES_NAMED = 5
 _WAITS = ("Waiting", "Partial")
 
 
-class Answer(msgspec.Struct, omit_defaults=True):
+class WhyAnswer(msgspec.Struct, omit_defaults=True):
     """What is known about one pod or gang.
 
     `state` is one word: Running, Bound, Partial (members of a gang have nodes, fewer than its minimum), Waiting,
@@ -55,8 +60,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     nodes: list[NodeCount] = []
     change: str = ""
     warnings: list[str] = []
-    evictions: Outlook | None = None
-    loss: Loss | None = None
+    evictions: EvictionPreview | None = None
+    loss: EvictedMembers | None = None
     uid: str = ""
     domain: str = ""
     composite: str = ""
@@ -71,13 +76,13 @@ class GroupLine(msgspec.Struct):
     message: str
 
 
-class Inquiry:
+class WhyReport:
     """One dry run; the snapshot is used up by it."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         self._state = snapshot.state
         self._refused = snapshot.refused
-        self._farewells = snapshot.farewells
+        self._disruption_targets = snapshot.disruption_targets
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._needs = {
@@ -85,9 +90,9 @@ class Inquiry:
             for key, record in self._state.gangs.items()
             if record.spec is not None
         }
-        scheduler = self._rehearsal = DryRun(self._state, policy)
+        scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
-        note_evictions(self._state, scheduler.cycle_history.evictions, now)
+        log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
@@ -98,7 +103,7 @@ class Inquiry:
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}
         self._told = {evict.uid: evict for evict in plan.evictions}
 
-    def pod(self, namespace: str, name: str) -> Answer | None:
+    def pod(self, namespace: str, name: str) -> WhyAnswer | None:
         """None where there is no such pod."""
         record = next(
             (entry for entry in self._state.pods.values() if entry.pod.key == f"{namespace}/{name}"), None
@@ -106,7 +111,7 @@ class Inquiry:
         if record is None:
             return None
         pod = record.pod
-        answer = Answer(
+        answer = WhyAnswer(
             "Pod", pod.key, "Waiting", "", gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "", uid=pod.uid
         )
         if record.gang is not None:
@@ -116,37 +121,37 @@ class Inquiry:
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
             verdict = self._gangs.get(record.gang.key)
-        self._weigh(self._conclude(answer, verdict, [pod.uid]), pod.uid)
+        self._add_evictions(self._conclude(answer, verdict, [pod.uid]), pod.uid)
         if record.gang is not None:
             answer.message = _joined(answer.message, self._no_minimum(record.gang))
         return answer
 
-    def gang(self, key: GangKey) -> Answer | None:
+    def gang(self, key: GangKey) -> WhyAnswer | None:
         """None where neither a pod nor an object declares such a gang."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
         source = record.spec.source if record.spec is not None else None
-        answer = Answer(
+        answer = WhyAnswer(
             "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
         )
         self._describe(answer, record)
         waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
         if self._counts[key].pending:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
-            self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
+            self._add_evicted_members(self._add_evictions(self._conclude(answer, verdict, waiting), key), record)
             answer.message = _joined(answer.message, self._no_minimum(record))
             return self._in_part(answer, key)
-        return self._in_part(self._mourn(self._without_pending(answer, key), record), key)
+        return self._in_part(self._add_evicted_members(self._without_pending(answer, key), record), key)
 
-    def composite(self, key: GangKey) -> Answer | None:
+    def composite(self, key: GangKey) -> WhyAnswer | None:
         """None where there is no such CompositePodGroup."""
         composites = self._state.gangs.composites
         noun = composites.nouns.get(key)
         if noun is None:
             return None
         name = f"{noun.ref.namespace}/{noun.ref.name}"
-        answer = Answer(noun.ref.kind, name, "Waiting", "", minimum=noun.min_groups, uid=noun.ref.uid)
+        answer = WhyAnswer(noun.ref.kind, name, "Waiting", "", minimum=noun.min_groups, uid=noun.ref.uid)
         below = {gang.key: found for gang in composites.gangs(key) if (found := self.gang(gang.key)) is not None}
         answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
         fault = composites.fault(composites.root_of(key))
@@ -171,22 +176,22 @@ class Inquiry:
             answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
         return answer
 
-    def _able(self, noun: Composite, below: Mapping[GangKey, Answer]) -> int:
+    def _able(self, noun: Composite, below: Mapping[GangKey, WhyAnswer]) -> int:
         """How many children have started, or would now, or wait for other children only."""
         composites, gangs = self._state.gangs.composites.children(noun.key)
         states = [below[gang.key] for gang in gangs if gang.key in below]
         able = sum(found.state not in _WAITS or found.reason == WAITING_FOR_COMPOSITE for found in states)
         return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
 
-    def _mourn(self, answer: Answer, record: GangRecord) -> Answer:
+    def _add_evicted_members(self, answer: WhyAnswer, record: GangRecord) -> WhyAnswer:
         """Whom the gang loses at this moment, if anyone."""
         leaving = (m.pod for uid, m in record.members.items() if self._before[uid] is MemberState.TERMINATING)
-        loss = answer.loss = loss_of(leaving, self._farewells)
+        loss = answer.loss = evicted_members_of(leaving, self._disruption_targets)
         if loss is not None and answer.state == "Waiting" and not self._counts[record.key].pending:
             answer.state, answer.reason, answer.change = (
                 "Terminating",
                 loss.reason,
-                afterwards(placed=bool(answer.uid)),
+                advice_after_eviction(placed=bool(answer.uid)),
             )
             answer.message = f"{loss.told}: {loss.message}"
         return answer
@@ -195,7 +200,7 @@ class Inquiry:
         """The quorum has what it needs: what the members above it wait for."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
 
-    def _in_part(self, answer: Answer, key: GangKey) -> Answer:
+    def _in_part(self, answer: WhyAnswer, key: GangKey) -> WhyAnswer:
         """What runs in part does not just wait."""
         counts, minimum = self._counts[key], answer.minimum
         there = counts.bound + counts.running
@@ -219,7 +224,7 @@ class Inquiry:
             f"not asked for while a member is left ({counts.active} have a node)"
         )
 
-    def _without_pending(self, answer: Answer, key: GangKey) -> Answer:
+    def _without_pending(self, answer: WhyAnswer, key: GangKey) -> WhyAnswer:
         """A gang of which nobody waits: it has its quorum, has finished, or lacks members that do not exist."""
         counts, need = self._counts[key], self._needs.get(key)
         verdict = self._gangs.get(key)
@@ -246,7 +251,7 @@ class Inquiry:
             answer.change = f"create {answer.missing} more pod(s) of the gang{lower}"
         return answer
 
-    def _describe(self, answer: Answer, record: GangRecord) -> None:
+    def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
         answer.members = self._counts[record.key]
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
@@ -257,7 +262,7 @@ class Inquiry:
             answer.minimum = record.spec.min_member
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
-    def _settled(self, answer: Answer, record: PodRecord) -> bool:
+    def _settled(self, answer: WhyAnswer, record: PodRecord) -> bool:
         """Whether the pod's own state says it all."""
         pod = record.pod
         where = f" on node {pod.node}" if pod.node else ""
@@ -276,7 +281,7 @@ class Inquiry:
                 )
             case MemberState.TERMINATING:
                 answer.state, answer.message = "Terminating", f"the pod is being deleted{where}"
-                self._bid_farewell(answer, pod)
+                self._add_disruption_target(answer, pod)
             case MemberState.SUCCEEDED | MemberState.FAILED:
                 answer.state, answer.message = "Finished", f"the pod has finished ({pod.phase.value})"
             case MemberState.GATED:
@@ -291,21 +296,21 @@ class Inquiry:
                 return False
         return True
 
-    def _bid_farewell(self, answer: Answer, pod: Pod) -> None:
-        farewell = self._farewells.get(pod.uid)
-        if farewell is not None:
-            answer.reason = farewell.reason
-            answer.message = f"the pod was told to leave node {pod.node}: {words_of(pod, farewell)}"
+    def _add_disruption_target(self, answer: WhyAnswer, pod: Pod) -> None:
+        target = self._disruption_targets.get(pod.uid)
+        if target is not None:
+            answer.reason = target.reason
+            answer.message = f"the pod was told to leave node {pod.node}: {eviction_message(pod, target)}"
         if pod.leaves:
             answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
 
-    def _weigh(self, answer: Answer, who: str | GangKey) -> Answer:
+    def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
         """What evictions have to do with an answer about something that waits."""
-        unit = self._rehearsal.unit(who)
+        unit = self._dry_run.unit(who)
         if unit is None or answer.state != "Waiting":
             return answer
-        found = answer.evictions = outlook(
-            self._rehearsal, unit, {uid: evict.message for uid, evict in self._told.items()}
+        found = answer.evictions = preview_evictions(
+            self._dry_run, unit, {uid: evict.message for uid, evict in self._told.items()}
         )
         if found is None:
             return answer
@@ -322,7 +327,7 @@ class Inquiry:
         answer.change = ", or ".join(ways)
         return answer
 
-    def _conclude(self, answer: Answer, verdict: Verdict | None, uids: Iterable[str]) -> Answer:
+    def _conclude(self, answer: WhyAnswer, verdict: Verdict | None, uids: Iterable[str]) -> WhyAnswer:
         if verdict is not None:
             answer.reason, answer.message, answer.change = verdict.code, verdict.message, verdict.change
             answer.placeable = verdict.placeable

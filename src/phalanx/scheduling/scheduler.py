@@ -19,7 +19,7 @@ from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, nomination_verdict
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
-from phalanx.scheduling.ordering.failures import report_failure, silence_plugin, try_each
+from phalanx.scheduling.ordering.failures import ask_plugins, report_failure, silence_plugin, try_each
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
@@ -82,8 +82,8 @@ class Scheduler:
         self.placer = build_placer(self.pipeline, self.state.nodes, self.cycle_history.node_backoff)
         self._memory = Memo()
         self.cycle_history.futility = NoSolutionCache()
-        self._season: tuple[Hashable, ...] = ()
-        self._wakes: float | None = None
+        self._time_key: tuple[Hashable, ...] = ()
+        self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
         self._due = bool(self.pipeline.plugins("next_wake"))
@@ -102,7 +102,7 @@ class Scheduler:
     @property
     def next_recheck(self) -> float | None:
         """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
-        times = (self.queue.next_recheck, self._wakes)
+        times = (self.queue.next_recheck, self._next_wake)
         return min((when for when in times if when is not None), default=None)
 
     def refused(self, node: str, now: float) -> float:
@@ -113,7 +113,7 @@ class Scheduler:
     def activate_due(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
         self.queue.activate_due(now)
-        self._due = self._due or (self._wakes is not None and self._wakes <= now)
+        self._due = self._due or (self._next_wake is not None and self._next_wake <= now)
 
     def observe(self, now: float) -> None:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
@@ -146,7 +146,7 @@ class Scheduler:
         self.queue.activate_due(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.queue.pop_active(partial(_bound, session), self._ranking(session))
-        session.withdraw_nominations(self.queue.pop_orphaned_nominations())
+        session.decisions.withdraw_nominations(self.queue.pop_orphaned_nominations())
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
         for unit in session.units:
             if not unit.rank or self.pipeline.order_drifts:
@@ -165,9 +165,12 @@ class Scheduler:
         # 5. Keep what was said true, and say what is new.
         if plan.complete:
             self._recheck(session)
-        session.publish_verdicts()
-        times = (self._next_wake(session), self.cycle_history.node_backoff.next_end(now))
-        self._wakes = min((when for when in times if when is not None), default=None)
+        session.decisions.publish_verdicts()
+        times = (
+            ask_plugins(session, "the next wake", partial(self.pipeline.next_wake, session), None),
+            self.cycle_history.node_backoff.next_end(now),
+        )
+        self._next_wake = min((when for when in times if when is not None), default=None)
         if self.pipeline.enable_all():
             # What nodes are worth was computed without those who were silenced.
             self.placer.invalidate()
@@ -188,7 +191,7 @@ class Scheduler:
             self.cycle_history,
         )
         session.walk = partial(walk, session)
-        session.reclaimable = ReclaimableEstimate(session).of
+        session.reclaimable = ReclaimableEstimate(session).reclaimable_amounts
         self._follow_time(session)
         return session
 
@@ -201,9 +204,9 @@ class Scheduler:
 
     def _follow_time(self, session: Session) -> None:
         """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
-        season = self._of_season(session)
-        if season != self._season:
-            self._season = season
+        time_key = ask_plugins(session, "the time", partial(self.pipeline.time_key, session.now), self._time_key)
+        if time_key != self._time_key:
+            self._time_key = time_key
             self.placer.invalidate()
             self.queue.activate_everything()
 
@@ -211,14 +214,14 @@ class Scheduler:
         custom = self.policy.custom_actions.get(action)
         if custom is not None and session.now < self._failed_actions.get(action, 0.0):
             return
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             (_ACTIONS[action] if custom is None else custom.execute)(session)
         except Exception as error:
             if custom is not None:
                 # Asked again at once it would undo and raise for ever.
                 self._failed_actions[action] = session.now + _ACTION_REST
-                session.undo_turn(marks)
+                session.decisions.undo_turn(marks)
             report_failure(session, f"action {action}", error)
 
     def _try_to_rank(self, session: Session, unit: QueuedUnit) -> None:
@@ -233,22 +236,6 @@ class Scheduler:
         except Exception as error:
             report_failure(session, "order of the units", error)
             session.units.sort(key=lambda unit: (unit.rank[0], *map(str, unit.rank[-3:])))
-
-    def _next_wake(self, session: Session) -> float | None:
-        while True:
-            try:
-                return self.pipeline.next_wake(session)
-            except Exception as error:
-                if not silence_plugin(session, error):
-                    return None
-
-    def _of_season(self, session: Session) -> tuple[Hashable, ...]:
-        while True:
-            try:
-                return self.pipeline.time_key(session.now)
-            except Exception as error:
-                if not silence_plugin(session, error):
-                    return self._season
 
     def _rank(self, session: Session, unit: QueuedUnit) -> None:
         if unit.pod is not None:
@@ -286,26 +273,26 @@ class Scheduler:
                 self.queue.add_unschedulable(unit, demand, refusal)
                 if asks and unit.key not in session.asked:
                     self.queue.ask_preemption_later(unit.key)
-                if (
-                    isinstance(demand, AdmissionSignature | QuotaBlocked)
-                    and (when := session.recheck_at(unit)) is not None
-                ):
-                    self.queue.recheck_at(unit, when)
+                if isinstance(demand, AdmissionSignature | QuotaBlocked):
+                    question = partial(session.recheck_at, unit)
+                    when = ask_plugins(session, f"the time of {unit.name}", question, None)
+                    if when is not None:
+                        self.queue.recheck_at(unit, when)
             elif not session.plan.complete and unit.key not in session.tried:
                 self.queue.requeue(unit)
-            elif unit.key not in session.tried and not session.has_verdict(unit):
+            elif unit.key not in session.tried and not session.decisions.has_verdict(unit):
                 self._not_considered(session, unit)
         for gang in self.queue.pop_satisfied():
-            session.judge_gang(gang, None)
+            session.decisions.judge_gang(gang, None)
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
 
     def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
-            session.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
+            session.decisions.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
         for gang in unit.gangs:
-            session.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+            session.decisions.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
 
     def _recheck(self, session: Session) -> None:
         """Looks again at demands that were refused when the cluster looked otherwise."""
@@ -316,11 +303,13 @@ class Scheduler:
                 return
             session.count_step()
             demand, unit = stale
-            marks = session.begin_turn()
+            marks = session.decisions.begin_turn()
             try:
                 refusal = self._refusal_now(session, demand, unit)
             except Exception as error:
-                session.undo_turn(marks)
+                session.decisions.undo_turn(marks)
+                if silence_plugin(session, error):
+                    continue
                 report_failure(session, f"another look at {unit.name}", error)
                 known = self.queue.known_fit_error(demand)
                 list(
@@ -346,7 +335,7 @@ class Scheduler:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
             case PodSignature():
-                return None if demand.fits(session) else FitError(*session.fit_error_facts(demand, afresh=True))
+                return None if demand.fits(session) else FitError(*session.fit_errors.facts(demand, afresh=True))
             case SurplusSignature(kinds):
                 fits = any(kind.fits(session) for kind in kinds)
                 return None if fits else surplus_fit_error(session, demand, afresh=True)
@@ -368,16 +357,12 @@ class Scheduler:
             case QuotaBlocked():
                 fault = next((fault for member in unit.members if (fault := session.blocked(member))), None)
                 return FitError(fault, self.state.version) if fault is not None else None
-        known = session.known_fit_error(demand)
+        known = session.fit_errors.known(demand)
         return FitError(known.facts if known is not None else None, self.state.version)
 
 
 def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> int:
-    try:
-        return session.upper_bound(demand, unit)
-    except Exception as error:
-        report_failure(session, f"room for {unit.name}", error)
-        return 1
+    return ask_plugins(session, f"room for {unit.name}", partial(session.upper_bound, demand, unit), 1)
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:

@@ -12,21 +12,17 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dialects.families.composites import CompositeStatusInput, composite_conditions
 from phalanx.dialects.gangs.status_input import Conditions, conditions_in
 from phalanx.dialects.intake import Intake
-from phalanx.execution.writes import Urgency, WritePool
-from phalanx.kube.client import PatchType
-from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.dialects.status import StatusChange
+from phalanx.execution.writes import WritePool
+from phalanx.kube.retry import RetryPolicy
 from phalanx.model.composite import Composite
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.status.group_disruption import disruption_condition
-from phalanx.status.group_status import ever_scheduled, timeless
-from phalanx.status.status_writer import StatusWriter
-from phalanx.status.write_retries import next_try
-
-# Changes that come together are written together (seconds).
-_GATHER = 0.1
+from phalanx.status.group_status import ever_scheduled
+from phalanx.status.status_endpoint import StatusEndpoint
+from phalanx.status.status_writer import GATHER, DerivedStatus, StatusWriter
 
 
 class CompositeStatuses:
@@ -38,7 +34,7 @@ class CompositeStatuses:
 
     def __init__(
         self,
-        writer: StatusWriter,
+        endpoint: StatusEndpoint,
         pool: WritePool,
         state: ClusterState,
         intake: Intake,
@@ -47,21 +43,18 @@ class CompositeStatuses:
         disruption: Callable[[GangKey], str | None],
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._writer = writer
-        self._pool = pool
+        self._writer = StatusWriter(
+            endpoint, pool, self._derive, lambda key: f"CompositePodGroup {key}", retry=retry
+        )
         self._state = state
         self._composites = state.gangs.composites
         self._intake = intake
         self._verdict = verdict
         self._now = now
         self._disruption = disruption
-        self._retry = retry or RetryPolicy()
-        self._gathering: dict[GangKey, None] = {}
+        self._gathering: set[GangKey] = set()
         # The uids of those whose first quorum was bound at some time.
-        self._scheduled: set[str] = set()
-        self._busy: dict[GangKey, bool] = {}  # whether it was touched again meanwhile
-        # What was written and not seen yet, with the uid and the status that it was derived from.
-        self._written: dict[GangKey, tuple[str, object, Conditions]] = {}
+        self._scheduled: dict[GangKey, str] = {}
 
     def touch(self, gang: GangKey) -> None:
         record = self._state.gangs.get(gang)
@@ -69,60 +62,35 @@ class CompositeStatuses:
         if record is None or root is None:
             return
         # Asked now: when the status is derived members may have left again.
-        fresh = [noun for noun in self._composites.above(record) if noun.ref.uid not in self._scheduled]
+        fresh = [noun for noun in self._composites.above(record) if not self._was_scheduled(noun)]
         if fresh and self._composites.fault(root) is None:
             placed = (noun for noun in fresh if self._holding(noun) >= max(1, noun.min_groups))
-            self._scheduled.update(noun.ref.uid for noun in placed)
-        if root in self._gathering:
-            return
-        self._gathering[root] = None
-        asyncio.get_running_loop().call_later(_GATHER, self._gathered, root)
+            self._scheduled.update((noun.key, noun.ref.uid) for noun in placed)
+        if root not in self._gathering:
+            self._gathering.add(root)
+            asyncio.get_running_loop().call_later(GATHER, self._gathered, root)
 
     def _gathered(self, root: GangKey) -> None:
-        self._gathering.pop(root, None)
+        self._gathering.discard(root)
         for key in self._composites.tree(root):
-            self._submit(key)
+            self._writer.submit(key)
 
-    def _submit(self, key: GangKey) -> None:
-        if key in self._busy:
-            self._busy[key] = True
-            return
-        self._busy[key] = False
-        backoff = self._retry.backoff()
-        self._pool.submit(Urgency.STATUS, lambda: self._write(key, backoff))
-
-    async def _write(self, key: GangKey, backoff: Backoff) -> float | None:
-        pause: float | None = None
-        try:
-            pause = await self._attempt(key, backoff)
-        finally:
-            if pause is None and self._busy.pop(key, False):
-                self._submit(key)
-        return pause
-
-    async def _attempt(self, key: GangKey, backoff: Backoff) -> float | None:
+    def _derive(self, key: GangKey) -> DerivedStatus | None:
         noun = self._composites.nouns.get(key)
         if noun is None:
-            written = self._written.pop(key, None)
-            self._scheduled.discard(written[0] if written is not None else "")
+            self._scheduled.pop(key, None)
+            self._writer.forget(key)
             return None
-        ref, status = noun.ref, self._intake.composites.seen(key).status
+        status = self._intake.composites.seen(key).status
         conditions = composite_conditions(conditions_in(status), self._standing(noun), int(self._now()))
         conditions += self._target(noun, status)
-        news = (ref.uid, status, timeless(conditions))
-        if not conditions or self._written.get(key) == news:
+        if not conditions:
             return None
-        self._written[key] = news
-        body = {"metadata": {"uid": ref.uid}, "status": {"conditions": conditions}}
-        try:
-            await self._writer.write(ref, body, PatchType.STRATEGIC)
-        except (ApiError, ConnectionLost, ConfigError) as error:
-            del self._written[key]
-            following = next_try(f"CompositePodGroup {key}", error, backoff, self._retry)
-            if following.refused:
-                self._writer.refused(ref, error)
-            return following.pause
-        return None
+        body = {"metadata": {"uid": noun.ref.uid}, "status": {"conditions": conditions}}
+        return DerivedStatus(StatusChange(noun.ref, body, strategic=True), status)
+
+    def _was_scheduled(self, noun: Composite) -> bool:
+        return self._scheduled.get(noun.key) == noun.ref.uid
 
     def _target(self, noun: Composite, status: Mapping[str, Any]) -> Conditions:
         """What is to be said about the eviction of everything below at once."""
@@ -148,7 +116,7 @@ class CompositeStatuses:
             reason = "Invalid" if fault.code == INVALID else "Unschedulable"
             return CompositeStatusInput(generation, False, reason, fault.message)
         holding = self._holding(noun)
-        if noun.initiated or noun.ref.uid in self._scheduled or holding >= max(1, noun.min_groups):
+        if noun.initiated or self._was_scheduled(noun) or holding >= max(1, noun.min_groups):
             return CompositeStatusInput(generation, placed=True)
         told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
         # Who waits only for the others says nothing about why.
@@ -167,7 +135,7 @@ class CompositeStatuses:
         """How many of its groups are known to be bound, or have been."""
         below, gangs = self._composites.children(noun.key)
         held = sum(
-            each.initiated or each.ref.uid in self._scheduled or self._holding(each) >= max(1, each.min_groups)
+            each.initiated or self._was_scheduled(each) or self._holding(each) >= max(1, each.min_groups)
             for each in below
         )
         return held + sum(map(_started, gangs))

@@ -30,7 +30,7 @@ class _Batch:
         self.first: Bind | None = None
 
 
-class Narrator:
+class EventPublisher:
     """One event per gang and change, regarding its object and the member that is asked about first; one per pod
     for pods on their own. A gang without an object has its first member only. The other members that wait are told
     once each for every reason, when there is nothing more urgent to tell.
@@ -42,13 +42,13 @@ class Narrator:
         self._state = state
         self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
-    def posted(self, binds: Iterable[Bind]) -> None:
+    def bindings_posted(self, binds: Iterable[Bind]) -> None:
         """A plan's bindings are on their way; `answered` is called for each."""
         for bind in binds:
             if bind.gang is not None:
                 self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
 
-    def answered(self, bind: Bind, bound: bool) -> None:
+    def binding_answered(self, bind: Bind, bound: bool) -> None:
         if bind.gang is None:
             if bound:
                 note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
@@ -75,17 +75,17 @@ class Narrator:
         regarding = source_reference(record) if record is not None else None
         self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
 
-    def refused(self, bind: Bind, message: str) -> None:
+    def binding_refused(self, bind: Bind, message: str) -> None:
         note = f"binding to node {bind.node} failed: {message}"
         self._recorder.record(
             pod_reference(bind), type="Warning", reason="FailedScheduling", action="Binding", note=note
         )
 
-    def held(self, record: GangRecord, verdict: Verdict) -> None:
+    def gang_waits(self, record: GangRecord, verdict: Verdict) -> None:
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
         self._tell_gang(record, reason, text_of(verdict), held=True)
 
-    def member_held(self, pod: Pod, verdict: Verdict) -> None:
+    def member_waits(self, pod: Pod, verdict: Verdict) -> None:
         """One more member of a gang that waits."""
         reason = "FailedScheduling" if verdict.unschedulable else verdict.code
         self._recorder.record(
@@ -97,7 +97,7 @@ class Narrator:
             behind=True,
         )
 
-    def pod_held(self, pod: Pod, verdict: Verdict) -> None:
+    def pod_waits(self, pod: Pod, verdict: Verdict) -> None:
         self._recorder.record(
             pod_reference(pod),
             type="Warning",
@@ -106,7 +106,7 @@ class Narrator:
             note=text_of(verdict),
         )
 
-    def surplus_held(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
+    def surplus_waits(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
         """Members above the minimum of one gang that wait for the same reason."""
         first = min(members, key=lambda member: member.order)
         note = f"{len(members)} member(s) above the minimum wait: {text_of(verdict)}"
@@ -114,7 +114,7 @@ class Narrator:
             pod_reference(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
         )
 
-    def timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
+    def plan_timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
         end = "they are evicted so that the gang can start as one" if released else "they are kept"
         note = (
             f"gang {record.key} is still below its quorum after its scheduling timeout: {holding} of the "
@@ -122,7 +122,7 @@ class Narrator:
         )
         self._tell_gang(record, "ScheduleTimeout", note)
 
-    def notice(self, notice: ObjectWarning) -> None:
+    def publish_warning(self, notice: ObjectWarning) -> None:
         about = notice.about
         reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)
         self._recorder.record(

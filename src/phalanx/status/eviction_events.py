@@ -28,7 +28,7 @@ _NAMED = 5
 _MEMBERS_TOLD = 20
 
 
-class _Story:
+class _Decision:
     """One decision: for whom, and what became of those who were to go."""
 
     __slots__ = ("by", "gangs", "gone", "open", "refused", "regarding", "related", "victims")
@@ -39,110 +39,110 @@ class _Story:
         self.gangs: Counter[GangKey] = Counter()
         self.gone = 0
         self.refused = 0
-        # The beneficiary's own object, and what the victims' events call related: that object, or the one pod.
+        # The preemptor's own object, and what the victims' events call related: that object, or the one pod.
         self.regarding: ObjectReference | None = None
         self.related: ObjectReference | None = None
-        # Who it is in the words of kube-scheduler's events, where it knows such a beneficiary.
+        # Who it is in the words of kube-scheduler's events, where it knows such a preemptor.
         self.by = ""
 
 
-class DisruptionNews:
+class EvictionEvents:
     """One event per evicted pod (of a large gang only for some), and when all of a decision's evictions have been
-    answered one per gang that lost members and one for the beneficiary. One line in the log per decision.
+    answered one per gang that lost members and one for the preemptor. One line in the log per decision.
     """
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
         self._recorder = recorder
         self._state = state
-        self._stories: dict[str, _Story] = {}
+        self._decisions: dict[str, _Decision] = {}
 
     def __len__(self) -> int:
         """Decisions that are not through."""
-        return len(self._stories)
+        return len(self._decisions)
 
-    def decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
+    def evictions_decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
         """A plan's evictions; `answered` is called for each."""
         fresh: dict[str, list[Evict]] = {}
         for evict in evictions:
-            self._stories.setdefault(evict.cause, _Story()).open += 1
+            self._decisions.setdefault(evict.cause, _Decision()).open += 1
             fresh.setdefault(evict.cause, []).append(evict)
         for nomination in nominations:
             if nomination.node and nomination.cause in fresh:
-                self._benefits(self._stories[nomination.cause], nomination)
+                self._benefits(self._decisions[nomination.cause], nomination)
         for cause, victims in fresh.items():
             first = victims[0]
-            whom = first.beneficiary or "nobody in particular"
+            whom = first.preemptor or "nobody in particular"
             log.info("%s: evicts %s for %s: %s", cause or "-", named(victims), whom, first.message)
 
-    def answered(self, result: EvictResult) -> None:
+    def eviction_answered(self, result: EvictResult) -> None:
         evict = result.evict
-        story = self._stories.get(evict.cause)
-        if story is None:
+        decision = self._decisions.get(evict.cause)
+        if decision is None:
             return
-        story.open -= 1
+        decision.open -= 1
         match result.outcome:
             case EvictionOutcome.EVICTED:
-                self._evicted(story, evict)
+                self._evicted(decision, evict)
             case EvictionOutcome.GONE:
-                story.gone += 1
+                decision.gone += 1
             case EvictionOutcome.REFUSED:
-                story.refused += 1
-        if not story.open:
-            del self._stories[evict.cause]
-            self._end(story)
+                decision.refused += 1
+        if not decision.open:
+            del self._decisions[evict.cause]
+            self._end(decision)
 
-    def _benefits(self, story: _Story, nomination: Nominate) -> None:
+    def _benefits(self, decision: _Decision, nomination: Nominate) -> None:
         """Of several pods the one that is nominated first stands for all; a gang's object where there is one."""
-        if story.regarding is not None:
+        if decision.regarding is not None:
             return
         record = self._state.pods.get(nomination.uid)
         if record is None:
             return
         own = source_reference(record.gang) if record.gang is not None else None
-        story.regarding = own or pod_reference(record.pod)
+        decision.regarding = own or pod_reference(record.pod)
         if own is not None or record.gang is None:
-            story.related = story.regarding
+            decision.related = decision.regarding
         if own is None and record.gang is None:
-            story.by = f"pod {record.pod.uid}"
+            decision.by = f"pod {record.pod.uid}"
         elif own is not None and own.api_version.startswith(f"{NATIVE}/"):
-            story.by = f"podgroup {own.uid}"
+            decision.by = f"podgroup {own.uid}"
 
-    def _evicted(self, story: _Story, evict: Evict) -> None:
-        story.victims.append(evict)
+    def _evicted(self, decision: _Decision, evict: Evict) -> None:
+        decision.victims.append(evict)
         if evict.gang is not None:
-            story.gangs[evict.gang] += 1
-            if story.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None:
+            decision.gangs[evict.gang] += 1
+            if decision.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None:
                 return
-        by, why = evict.beneficiary, evict.message
-        if story.by and evict.reason is EvictionReason.PREEMPTED:
-            by, why = story.by, f"{by}: {why}"
+        by, why = evict.preemptor, evict.message
+        if decision.by and evict.reason is EvictionReason.PREEMPTED:
+            by, why = decision.by, f"{by}: {why}"
         self._recorder.record(
             pod_reference(evict),
             reason=evict.reason.value,
             action=_ACTIONS[evict.reason],
             note=f"{evict.reason.value}{f' by {by}' if by else ''} on node {evict.node}: {why}",
-            related=story.related,
+            related=decision.related,
         )
 
-    def _end(self, story: _Story) -> None:
-        """All is answered: the gangs that lost members, then the beneficiary."""
-        for key, count in sorted(story.gangs.items()):
+    def _end(self, decision: _Decision) -> None:
+        """All is answered: the gangs that lost members, then the preemptor."""
+        for key, count in sorted(decision.gangs.items()):
             source = self._source(key)
             if source is not None:
-                first = next(evict for evict in story.victims if evict.gang == key)
-                whom = f" for {first.beneficiary}" if first.beneficiary else ""
+                first = next(evict for evict in decision.victims if evict.gang == key)
+                whom = f" for {first.preemptor}" if first.preemptor else ""
                 self._recorder.record(
                     source,
                     reason=first.reason.value,
                     action=_ACTIONS[first.reason],
                     note=f"{count} member(s) evicted{whom}: {first.message}",
-                    related=story.related,
+                    related=decision.related,
                 )
-        if story.regarding is not None and story.victims:
-            first = story.victims[0]
-            refused = f"; {story.refused} could not be evicted" if story.refused else ""
-            note = f"evicts {named(story.victims)} to make room; waits for them to leave{refused}"
-            self._recorder.record(story.regarding, reason="Evicting", action=_ACTIONS[first.reason], note=note)
+        if decision.regarding is not None and decision.victims:
+            first = decision.victims[0]
+            refused = f"; {decision.refused} could not be evicted" if decision.refused else ""
+            note = f"evicts {named(decision.victims)} to make room; waits for them to leave{refused}"
+            self._recorder.record(decision.regarding, reason="Evicting", action=_ACTIONS[first.reason], note=note)
 
     def _source(self, key: GangKey) -> ObjectReference | None:
         record = self._state.gangs.get(key)

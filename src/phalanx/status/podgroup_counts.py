@@ -15,7 +15,7 @@ T = TypeVar("T")
 _NONE: Mapping[str, int] = {}
 
 
-class QueueCensus:
+class PodGroupCounts:
     """Counts the PodGroups of Volcano and kube-batch: other families know no queues."""
 
     def __init__(self, state: ClusterState, intake: Intake) -> None:
@@ -27,7 +27,7 @@ class QueueCensus:
         # How many of them are another scheduler's, and how many are ours.
         self._owners: dict[str, Counter[bool]] = {}
 
-    def count(self, key: GangKey) -> None:
+    def gang_changed(self, key: GangKey) -> None:
         """Something about a group has changed."""
         record = self._state.gangs.get(key)
         noun = record.spec if record is not None else None
@@ -49,7 +49,7 @@ class QueueCensus:
             self._queues.setdefault(queue, Counter())[phase] += 1
             self._owners.setdefault(queue, Counter())[ours] += 1
 
-    def phases(self, queue: str) -> Mapping[str, int]:
+    def phases_of(self, queue: str) -> Mapping[str, int]:
         return self._queues.get(queue, _NONE)
 
     def is_foreign(self, queue: str) -> bool:

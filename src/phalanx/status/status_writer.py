@@ -1,138 +1,217 @@
-"""The write of a status, where the API server takes it, and what is said when it is refused."""
+"""One way to write statuses: when an object's is written, tried again, given up, and left to somebody else."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.discovery import Discovery
-from phalanx.kube.errors import ApiError
-from phalanx.kube.events import EventRecorder
-from phalanx.kube.paths import Resource
-from phalanx.model.gang import GroupRef
-from phalanx.status.event_publisher import object_reference
-from phalanx.status.write_retries import Failure
+import msgspec
+
+from phalanx.dialects.status import StatusChange
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.status.status_endpoint import StatusEndpoint
+
+K = TypeVar("K", bound=Hashable)
 
 log = logging.getLogger(__name__)
 
+# Changes that come together are written together (seconds).
+GATHER = 0.1
+# Somebody else writes other words into the same status: after so many seconds at most we say ours again.
+_LONGEST_TRUCE = 600.0
+_TIMES = frozenset({"lastTransitionTime", "transitionID", "scheduleStartTime"})
 
-def _nothing() -> None:
-    pass
+
+class DerivedStatus(NamedTuple):
+    """What is not true of an object's status, and the status that this was derived from."""
+
+    change: StatusChange
+    current: object
 
 
-class StatusWriter:
-    """Many definitions of other projects have no status subresource: there a status is a field like any other, and
-    is written to the object itself.
+class _Entry:
+    """The writes of one object. `written` is the last change with the status that it was derived from: until the
+    watch shows the object anew, the same change is not written again. At most one write is under way (`busy`);
+    `stale` says that there is something new since it began. `said` is what was written last, `contested` counts how
+    often it was replaced although it was still true; before `quiet_until` it is not said again, and `later` is
+    the look at it that is planned then.
+    """
 
-    `learn` takes in each answer of discovery. `moved` are called after the place of a kind's status has changed:
-    what was written before may have been ignored. `outdated` asks for a new discovery. `count` counts the refused
-    writes of a kind.
+    __slots__ = ("backoff", "busy", "contested", "gathering", "later", "quiet_until", "said", "stale", "written")
+
+    def __init__(self) -> None:
+        self.gathering = False
+        self.busy = False
+        self.stale = False
+        self.backoff: Backoff | None = None
+        self.written: object = None
+        self.said: object = None
+        self.contested = 0
+        self.quiet_until = 0.0
+        self.later: asyncio.TimerHandle | None = None
+
+
+class StatusWriter(Generic[K]):
+    """Writes the statuses of one kind of objects, by key.
+
+    `derive` is asked when the write's turn has come, and again for each further try: None where nothing is to be
+    said. `name` is an object's in the log. `wrote` is told of what the API server has taken, `given_up` of what it
+    does not want although the object is there. `clock` gives monotonic seconds.
     """
 
     def __init__(
         self,
-        client: KubeClient,
-        recorder: EventRecorder,
-        count: Callable[[str], None] = lambda kind: None,
-        outdated: Callable[[], None] = _nothing,
+        endpoint: StatusEndpoint,
+        pool: WritePool,
+        derive: Callable[[K], DerivedStatus | None],
+        name: Callable[[K], str],
+        *,
+        wrote: Callable[[K, StatusChange], None] = lambda key, change: None,
+        given_up: Callable[[K], None] = lambda key: None,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
-        self._recorder = recorder
-        self._count = count
-        self.outdated = outdated
-        self.moved: list[Callable[[], None]] = []
-        # The kinds that are known to have none.
-        self._without: frozenset[Resource] = frozenset()
-        self._served: frozenset[tuple[str, str]] = frozenset()
+        self._endpoint = endpoint
+        self._pool = pool
+        self._derive = derive
+        self._name = name
+        self._wrote = wrote
+        self._given_up = given_up
+        self._retry = retry or RetryPolicy()
+        self._clock = clock
+        self._entries: dict[K, _Entry] = {}
+        endpoint.moved.append(self._rewrite)
 
-    def learn(self, served: Discovery) -> None:
-        without = frozenset(
-            entry.resource for entry in served.served if "status" not in entry.subresources and entry.resource.group
-        )
-        # Of what could not be read nothing is news.
-        without |= {resource for resource in self._without if resource.api_version in served.degraded}
-        self._served = frozenset((entry.resource.group, entry.resource.plural) for entry in served.served)
-        self._move(without)
+    def touch(self, key: K) -> None:
+        """Something has changed that the status may depend on; cheap."""
+        entry = self._entry(key)
+        if not entry.gathering:
+            entry.gathering = True
+            asyncio.get_running_loop().call_later(GATHER, self._gathered, key, entry)
 
-    def serves(self, group: str, plural: str) -> bool:
-        """Whether the kind was served when discovery was last asked."""
-        return (group, plural) in self._served
+    def submit(self, key: K) -> None:
+        """Like `touch`, once the changes have settled."""
+        entry = self._entry(key)
+        entry.stale = entry.busy
+        if not entry.busy:
+            entry.busy = True
+            self._pool.submit(Urgency.STATUS, lambda: self._write(key, entry))
 
-    async def write(self, ref: GroupRef, patch: Mapping[str, Any], patch_type: PatchType) -> None:
-        """Raises ApiError (404: the object is gone), ConnectionLost or ConfigError."""
-        resource = resource_of(ref)
-        path = resource.path(ref.namespace, ref.name)
-        if resource not in self._without:
-            try:
-                await self._client.patch(f"{path}/status", patch, patch_type)
-                return
-            except ApiError as error:
-                # The answer is the same whether the object is not there or its kind has no such subresource.
-                if error.status != 404 or not await self._exists(path):
-                    raise
-            log.info("%s.%s has no status subresource", resource.plural, resource.group)
-            self._move(self._without | {resource})
-            self.outdated()
-        answer = await self._client.patch(path, patch, patch_type)
-        if not _shows(answer, patch) and await self._takes(f"{path}/status", patch, patch_type):
-            # It has one by now: what is written to the object itself passes it by.
-            log.info("%s.%s has a status subresource", resource.plural, resource.group)
-            self._move(self._without - {resource})
-            self.outdated()
+    def observed(self, key: K) -> None:
+        """The object has been seen since the last write, also where its status is what it was before that."""
+        self._entry(key).written = None
 
-    def refused(self, ref: GroupRef, error: Failure) -> None:
-        """The API server does not want a status although its object is there: tells so on the object."""
-        self._count(ref.kind)
-        about = object_reference(ref)
-        note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
-        self._recorder.record(about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning")
+    def forget(self, key: K) -> None:
+        self._entries.pop(key, None)
 
-    def held(self, ref: GroupRef, why: str) -> None:
-        """Tells on the object that it waits."""
-        about = object_reference(ref)
-        self._recorder.record(about, reason="Unschedulable", action="Scheduling", note=why, type="Warning")
+    def _entry(self, key: K) -> _Entry:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry()
+        return entry
 
-    async def _exists(self, path: str) -> bool:
+    def _rewrite(self) -> None:
+        """What has been written may not be there: everything is compared with the objects again."""
+        for key, entry in self._entries.items():
+            entry.written = entry.said = None
+            self.submit(key)
+
+    def _gathered(self, key: K, entry: _Entry) -> None:
+        entry.gathering = False
+        if self._entries.get(key) is entry:
+            self.submit(key)
+
+    async def _write(self, key: K, entry: _Entry) -> float | None:
+        pause: float | None = None
         try:
-            await self._client.get(path)
-        except ApiError as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
+            pause = await self._attempt(key, entry)
+        finally:
+            if pause is None:
+                entry.busy, entry.backoff = False, None
+                if entry.stale and self._entries.get(key) is entry:
+                    entry.stale = False
+                    self.touch(key)
+        return pause
 
-    async def _takes(self, path: str, patch: Mapping[str, Any], patch_type: PatchType) -> bool:
+    async def _attempt(self, key: K, entry: _Entry) -> float | None:
+        """The seconds until the next try; None where there is none."""
+        if self._entries.get(key) is not entry:
+            return None
+        entry.stale = False
+        derived = self._derive(key)
+        if derived is None:
+            entry.written = None
+            return None
+        change, words = derived.change, _timeless(derived.change.patch)
+        if not words:
+            entry.written = None
+        elif entry.written == (derived.current, words) or self._keeps_truce(key, entry, words):
+            change = msgspec.structs.replace(change, patch={})
+        else:
+            entry.written = (derived.current, words)
+        if not change.patch and not change.annotations:
+            return None
         try:
-            await self._client.patch(path, patch, patch_type)
-        except ApiError as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
+            await self._endpoint.write(change)
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            entry.written = entry.said = None
+            return self._failed(key, entry, change, error)
+        self._wrote(key, change)
+        return None
 
-    def _move(self, without: frozenset[Resource]) -> None:
-        if without == self._without:
-            return
-        self._without = without
-        for tell in self.moved:
-            tell()
+    def _keeps_truce(self, key: K, entry: _Entry, words: object) -> bool:
+        """Two that correct each other would go on for ever: what somebody has replaced although it was still true
+        is said again after a pause that grows. Anything new is said at once."""
+        now = self._clock()
+        if words != entry.said:
+            entry.said, entry.contested, entry.quiet_until = words, 0, 0.0
+        elif now < entry.quiet_until:
+            entry.written = None
+            if entry.later is None:
+                pause = entry.quiet_until - now
+                entry.later = asyncio.get_running_loop().call_later(pause, self._end_truce, key, entry)
+            return True
+        else:
+            entry.contested += 1
+            entry.quiet_until = now + min(_LONGEST_TRUCE, 2.0**entry.contested)
+            if entry.contested == 2:
+                log.warning("somebody else writes the status of %s, too", self._name(key))
+        return False
+
+    def _end_truce(self, key: K, entry: _Entry) -> None:
+        entry.later = None
+        if self._entries.get(key) is entry:
+            self.touch(key)
+
+    def _failed(
+        self, key: K, entry: _Entry, change: StatusChange, error: ApiError | ConnectionLost | ConfigError
+    ) -> float | None:
+        status = error.status if isinstance(error, ApiError) else 0
+        backoff = entry.backoff = entry.backoff or self._retry.backoff()
+        tries = backoff.failures + 1
+        passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
+        # While a definition is replaced there is nothing at the place of an object that is there.
+        if passing or (status in (404, 409) and tries < self._retry.attempts):
+            if tries == self._retry.attempts:
+                log.warning("the status of %s was not written, it is tried on: %s", self._name(key), error)
+            return backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        # 404 and 409: the object is gone, or another of its name; the watch tells.
+        if status not in (404, 409):
+            log.warning("the status of %s was not written, it is given up: %s", self._name(key), error)
+            self._endpoint.tell_refused(change.ref, error)
+            self._given_up(key)
+        return None
 
 
-def _shows(answer: Any, patch: Mapping[str, Any]) -> bool:
-    """Whether the object that the API server answers with has any of the status that was written."""
-    status = answer.get("status") or {} if isinstance(answer, dict) else {}
-    wanted = patch.get("status") or {}
-    return not wanted or any(_has(status.get(name), value) for name, value in wanted.items())
-
-
-def _has(value: Any, wanted: Any) -> bool:
-    if not isinstance(wanted, dict):
-        return bool(value == wanted)
-    return isinstance(value, dict) and all(_has(value.get(name), each) for name, each in wanted.items())
-
-
-def resource_of(ref: GroupRef) -> Resource:
-    # Whatever has no namespace is served for the cluster as a whole.
-    return Resource(ref.group, ref.version, ref.plural, ref.kind, namespaced=bool(ref.namespace))
+def _timeless(value: Any) -> Any:
+    """The same without times: they move while nothing else does."""
+    if isinstance(value, dict):
+        return {key: _timeless(entry) for key, entry in value.items() if key not in _TIMES}
+    if isinstance(value, list):
+        return [_timeless(entry) for entry in value]
+    return value

@@ -19,7 +19,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.queue.unit import awaits_admission
-from phalanx.status.event_publisher import Narrator
+from phalanx.status.event_publisher import EventPublisher
 
 _NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
 # One that never stands still is told after this many settling times.
@@ -28,7 +28,7 @@ _RESTLESS = 3
 _AMOUNT = re.compile(r"(?<![\w./-])\d[\w.]*(?![\w/-])")
 
 
-class Pace(msgspec.Struct, frozen=True):
+class PublishingPace(msgspec.Struct, frozen=True):
     """Seconds. A verdict is told when it has stood for `settle`, or `settle_members` where it is about members
     that are missing: pods of one gang are created one by one, and "1 of 5 members", "2 of 5" ... would be five
     times five writes for nothing.
@@ -69,7 +69,7 @@ class _Topic:
         self.refused = ""
 
 
-class Announcer:
+class VerdictPublisher:
     """Tells pods (conditions), group objects (status) and people (events) why something waits.
 
     `status_changed` is called when the verdict that a group's status rests on has changed. `clock` gives
@@ -80,19 +80,19 @@ class Announcer:
         self,
         state: ClusterState,
         conditions: PodConditions,
-        narrator: Narrator,
+        event_publisher: EventPublisher,
         status_changed: Callable[[GangKey], None],
         clock: Callable[[], float] = time.monotonic,
-        pace: Pace | None = None,
+        pace: PublishingPace | None = None,
         failures: Failures | None = None,
     ) -> None:
         self._failures = failures or Failures()
         self._state = state
         self._conditions = conditions
-        self._narrator = narrator
+        self._event_publisher = event_publisher
         self._status_changed = status_changed
         self._clock = clock
-        self._pace = pace or Pace()
+        self._pace = pace or PublishingPace()
         self._gangs: dict[GangKey, _Topic] = {}
         self._pods: dict[str, _Topic] = {}
         # Members above the minimum that have a verdict of their own, by gang.
@@ -105,7 +105,7 @@ class Announcer:
         """Subjects that are kept in mind."""
         return len(self._gangs) + len(self._pods)
 
-    def gang(self, key: GangKey, verdict: Verdict | None) -> None:
+    def gang_decided(self, key: GangKey, verdict: Verdict | None) -> None:
         """What was decided about a gang; None when it got all that its quorum asks for."""
         record = self._state.gangs.get(key)
         if verdict is None or record is None:
@@ -124,7 +124,7 @@ class Announcer:
         else:
             self._plan(key, topic, len(record.pending))
 
-    def pod(self, uid: str, verdict: Verdict | None) -> None:
+    def pod_decided(self, uid: str, verdict: Verdict | None) -> None:
         """The same about a pod on its own, or a member above its gang's minimum."""
         record = self._state.pods.get(uid)
         if verdict is None or record is None:
@@ -154,7 +154,7 @@ class Announcer:
             if not members:
                 del self._surplus[topic.gang]
 
-    def verdict(self, key: GangKey) -> Verdict | None:
+    def told_verdict(self, key: GangKey) -> Verdict | None:
         """The verdict that was last told about a gang, while it still has someone or something that waits."""
         topic, record = self._gangs.get(key), self._state.gangs.get(key)
         if topic is None or record is None or topic.told is None:
@@ -165,14 +165,14 @@ class Announcer:
         """Tells what is due, until cancelled."""
         while True:
             self._news.clear()
-            pause = self.tell()
+            pause = self.publish_due()
             try:
                 async with asyncio.timeout(pause):
                     await self._news.wait()
             except TimeoutError:
                 pass
 
-    def tell(self) -> float | None:
+    def publish_due(self) -> float | None:
         """Tells what is due now; the seconds until something else will be, None if nothing waits."""
         now = self._clock()
         pods: list[PodRecord] = []
@@ -215,14 +215,14 @@ class Announcer:
             return
         topic.arrivals = record.arrivals
         for uid in sorted(record.pending):
-            self._conditions.judge(uid, verdict)
+            self._conditions.set_verdict(uid, verdict)
         self._status_changed(key)
         # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
         refused = _AMOUNT.sub("", f"{verdict.code} {verdict.message}") if awaits_admission(record) else ""
         news = not refused or refused != topic.refused
         topic.refused = refused
         if news:
-            self._narrator.held(record, verdict)
+            self._event_publisher.gang_waits(record, verdict)
         self._tell_members(record, topic, verdict, first_knows=news)
 
     def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
@@ -235,7 +235,7 @@ class Announcer:
             if member.pod.uid not in members:
                 members.add(member.pod.uid)
                 if number or not first_knows:
-                    self._narrator.member_held(member.pod, verdict)
+                    self._event_publisher.member_waits(member.pod, verdict)
 
     def _tell_pods(self, records: list[PodRecord]) -> None:
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
@@ -243,14 +243,14 @@ class Announcer:
             verdict = self._pods[record.pod.uid].told
             assert verdict is not None
             guard, what = self._failures.guard, f"pod {record.pod.key}"
-            guard("status", what, partial(self._conditions.judge, record.pod.uid, verdict))
+            guard("status", what, partial(self._conditions.set_verdict, record.pod.uid, verdict))
             if record.gang is None:
-                guard("status", what, partial(self._narrator.pod_held, record.pod, verdict))
+                guard("status", what, partial(self._event_publisher.pod_waits, record.pod, verdict))
             else:
                 surplus.setdefault((record.gang.key, verdict), []).append(record)
         for (_, verdict), members in surplus.items():
             what = f"surplus of {members[0].pod.key}"
-            self._failures.guard("status", what, partial(self._narrator.surplus_held, members, verdict))
+            self._failures.guard("status", what, partial(self._event_publisher.surplus_waits, members, verdict))
 
 
 def _listens(record: GangRecord, verdict: Verdict) -> bool:

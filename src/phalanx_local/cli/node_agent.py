@@ -89,7 +89,7 @@ def node_agent(
     import signal
 
     from phalanx.cli.logs import set_up_logging
-    from phalanx.kube.config import load_config
+    from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
     from phalanx_local.nodeagent.agent import AgentOptions
     from phalanx_local.nodeagent.containers import RestartBackoff

@@ -39,7 +39,7 @@ from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx_local.nodeagent.node_file import NodeFile, NodeFileError, parse_node_file
 from phalanx_local.nodeagent.node_objects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
 from phalanx_local.nodeagent.node_registration import Adoption, NodeKeeper
-from phalanx_local.nodeagent.pod_set import DeleteWrite, PodSet, Write
+from phalanx_local.nodeagent.pod_workers import DeleteWrite, PodWorkers, Write
 from phalanx_local.nodeagent.runtime import Runtime
 from phalanx_local.nodeagent.script import ScriptDefaults
 from phalanx_local.nodeagent.work_queue import KeyedQueue
@@ -53,7 +53,7 @@ _CLAIM_PERIOD = 2.0
 _PODS_ON = "spec.nodeName={}"
 _BOUND = "spec.nodeName!="
 # An answer such as 403 or 422 will be the same in a second; somebody has to change something first.
-_HOPELESS_PAUSE = 30.0
+_REJECTED_PAUSE = 30.0
 # Of pods that are due together; the rest waits for the next time.
 _MOST_FAILURES = 10_000
 _DECODE_POD = msgspec.json.Decoder(V1Pod)
@@ -96,7 +96,7 @@ class NodeAgent:
         self._clock = clock
         self._runtime = make_runtime(self) if make_runtime else None
         usual = addresses.LOOPBACK_NETWORK if self._runtime else addresses.PRETEND_NETWORK
-        self.pods = PodSet(
+        self.pods = PodWorkers(
             self,
             defaults=None if self._runtime else options.script,
             backoff=options.restarts,
@@ -113,7 +113,7 @@ class NodeAgent:
             recount=self._recount,
         )
         self._writes = KeyedQueue(self._write, options.concurrency)
-        self._inquiries = KeyedQueue(self._inquire, 8)
+        self._lookups = KeyedQueue(self._look_up, 8)
         self._events = KeyedQueue(self._tell_event, 4)
         self._failures: dict[str, Backoff] = {}
         self._errors = Failures()
@@ -148,14 +148,14 @@ class NodeAgent:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            for queue in (self._writes, self._inquiries, self._events):
+            for queue in (self._writes, self._lookups, self._events):
                 await queue.close()
             if self._runtime is not None:
                 await self._runtime.close()
 
     def allocatable(self, node: str) -> Mapping[str, int]:
         """What a node of ours offers, in the units of `phalanx.model.resources`."""
-        return self.pods.ledger(node).allocatable if node in self.pods.nodes else {}
+        return self.pods.node_info(node).allocatable if node in self.pods.nodes else {}
 
     def address(self, node: str) -> str:
         """What the pods of a node have as host address."""
@@ -175,7 +175,7 @@ class NodeAgent:
             log.warning("pod %s/%s cannot be read and is not run: %s", *change.key, change.error)
 
     def _recount(self, node: str) -> None:
-        self._inquiries.mark(f"recount {node}")
+        self._lookups.mark(f"recount {node}")
 
     def wake(self) -> None:
         """Have the core called when the next thing is due."""
@@ -201,7 +201,7 @@ class NodeAgent:
             try:
                 return call()
             except Exception as error:
-                self._errors.note("agent", what, error)
+                self._errors.record_failure("agent", what, error)
         return None
 
     # What the core asks for
@@ -221,15 +221,15 @@ class NodeAgent:
         if self._runtime is not None:
             self._runtime.forget(life)
 
-    def doubt(self, node: str) -> None:
-        self._inquiries.mark(f"doubt {node}")
+    def confirm(self, node: str) -> None:
+        self._lookups.mark(f"confirm {node}")
 
     def rejected(self, life: PodLifecycle) -> None:
         assert life.rejection is not None
         self._tell(life, life.rejection.reason, life.rejection.message)
 
     def prepare(self, life: PodLifecycle) -> None:
-        self._inquiries.mark(f"claims {life.uid}")
+        self._lookups.mark(f"claims {life.uid}")
 
     def _tell(self, life: PodLifecycle, reason: str, message: str) -> None:
         self._warnings[life.uid] = _warning(life, reason, message, self._clock())
@@ -279,11 +279,11 @@ class NodeAgent:
         backoff = self._failures.setdefault(uid, Backoff(base=0.2))
         pause = backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         if isinstance(error, ApiError) and error.status in (400, 401, 403, 413, 415, 422):
-            pause = max(pause, _HOPELESS_PAUSE)
+            pause = max(pause, _REJECTED_PAUSE)
         log.warning("pod %s/%s: %s; next try in %.1f s", write.namespace, write.name, error, pause)
         return pause
 
-    async def _inquire(self, key: str) -> float | None:
+    async def _look_up(self, key: str) -> float | None:
         kind, _, subject = key.partition(" ")
         try:
             if kind == "claims":
@@ -291,7 +291,7 @@ class NodeAgent:
             if kind == "recount":
                 await self._read_pods(subject)
             else:
-                await self._settle_doubts(subject)
+                await self._confirm_admission(subject)
         except (ApiError, ConnectionLost) as error:
             what = "the claims of pod" if kind == "claims" else "the pods of node"
             log.warning("reading %s %s: %s", what, subject, error)
@@ -332,8 +332,8 @@ class NodeAgent:
                 what = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
                 self._errors.guard("agent", what, partial(self.pods.upsert, pod, self._clock()))
 
-    async def _settle_doubts(self, node: str) -> None:
-        inquiry = self.pods.inquire(node)
+    async def _confirm_admission(self, node: str) -> None:
+        query = self.pods.query_node(node)
         try:
             answer = await self._client.request("GET", NODES.path(None, node))
         except ApiError as error:
@@ -342,7 +342,7 @@ class NodeAgent:
             raise
         offer, _ = read_offer(decoded(_DECODE_NODE.decode, answer))
         present = {decode_json(raw, _Named).metadata.uid for raw in await self._list_pods(node)}
-        self.pods.judge(inquiry, offer, present, self._clock())
+        self.pods.confirm_admission(query, offer, present, self._clock())
 
     async def _list_pods(self, node: str) -> list[bytes]:
         selector = _PODS_ON.format(node)

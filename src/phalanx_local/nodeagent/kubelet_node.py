@@ -40,19 +40,19 @@ def read_offer(node: core_v1.V1Node) -> tuple[NodeOffer, list[str]]:
 
 
 class KubeletNode:
-    """The pods of one node. `doubts` are pods that seem not to fit, until the API has been asked (see PodSet)."""
+    """The pods of one node. `unconfirmed` pods seem not to fit; the API is asked (see PodWorkers)."""
 
     def __init__(self, name: str, offer: NodeOffer) -> None:
         self.name = name
-        self.ledger = NodeInfo(offer.allocatable)
-        self.doubts: dict[str, core_v1.V1Pod] = {}
+        self.info = NodeInfo(offer.allocatable)
+        self.unconfirmed: dict[str, core_v1.V1Pod] = {}
         self.deferred: dict[str, PodCharge] = {}  # resizes that wait for room
         self.draining = False
         self.address = offer.address
         self._place = NodeFacts(name, offer.labels, offer.taints)
 
     def update(self, offer: NodeOffer) -> None:
-        self.ledger.resize(offer.allocatable)
+        self.info.resize(offer.allocatable)
         self.address = offer.address
         self._place = NodeFacts(self.name, offer.labels, offer.taints)
 
@@ -61,24 +61,24 @@ class KubeletNode:
         if self.draining:
             return _SHUTDOWN
         uid, charge = pod.metadata.uid, charge_of(pod)
-        rejection = self.ledger.check(uid, charge) or objection(self._place, pod.spec)
+        rejection = self.info.check(uid, charge) or objection(self._place, pod.spec)
         if rejection is None:
-            self.ledger.occupy(uid, charge)
+            self.info.occupy(uid, charge)
         return rejection
 
     def resize(self, uid: str, wanted: PodCharge) -> Rejection | None:
         """Charge a pod of ours anew, or say why not: Infeasible on this node, or Deferred until there is room."""
         self.deferred.pop(uid, None)
-        short = self.ledger.check(uid, wanted)
+        short = self.info.check(uid, wanted)
         if short is None:
-            self.ledger.occupy(uid, wanted)
+            self.info.occupy(uid, wanted)
             return None
         message = short.message.removeprefix("Pod was rejected: ")
-        if NodeInfo(self.ledger.allocatable).check(uid, PodCharge(wanted.requests)) is not None:
+        if NodeInfo(self.info.allocatable).check(uid, PodCharge(wanted.requests)) is not None:
             return Rejection("Infeasible", message)
         self.deferred[uid] = wanted
         return Rejection("Deferred", message)
 
     def release(self, uid: str) -> None:
         self.deferred.pop(uid, None)
-        self.ledger.release(uid)
+        self.info.release(uid)

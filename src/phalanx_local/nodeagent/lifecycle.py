@@ -211,7 +211,7 @@ class PodLifecycle:
         return _resources_of(self.pod)
 
     def resize(self, refusal: Rejection | None) -> None:
-        """The node has judged the spec's new resources: in force now, or not (Deferred, Infeasible)."""
+        """The node has decided on the spec's new resources: in force now, or not (Deferred, Infeasible)."""
         if refusal is None:
             self.granted = self.stated_resources
         self.resize_pending = refusal

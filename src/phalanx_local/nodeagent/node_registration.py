@@ -1,4 +1,4 @@
-"""Plays the kubelets' part for the nodes themselves: registration, heartbeats, taints, and their farewell.
+"""Plays the kubelets' part for the nodes themselves: registration, heartbeats, taints, and their removal.
 
 Each node is brought to what it should be by one routine that runs for one node at a time (`_reconcile`), so no
 two of our writes about a node ever cross.
@@ -27,7 +27,7 @@ from phalanx_local.nodeagent.core_v1 import V1Node, V1NodeStatus
 from phalanx_local.nodeagent.kubelet_node import read_offer
 from phalanx_local.nodeagent.node_file import NodeFileEntry
 from phalanx_local.nodeagent.node_objects import HOST_ADDRESS, LEASE_NAMESPACE, LEASES, NODES, Machine
-from phalanx_local.nodeagent.pod_set import PodSet
+from phalanx_local.nodeagent.pod_workers import PodWorkers
 from phalanx_local.nodeagent.resource_slices import DeviceOffer
 from phalanx_local.nodeagent.work_queue import KeyedQueue
 
@@ -51,7 +51,7 @@ class Adoption(enum.Enum):
     ALL = "all"
 
 
-class _Tended:
+class _OwnNode:
     """One node and what is still to be done about it."""
 
     __slots__ = (
@@ -95,7 +95,7 @@ class NodeKeeper:
     def __init__(
         self,
         client: KubeClient,
-        pods: PodSet,
+        pods: PodWorkers,
         machine: Machine,
         *,
         adoption: Adoption,
@@ -108,7 +108,7 @@ class NodeKeeper:
         self._adoption = adoption
         self._clock = clock
         self._recount = recount
-        self._tended: dict[str, _Tended] = {}
+        self._nodes: dict[str, _OwnNode] = {}
         self._addresses = AddressPool(NODE_NETWORK)
         self._missing: set[str] = set()
         self._progress = asyncio.Event()
@@ -117,7 +117,7 @@ class NodeKeeper:
     @property
     def ready(self) -> int:
         """How many nodes exist in the API and are played by this agent."""
-        return sum(1 for tended in self._tended.values() if tended.node is not None and tended.leased)
+        return sum(1 for own in self._nodes.values() if own.node is not None and own.leased)
 
     async def standing(self) -> None:
         """Until every node that shall exist does, and has had its first heartbeat."""
@@ -128,19 +128,19 @@ class NodeKeeper:
     def want(self, specs: Mapping[str, NodeFileEntry], *, complete: bool = True) -> None:
         """The nodes of the file as it is now. One that is not among them any more goes, if the list is complete."""
         for name, spec in specs.items():
-            tended = self._tended.setdefault(name, _Tended(None))
-            if tended.spec == spec and not tended.retiring:
+            own = self._nodes.setdefault(name, _OwnNode(None))
+            if own.spec == spec and not own.retiring:
                 continue
-            if tended.retiring:
-                tended.applied = None  # its farewell has begun; all of it is to be undone
+            if own.retiring:
+                own.applied = None  # its removal has begun; all of it is to be undone
                 self._pods.undrain(name)
-            tended.spec = spec
-            tended.retiring = tended.gone = False
+            own.spec = spec
+            own.retiring = own.gone = False
             self._missing.add(name)
             self._queue.mark(name)
-        for name, tended in self._tended.items():
-            if complete and name not in specs and tended.spec is not None and not tended.retiring:
-                tended.retiring = True
+        for name, own in self._nodes.items():
+            if complete and name not in specs and own.spec is not None and not own.retiring:
+                own.retiring = True
                 self._queue.mark(name)
 
     def sink(self, change: Change[V1Node]) -> None:
@@ -157,8 +157,8 @@ class NodeKeeper:
         try:
             while True:
                 now = self._clock()
-                for name, tended in self._tended.items():
-                    if tended.node is not None and min(tended.lease_due, tended.status_due) <= now:
+                for name, own in self._nodes.items():
+                    if own.node is not None and min(own.lease_due, own.status_due) <= now:
                         self._queue.mark(name)
                 await asyncio.sleep(_TICK)
         finally:
@@ -168,21 +168,21 @@ class NodeKeeper:
 
     def _observed(self, node: V1Node) -> None:
         name = node.metadata.name
-        tended = self._tended.get(name)
-        if tended is None:
+        own = self._nodes.get(name)
+        if own is None:
             if not self._adopts(node):
                 return
-            tended = self._tended[name] = _Tended(None)
+            own = self._nodes[name] = _OwnNode(None)
             self._missing.add(name)
-        elif tended.spec is None and not self._adopts(node):
+        elif own.spec is None and not self._adopts(node):
             self._abandon(name)
             return
-        elif tended.node is not None and _version(node) < _version(tended.node):
+        elif own.node is not None and _version(node) < _version(own.node):
             return
-        tended.gone = False
-        tended.node = node
+        own.gone = False
+        own.node = node
         self._tend(node)
-        if not self._in_order(tended, node):
+        if not self._in_order(own, node):
             self._queue.mark(name)
 
     def _adopts(self, node: V1Node) -> bool:
@@ -194,47 +194,47 @@ class NodeKeeper:
         offer, problems = read_offer(node)
         for problem in problems:
             log.warning("%s", problem)
-        if self._pods.tend(node.metadata.name, offer, self._clock()):
+        if self._pods.add_node(node.metadata.name, offer, self._clock()):
             self._recount(node.metadata.name)
 
-    def _in_order(self, tended: _Tended, node: V1Node) -> bool:
+    def _in_order(self, own: _OwnNode, node: V1Node) -> bool:
         healthy = node_objects.is_healthy(node) and node_objects.untainted_patch(node) is None
-        healthy = healthy and node_objects.following_patch(node, tended.seen) is None
-        return healthy and tended.leased and tended.applied is tended.spec
+        healthy = healthy and node_objects.following_patch(node, own.seen) is None
+        return healthy and own.leased and own.applied is own.spec
 
     def _vanished(self, name: str) -> None:
-        tended = self._tended.get(name)
-        if tended is None:
+        own = self._nodes.get(name)
+        if own is None:
             return
-        self._pods.neglect(name)
-        tended.node, tended.leased, tended.applied, tended.published, tended.seen = None, False, None, (), None
-        if tended.spec is None or tended.retiring:
-            del self._tended[name]
+        self._pods.remove_node(name)
+        own.node, own.leased, own.applied, own.published, own.seen = None, False, None, (), None
+        if own.spec is None or own.retiring:
+            del self._nodes[name]
         else:
             log.warning("node %s was deleted by somebody else; it is not made again until its entry changes", name)
-            tended.gone = True
+            own.gone = True
 
     def _abandon(self, name: str) -> None:
-        self._pods.neglect(name)
-        del self._tended[name]
+        self._pods.remove_node(name)
+        del self._nodes[name]
 
     # What the API is told
 
     async def _reconcile(self, name: str) -> float | None:
-        tended = self._tended.get(name)
-        if tended is None or tended.gone:
+        own = self._nodes.get(name)
+        if own is None or own.gone:
             self._found(name)
             return None
         try:
-            delay = await (self._retire(name, tended) if tended.retiring else self._uphold(name, tended))
+            delay = await (self._retire(name, own) if own.retiring else self._uphold(name, own))
         except (ApiError, ConnectionLost) as error:
             if isinstance(error, ApiError) and error.reason == "Conflict":
                 # Somebody else wrote first: read what, and go on from there.
-                error = await self._refresh(name, tended) or error
-            pause = tended.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+                error = await self._refresh(name, own) or error
+            pause = own.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
             log.warning("node %s: %s; next try in %.1f s", name, error, pause)
             return pause
-        tended.backoff.reset()
+        own.backoff.reset()
         self._found(name)
         return delay
 
@@ -243,85 +243,85 @@ class NodeKeeper:
         if not self._missing:
             self._progress.set()
 
-    async def _uphold(self, name: str, tended: _Tended) -> float | None:
-        spec, now = tended.spec, self._clock()
-        if tended.node is None:
+    async def _uphold(self, name: str, own: _OwnNode) -> float | None:
+        spec, now = own.spec, self._clock()
+        if own.node is None:
             if spec is None:
                 return None
-            await self._register(tended, spec, now)
-        if spec is not None and tended.applied is not spec:
-            await self._apply(tended, spec)
-        if spec is not None and tended.published != spec.devices:
-            uid = _known(tended).metadata.uid
-            await resource_slices.publish(self._call, name, uid, tended.published, spec.devices)
-            tended.published = spec.devices
-        await self._heartbeat(name, tended, now)
-        await self._follow(name, tended)
-        await self._untaint(tended)
+            await self._register(own, spec, now)
+        if spec is not None and own.applied is not spec:
+            await self._apply(own, spec)
+        if spec is not None and own.published != spec.devices:
+            uid = _known(own).metadata.uid
+            await resource_slices.publish(self._call, name, uid, own.published, spec.devices)
+            own.published = spec.devices
+        await self._heartbeat(name, own, now)
+        await self._follow(name, own)
+        await self._untaint(own)
         return None
 
-    async def _register(self, tended: _Tended, spec: NodeFileEntry, now: float) -> None:
-        body = node_objects.node_object(spec, self._machine, self._address(spec.name, tended), now)
+    async def _register(self, own: _OwnNode, spec: NodeFileEntry, now: float) -> None:
+        body = node_objects.node_object(spec, self._machine, self._address(spec.name, own), now)
         try:
             answer = await self._call("POST", NODES.path(), body)
-            self._note(tended, answer)
+            self._note(own, answer)
             # A server may take the object without its status; then `_apply` brings it.
-            if _known(tended).status.allocatable:
-                tended.applied = spec
-                tended.status_due = now + _spread(spec.name, STATUS_PERIOD)
+            if _known(own).status.allocatable:
+                own.applied = spec
+                own.status_due = now + _spread(spec.name, STATUS_PERIOD)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            self._note(tended, await self._client.request("GET", NODES.path(None, spec.name)))
+            self._note(own, await self._client.request("GET", NODES.path(None, spec.name)))
 
-    async def _apply(self, tended: _Tended, spec: NodeFileEntry) -> None:
+    async def _apply(self, own: _OwnNode, spec: NodeFileEntry) -> None:
         """Bring a node that exists to what the file says now."""
-        node, old = _known(tended), tended.applied
+        node, old = _known(own), own.applied
         path = NODES.path(None, spec.name)
         patch: dict[str, Any] = {"metadata": node_objects.metadata_patch(old, spec, self._machine)}
         # Whoever else has cordoned the node is not overruled.
-        if spec.unschedulable or tended.cordoned or (old is not None and old.unschedulable):
+        if spec.unschedulable or own.cordoned or (old is not None and old.unschedulable):
             patch["spec"] = {"unschedulable": spec.unschedulable}
         answer = await self._call("PATCH", path, patch, PatchType.MERGE)
-        self._note(tended, answer)
-        taints = node_objects.taints_patch(_known(tended), old, spec)
+        self._note(own, answer)
+        taints = node_objects.taints_patch(_known(own), old, spec)
         if taints is not None:
-            self._note(tended, await self._call("PATCH", path, taints, PatchType.MERGE))
+            self._note(own, await self._call("PATCH", path, taints, PatchType.MERGE))
         status = {"status": node_objects.resources_patch(spec, node)}
         self._note(
-            tended, await self._call("PATCH", NODES.path(None, spec.name, "status"), status, PatchType.STRATEGIC)
+            own, await self._call("PATCH", NODES.path(None, spec.name, "status"), status, PatchType.STRATEGIC)
         )
-        tended.applied = spec
-        tended.cordoned = False
+        own.applied = spec
+        own.cordoned = False
 
-    async def _heartbeat(self, name: str, tended: _Tended, now: float) -> None:
-        node = _known(tended)
-        if tended.status_due <= now or not node_objects.is_healthy(node):
-            status = {"status": node_objects.node_status(node, self._machine, self._address(name, tended), now)}
+    async def _heartbeat(self, name: str, own: _OwnNode, now: float) -> None:
+        node = _known(own)
+        if own.status_due <= now or not node_objects.is_healthy(node):
+            status = {"status": node_objects.node_status(node, self._machine, self._address(name, own), now)}
             path = NODES.path(None, name, "status")
-            self._note(tended, await self._call("PATCH", path, status, PatchType.STRATEGIC))
+            self._note(own, await self._call("PATCH", path, status, PatchType.STRATEGIC))
             # The first beat is followed by a pause that differs from node to node.
-            tended.status_due = now + (STATUS_PERIOD if tended.status_due else _spread(name, STATUS_PERIOD))
-        if tended.lease_due <= now:
-            await self._renew(name, node, leased=tended.leased, now=now)
-            pause = LEASE_PERIOD if tended.leased else _spread(name, LEASE_PERIOD)
-            tended.leased = True
-            tended.lease_due = now + pause
+            own.status_due = now + (STATUS_PERIOD if own.status_due else _spread(name, STATUS_PERIOD))
+        if own.lease_due <= now:
+            await self._renew(name, node, leased=own.leased, now=now)
+            pause = LEASE_PERIOD if own.leased else _spread(name, LEASE_PERIOD)
+            own.leased = True
+            own.lease_due = now + pause
 
-    def _address(self, name: str, tended: _Tended) -> str:
+    def _address(self, name: str, own: _OwnNode) -> str:
         """The address that the node shows already, if it is not the one that all had once; else one of its own."""
-        shown = tended.node.address if tended.node is not None else ""
+        shown = own.node.address if own.node is not None else ""
         if shown not in ("", HOST_ADDRESS):
             return shown
-        tended.address = tended.address or self._addresses.allocate(name)
-        return tended.address
+        own.address = own.address or self._addresses.allocate(name)
+        return own.address
 
-    async def _follow(self, name: str, tended: _Tended) -> None:
-        patch = node_objects.following_patch(_known(tended), tended.seen)
+    async def _follow(self, name: str, own: _OwnNode) -> None:
+        patch = node_objects.following_patch(_known(own), own.seen)
         if patch is not None:
             path = NODES.path(None, name, "status")
-            self._note(tended, await self._call("PATCH", path, {"status": patch}, PatchType.STRATEGIC))
-        tended.seen = _known(tended).status
+            self._note(own, await self._call("PATCH", path, {"status": patch}, PatchType.STRATEGIC))
+        own.seen = _known(own).status
 
     async def _renew(self, name: str, node: V1Node, *, leased: bool, now: float) -> None:
         if leased:
@@ -348,25 +348,25 @@ class NodeKeeper:
             else:
                 raise
 
-    async def _untaint(self, tended: _Tended) -> None:
-        node = _known(tended)
+    async def _untaint(self, own: _OwnNode) -> None:
+        node = _known(own)
         patch = node_objects.untainted_patch(node)
         if patch is not None:
             path = NODES.path(None, node.metadata.name)
-            self._note(tended, await self._call("PATCH", path, patch, PatchType.MERGE))
+            self._note(own, await self._call("PATCH", path, patch, PatchType.MERGE))
 
-    async def _retire(self, name: str, tended: _Tended) -> float | None:
+    async def _retire(self, name: str, own: _OwnNode) -> float | None:
         """Cordon, end the pods, and when the last one has ended delete the node and its lease."""
-        if tended.node is None:
-            self._tended.pop(name, None)
+        if own.node is None:
+            self._nodes.pop(name, None)
             return None
-        if not tended.cordoned:
+        if not own.cordoned:
             patch = {"spec": {"unschedulable": True}}
-            self._note(tended, await self._call("PATCH", NODES.path(None, name), patch, PatchType.MERGE))
-            tended.cordoned = True
+            self._note(own, await self._call("PATCH", NODES.path(None, name), patch, PatchType.MERGE))
+            own.cordoned = True
             self._pods.drain(name, self._clock())
         if not self._pods.drained(name):
-            await self._heartbeat(name, tended, self._clock())
+            await self._heartbeat(name, own, self._clock())
             return _DRAIN_POLL
         for path in (NODES.path(None, name), LEASES.path(LEASE_NAMESPACE, name)):
             try:
@@ -374,23 +374,23 @@ class NodeKeeper:
             except ApiError as error:
                 if error.status != 404:
                     raise
-        if tended.retiring and self._tended.get(name) is tended:
-            self._pods.neglect(name)
-            del self._tended[name]
+        if own.retiring and self._nodes.get(name) is own:
+            self._pods.remove_node(name)
+            del self._nodes[name]
         return None
 
-    async def _refresh(self, name: str, tended: _Tended) -> ApiError | ConnectionLost | None:
+    async def _refresh(self, name: str, own: _OwnNode) -> ApiError | ConnectionLost | None:
         try:
-            self._note(tended, await self._client.request("GET", NODES.path(None, name)))
+            self._note(own, await self._client.request("GET", NODES.path(None, name)))
         except (ApiError, ConnectionLost) as error:
             return error
         return None
 
-    def _note(self, tended: _Tended, answer: bytes) -> None:
+    def _note(self, own: _OwnNode, answer: bytes) -> None:
         """An answer is news like one of the watch, only sooner."""
         node = decode_json(answer, V1Node)
-        if tended.node is None or _version(node) >= _version(tended.node):
-            tended.node = node
+        if own.node is None or _version(node) >= _version(own.node):
+            own.node = node
             self._tend(node)
 
     async def _call(self, method: str, path: str, body: Any, patch: PatchType | None = None) -> bytes:
@@ -399,10 +399,10 @@ class NodeKeeper:
         return await self._client.request(method, path, body=content, content_type=content_type)
 
 
-def _known(tended: _Tended) -> V1Node:
-    if tended.node is None:  # deleted while we waited for an answer: start over
+def _known(own: _OwnNode) -> V1Node:
+    if own.node is None:  # deleted while we waited for an answer: start over
         raise ConnectionLost("the node was deleted meanwhile")
-    return tended.node
+    return own.node
 
 
 def _version(node: V1Node) -> int:

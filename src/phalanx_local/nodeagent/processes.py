@@ -110,13 +110,13 @@ class LocalProcesses:
         self._tasks: set[asyncio.Task[None]] = set()
         self._hosts = Hosts(directory)
         self._slots = asyncio.Semaphore(_STARTS_AT_ONCE)
-        self._guardian: asyncio.subprocess.Process | None = None
+        self._guard_process: asyncio.subprocess.Process | None = None
         self._closing = False
 
     async def open(self) -> None:
-        """Start the guardian, which ends our processes should we be killed before we can do it."""
+        """Start the guard process, which ends our processes should we be killed before we can do it."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._guardian = await asyncio.create_subprocess_exec(
+        self._guard_process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-ES",
             process_guard.__file__,
@@ -132,9 +132,9 @@ class LocalProcesses:
         for running in self._running.values():
             running.stop(_LAST_GRACE)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._guardian is not None and self._guardian.stdin is not None:
-            self._guardian.stdin.close()
-            await self._guardian.wait()
+        if self._guard_process is not None and self._guard_process.stdin is not None:
+            self._guard_process.stdin.close()
+            await self._guard_process.wait()
 
     def command(self, life: PodLifecycle, command: Command) -> None:
         key = (life.uid, command.container)
@@ -248,9 +248,9 @@ class LocalProcesses:
         return build_environment(facts, spec, extra)
 
     def _guard(self, sign: str, group: int) -> None:
-        if self._guardian is not None and self._guardian.stdin is not None:
+        if self._guard_process is not None and self._guard_process.stdin is not None:
             with contextlib.suppress(ConnectionError, RuntimeError):  # it died; nothing else depends on it
-                self._guardian.stdin.write(f"{sign}{group}\n".encode())
+                self._guard_process.stdin.write(f"{sign}{group}\n".encode())
 
     def _folder(self, pod: V1Pod) -> Path:
         metadata = pod.metadata

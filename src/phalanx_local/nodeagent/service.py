@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
 from phalanx.model.decoding import decode_json
 from phalanx_local.nodeagent.agent import AgentOptions, NodeAgent

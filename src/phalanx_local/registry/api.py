@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from phalanx_local.admission.quota import QuotaLedger
 
 NAMESPACES = "/namespaces"
-IMMORTAL = ("default", "kube-public", "kube-system")
+PROTECTED_NAMESPACES = ("default", "kube-public", "kube-system")
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
@@ -335,7 +335,7 @@ class Api:
         self, type_: ResourceType, record: Record, options: DeleteOptions, write: Write
     ) -> tuple[Record, bool]:
         """Deletes or starts to delete. Returns the last state and whether the object is gone."""
-        if type_.storage == NAMESPACES and record.name in IMMORTAL:
+        if type_.storage == NAMESPACES and record.name in PROTECTED_NAMESPACES:
             raise forbidden(type_, record.name, "this namespace may not be deleted")
         self.check_preconditions(type_, record, options)
         obj = record.load()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
 

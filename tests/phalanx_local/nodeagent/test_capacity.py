@@ -26,14 +26,14 @@ def node(cpu: int = 4000, memory: int = 1000, pods: int = 10, gpu: int = 2) -> N
 
 
 def test_a_node_fills_up_to_the_last_unit() -> None:
-    ledger = node()
-    assert ledger.admit("a", ask(cpu=3000, gpu=2)) is None
-    assert ledger.admit("b", ask(cpu=1000)) is None
-    rejection = ledger.admit("c", ask(cpu=1))
+    info = node()
+    assert info.admit("a", ask(cpu=3000, gpu=2)) is None
+    assert info.admit("b", ask(cpu=1000)) is None
+    rejection = info.admit("c", ask(cpu=1))
     assert rejection is not None
     assert rejection.reason == "OutOfcpu"
     assert "requested: 1, used: 4000, capacity: 4000" in rejection.message
-    assert "c" not in ledger
+    assert "c" not in info
 
 
 @pytest.mark.parametrize(
@@ -53,44 +53,44 @@ def test_the_reason_names_the_first_resource_that_is_short(charge: PodCharge, re
 
 
 def test_every_pod_costs_a_pod_slot() -> None:
-    ledger = node(pods=2)
-    assert [ledger.admit(uid, PodCharge()) for uid in "ab"] == [None, None]
-    rejection = ledger.admit("c", PodCharge())
+    info = node(pods=2)
+    assert [info.admit(uid, PodCharge()) for uid in "ab"] == [None, None]
+    rejection = info.admit("c", PodCharge())
     assert rejection is not None
     assert rejection.reason == "OutOfpods"
-    ledger.release("a")
-    assert ledger.admit("c", PodCharge()) is None
+    info.release("a")
+    assert info.admit("c", PodCharge()) is None
 
 
 def test_a_node_that_shrank_keeps_its_pods_and_takes_only_what_needs_nothing_of_it() -> None:
-    ledger = node()
-    ledger.admit("a", ask(gpu=2))
-    ledger.resize({"cpu": 4000, "pods": 10, GPU: 0})
-    assert "a" in ledger
-    assert ledger.check("b", ask(gpu=1)) is not None
-    assert ledger.check("b", ask(cpu=1000)) is None
+    info = node()
+    info.admit("a", ask(gpu=2))
+    info.resize({"cpu": 4000, "pods": 10, GPU: 0})
+    assert "a" in info
+    assert info.check("b", ask(gpu=1)) is not None
+    assert info.check("b", ask(cpu=1000)) is None
 
 
 def test_a_pod_that_is_charged_anew_does_not_stand_in_its_own_way() -> None:
-    ledger = node(pods=1)
-    assert ledger.admit("a", ask(cpu=3000)) is None
-    assert ledger.admit("a", ask(cpu=4000)) is None
-    assert ledger.used("cpu") == 4000
+    info = node(pods=1)
+    assert info.admit("a", ask(cpu=3000)) is None
+    assert info.admit("a", ask(cpu=4000)) is None
+    assert info.used("cpu") == 4000
 
 
 def test_what_ran_before_is_charged_whether_it_fits_or_not() -> None:
-    ledger = node()
-    ledger.occupy("a", ask(cpu=9000))
-    assert ledger.check("b", ask(cpu=1)) is not None
-    assert ledger.check("b", ask(memory=1)) is None
+    info = node()
+    info.occupy("a", ask(cpu=9000))
+    assert info.check("b", ask(cpu=1)) is not None
+    assert info.check("b", ask(memory=1)) is None
 
 
 def test_host_ports_are_given_once_per_address() -> None:
-    ledger = node()
-    assert ledger.admit("a", PodCharge(ports=(HostPort(80, "TCP", "127.0.0.1"),))) is None
-    assert ledger.admit("b", PodCharge(ports=(HostPort(80, "TCP", "127.0.0.2"),))) is None
-    assert ledger.admit("c", PodCharge(ports=(HostPort(80, "UDP"),))) is None
-    rejection = ledger.admit("d", PodCharge(ports=(HostPort(80),)))
+    info = node()
+    assert info.admit("a", PodCharge(ports=(HostPort(80, "TCP", "127.0.0.1"),))) is None
+    assert info.admit("b", PodCharge(ports=(HostPort(80, "TCP", "127.0.0.2"),))) is None
+    assert info.admit("c", PodCharge(ports=(HostPort(80, "UDP"),))) is None
+    rejection = info.admit("d", PodCharge(ports=(HostPort(80),)))
     assert rejection is not None
     assert rejection.reason == "NodePorts"
 
@@ -126,16 +126,16 @@ def test_usage_is_the_sum_of_what_is_inside_and_never_above_the_offer(
     moves: list[tuple[str, bool, dict[str, int]]],
 ) -> None:
     offer = {"cpu": 6, "memory": 6, GPU: 6, "pods": 3}
-    ledger, inside = NodeInfo(offer), dict[str, dict[str, int]]()
+    info, inside = NodeInfo(offer), dict[str, dict[str, int]]()
     for uid, comes, amounts in moves:
-        if comes and ledger.admit(uid, PodCharge(requests_of(amounts))) is None:
+        if comes and info.admit(uid, PodCharge(requests_of(amounts))) is None:
             inside[uid] = amounts
         elif not comes:
-            ledger.release(uid)
+            info.release(uid)
             inside.pop(uid, None)
         for resource in ("cpu", "memory", GPU):
-            assert ledger.used(resource) == sum(a.get(resource, 0) for a in inside.values()) <= 6
-        assert set(ledger.holders) == set(inside)
+            assert info.used(resource) == sum(a.get(resource, 0) for a in inside.values()) <= 6
+        assert set(info.holders) == set(inside)
         assert len(inside) <= 3
 
 

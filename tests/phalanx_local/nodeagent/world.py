@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx_local.nodeagent.agent import AgentOptions
 from phalanx_local.nodeagent.containers import RestartBackoff

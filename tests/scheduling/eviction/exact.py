@@ -1,10 +1,10 @@
 """The best choice of victims, found by an integer program (HiGHS).
 
 One column for every pod that may go, one for every gang that may fall, and how many members of which class go to
-which node. That every lender owes something before every single removal depends on the order of removals: it is
+which node. That every reclaimee owes something before every single removal depends on the order of removals: it is
 checked for every solution, and a set of units that cannot go in any order is excluded, with all that contain it,
 unless a gang of single members among them goes as a whole. (Who can go in some order can still do so when fewer
-go: what lenders hold is more then.)
+go: what reclaimees hold is more then.)
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Exact:
         return None
 
     def suffices(self, going: Collection[Candidate]) -> bool:
-        """Whether the beneficiary has room and leave if just these go. Nothing else can be asked after that."""
+        """Whether the preemptor has room and leave if just these go. Nothing else can be asked after that."""
         for pod, column in self._goes.items():
             self._program.row(int(pod in going), {column: 1}, int(pod in going))
         return self._program.solve() is not None

@@ -93,8 +93,8 @@ class Company:
 
 class Problem:
     """`wanted` are (class, how many members of it); `bars` are (account, resource, how much it may hold at most,
-    how much of that the beneficiary asks for, whether what others below it are guaranteed is kept for them). The
-    beneficiary's own accounts must have no guarantees."""
+    how much of that the preemptor asks for, whether what others below it are guaranteed is kept for them). The
+    preemptor's own accounts must have no guarantees."""
 
     def __init__(self, scenario: Scenario, waiting: Sequence[str]) -> None:
         state = scenario.state
@@ -146,10 +146,10 @@ class Problem:
 
     def _ground(self, grounds: ReclaimRules, record: PodRecord) -> ReclaimRule | None:
         assert record.charge_path is not None
-        ground = grounds.of(record.charge_path)
+        ground = grounds.rule_for(record.charge_path)
         if isinstance(ground, str):
             return None
-        if ground.below and Candidate(self.session, record, None).priority >= self.priority:
+        if ground.lower_priority_only and Candidate(self.session, record, None).priority >= self.priority:
             return None
         spared = (plugin.evict_veto(self.session, record) for plugin in self.session.pipeline.plugins("evict_veto"))
         return None if any(each is not None for each in spared) else ground
@@ -172,7 +172,7 @@ class Problem:
         return all(pod in going and pod.ground is not None for unit in units for pod in unit)
 
     def in_turn(self, units: Sequence[tuple[Candidate, ...]]) -> bool:
-        """Whether there is an order in which every lender still owes something when its next unit goes."""
+        """Whether there is an order in which every reclaimee still owes something when its next unit goes."""
         return _Turns(units, self._held).possible()
 
     # what it costs
@@ -241,7 +241,7 @@ class _Turns:
             _, amounts = by_payer.setdefault(pod.payer, (pod.ground, {}))
             for name, amount in pod.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
-        return all(ground.permits(amounts, holding) for ground, amounts in by_payer.values())
+        return all(ground.allows_removal(amounts, holding) for ground, amounts in by_payer.values())
 
 
 Wanted = tuple[ClassRecord, int]

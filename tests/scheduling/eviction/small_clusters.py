@@ -19,9 +19,9 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}]},
         {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]
 """
 CAPACITY = PROPORTION.replace("proportion", "capacity")
-# How far owners' words reach is another question (`test_ownwords.py`).
+# How far owners' words reach is another question (`test_self_protection.py`).
 HEARD = "phalanx: {selfProtection: all}\n"
-KINDS = ("priorities", "quotas", "capacity", "tree", "proportion", "lenders")
+KINDS = ("priorities", "quotas", "capacity", "tree", "proportion", "reclaimees")
 MOST_VICTIMS = 14
 HIGH = 10
 PART = "part"
@@ -38,7 +38,7 @@ class Unaudited(Scenario):
 
 
 class SmallCluster:
-    """2 to 5 nodes (or up to `nodes`), 3 to 14 pods on them (or as many as `victims` says), and one beneficiary: a
+    """2 to 5 nodes (or up to `nodes`), 3 to 14 pods on them (or as many as `victims` says), and one preemptor: a
     pod, or a gang of up to four members.
 
     `kind` says which accounts there are. Pods stand alone or in gangs, with and without members to spare, with
@@ -50,7 +50,7 @@ class SmallCluster:
         self.draw = draw = random.Random(seed)
         self.kind = KINDS[seed % len(KINDS)]
         self.gpus = draw.random() < 0.5
-        policies = {"capacity": CAPACITY, "tree": CAPACITY, "lenders": CAPACITY, "proportion": PROPORTION}
+        policies = {"capacity": CAPACITY, "tree": CAPACITY, "reclaimees": CAPACITY, "proportion": PROPORTION}
         self.scenario = Unaudited(HEARD + policies.get(self.kind, DEFAULT_POLICY))
         self.scenario.now = 100_000
         self._pods = 0
@@ -59,7 +59,7 @@ class SmallCluster:
         self._taker = 0 if draw.random() < 0.8 else draw.randrange(3)
         self.homes = self._accounts()
         self._occupy()
-        self.waiting = self._beneficiary()
+        self.waiting = self._preemptor()
 
     # nodes and accounts
 
@@ -85,7 +85,9 @@ class SmallCluster:
         draw, scenario = self.draw, self.scenario
         if self.kind == "priorities":
             return [{"namespace": "ns", "queue": "default"}]
-        names = {"tree": ["xa", "xb", "ya"], "lenders": ["a", "b", "c", "d", "e"]}.get(self.kind, ["a", "b", "c"])
+        names = {"tree": ["xa", "xb", "ya"], "reclaimees": ["a", "b", "c", "d", "e"]}.get(
+            self.kind, ["a", "b", "c"]
+        )
         shares = self._shares(len(names))
         if self.kind == "quotas":
             for name, (cpu, gpu) in zip("abc", shares, strict=True):
@@ -171,7 +173,7 @@ class SmallCluster:
 
     # who waits
 
-    def _beneficiary(self) -> list[str]:
+    def _preemptor(self) -> list[str]:
         draw = self.draw
         home = self.homes[self._taker % len(self.homes)]
         priority = HIGH if draw.random() < 0.7 else draw.choice([0, 1, 2, 3])

@@ -6,11 +6,11 @@ from collections.abc import Callable, Container, Iterable
 
 
 class Nomination:
-    """One decision's promise to its beneficiaries; every pod of the decision refers to the same claim.
+    """One decision's promise to its preemptors; every pod of the decision refers to the same claim.
 
     `leavers` are the uids of the pods that must be gone before the promise can be kept, `until` when (seconds since
     the epoch) it is given up if they are not, `cause` ties it to the decision. After a restart leavers are not
-    known any more: then the claim holds its room until the beneficiary has had its turn. `hands` counts how often
+    known any more: then the claim holds its room until the preemptor has had its turn. `hands` counts how often
     the room was promised to somebody and taken by the next.
     """
 

@@ -90,23 +90,23 @@ class ClaimEnricher(PodEnricher):
 
     # pods
 
-    def pod(self, pod: PodObject, noun: Pod) -> Changes:
-        last = self._pods.get(noun.uid)
-        changed = self._extended.pod(pod, noun)
-        if not pod.spec.resource_claims and not self._extended.asks(noun.uid):
-            return no_changes() if last is None else ([], {noun.uid, *self._leave(noun.uid)})
-        now = _Referrer(noun.namespace, tuple(_references(pod)), bool(noun.node) or noun.finished)
+    def pod(self, pod: PodObject, spec: Pod) -> Changes:
+        last = self._pods.get(spec.uid)
+        changed = self._extended.pod(pod, spec)
+        if not pod.spec.resource_claims and not self._extended.asks(spec.uid):
+            return no_changes() if last is None else ([], {spec.uid, *self._leave(spec.uid)})
+        now = _Referrer(spec.namespace, tuple(_references(pod)), bool(spec.node) or spec.finished)
         if now == last and not changed:
             return no_changes()
-        touched = self._leave(noun.uid)
-        self._pods[noun.uid] = now
+        touched = self._leave(spec.uid)
+        self._pods[spec.uid] = now
         for key in now.keys:
-            self._referrers.setdefault(key, set()).add(noun.uid)
-        return [], {noun.uid, *touched, *(min(self._referrers[key]) for key in now.keys)}
+            self._referrers.setdefault(key, set()).add(spec.uid)
+        return [], {spec.uid, *touched, *(min(self._referrers[key]) for key in now.keys)}
 
-    def pod_gone(self, noun: Pod) -> Changes:
-        self._extended.pod_gone(noun.uid)
-        return [], self._leave(noun.uid)
+    def pod_gone(self, spec: Pod) -> Changes:
+        self._extended.pod_gone(spec.uid)
+        return [], self._leave(spec.uid)
 
     def node(self, node: NodeObject) -> Changes:
         return [], self._extended.node(node)
@@ -114,48 +114,48 @@ class ClaimEnricher(PodEnricher):
     def node_gone(self, name: str) -> Changes:
         return [], self._extended.node_gone(name)
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
-        referrer = self._pods.get(noun.uid)
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
+        referrer = self._pods.get(spec.uid)
         if referrer is None:
-            return noun
-        extended, taken = self._extended.needs(noun)
+            return spec
+        extended, taken = self._extended.needs(spec)
         references = [each for each in referrer.references if each.claim is not None]
         # A claim that is named twice is one claim, whose devices are chosen once.
         named = {each.claim: each for each in reversed(references) if each.claim}
         references = [each for each in references if not each.claim or named[each.claim] is each]
-        needs = [self._need(noun.uid, noun.gang, referrer, each, gang) for each in references]
+        needs = [self._need(spec.uid, spec.gang, referrer, each, gang) for each in references]
         names = [each.claim or "" for each in references]
-        charged = self._charged(noun.uid, referrer, references, needs)
+        charged = self._charged(spec.uid, referrer, references, needs)
         if extended:
-            name, need = self._special(noun, referrer, extended)
+            name, need = self._special(spec, referrer, extended)
             if need is not None:
                 names.append(name)
                 needs.append(need)
             add_amounts(charged, offered_by_classes(extended))
         if not needs and not taken:
-            return noun
+            return spec
         beside = requests_of({**dict(taken), **charged})
-        key = (noun.pod_class, tuple(needs), taken, beside)
+        key = (spec.pod_class, tuple(needs), taken, beside)
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= _CLASSES_KEPT:
                 self._classes.clear()
-            requests = without(noun.pod_class.requests, taken)
-            found = msgspec.structs.replace(noun.pod_class, requests=requests, claims=tuple(needs), beside=beside)
+            requests = without(spec.pod_class.requests, taken)
+            found = msgspec.structs.replace(spec.pod_class, requests=requests, claims=tuple(needs), beside=beside)
             self._classes[key] = found
-        usage = without(noun.usage, taken) or NO_AMOUNTS
-        return msgspec.structs.replace(noun, pod_class=found, usage=usage, claims=tuple(names))
+        usage = without(spec.usage, taken) or NO_AMOUNTS
+        return msgspec.structs.replace(spec, pod_class=found, usage=usage, claims=tuple(names))
 
     def _special(
-        self, noun: Pod, referrer: _Referrer, extended: tuple[ExtendedNeed, ...]
+        self, spec: Pod, referrer: _Referrer, extended: tuple[ExtendedNeed, ...]
     ) -> tuple[str, ClaimNeed | None]:
         """The claim for a pod's extended resources, and what is needed of it: nothing of one that is on a node
         without."""
-        key = self._made.get(noun.uid, "")
+        key = self._made.get(spec.uid, "")
         claim = self._claims.get(key)
         if claim is None:
-            return f"<{noun.uid}>", None if referrer.settled else ClaimNeed(extended=extended)
-        need = ClaimNeed(claim.spec, reserved=noun.uid in claim.consumers)
+            return f"<{spec.uid}>", None if referrer.settled else ClaimNeed(extended=extended)
+        need = ClaimNeed(claim.spec, reserved=spec.uid in claim.consumers)
         if not referrer.settled:
             if claim.terminating:
                 need = ClaimNeed(waits=f"resource claim {claim.name} is being deleted")

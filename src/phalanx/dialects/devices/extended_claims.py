@@ -121,24 +121,24 @@ class ExtendedResources:
     def asks(self, uid: str) -> bool:
         return uid in self._asked
 
-    def pod(self, pod: PodObject, noun: Pod) -> bool:
+    def pod(self, pod: PodObject, spec: Pod) -> bool:
         """Whether what it asks for, or its node, is new."""
-        names = () if noun.finished else extended_names(noun.pod_class.requests)
+        names = () if spec.finished else extended_names(spec.pod_class.requests)
         if not names:
-            return self.pod_gone(noun.uid) if noun.uid in self._asked else False
+            return self.pod_gone(spec.uid) if spec.uid in self._asked else False
         asked = extended_requests(pod.spec, names)
-        if self._asked.get(noun.uid) == asked and self._nodes_of.get(noun.uid) == noun.node:
+        if self._asked.get(spec.uid) == asked and self._nodes_of.get(spec.uid) == spec.node:
             return False
-        self.pod_gone(noun.uid)
+        self.pod_gone(spec.uid)
         # Pods of one template ask for the same, and share it.
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
-        self._asked[noun.uid] = self._kept.setdefault(asked, asked)
-        self._nodes_of[noun.uid] = noun.node
-        if noun.node:
-            self._by_node.setdefault(noun.node, set()).add(noun.uid)
+        self._asked[spec.uid] = self._kept.setdefault(asked, asked)
+        self._nodes_of[spec.uid] = spec.node
+        if spec.node:
+            self._by_node.setdefault(spec.node, set()).add(spec.uid)
         for name in names:
-            self._by_resource.setdefault(name, set()).add(noun.uid)
+            self._by_resource.setdefault(name, set()).add(spec.uid)
         return True
 
     def pod_gone(self, uid: str) -> bool:
@@ -150,14 +150,14 @@ class ExtendedResources:
             _discard(self._by_resource, each.resource, uid)
         return True
 
-    def needs(self, noun: Pod) -> tuple[tuple[ExtendedNeed, ...], Requests]:
+    def needs(self, spec: Pod) -> tuple[tuple[ExtendedNeed, ...], Requests]:
         """What of a pod's amounts is met by devices, and these amounts. A pod on a node whose kubelet offers a
         resource has got it there."""
-        asked = self._asked.get(noun.uid)
+        asked = self._asked.get(spec.uid)
         if asked is None:
             return (), ()
-        plain = self._plugins.get(noun.node, frozenset()) if noun.node else frozenset()
-        amounts = dict(noun.pod_class.requests)
+        plain = self._plugins.get(spec.node, frozenset()) if spec.node else frozenset()
+        amounts = dict(spec.pod_class.requests)
         found = []
         for each in asked:
             device_class = self.device_class(each.resource)

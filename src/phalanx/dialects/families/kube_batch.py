@@ -1,4 +1,4 @@
-"""PodGroup of kube-batch: the groups it served, and the spelling of its design (coscheduling.md, 1.1; seed 000)."""
+"""PodGroup of kube-batch, and the spelling of its design (docs/rules/coscheduling.md, 1.1; seed 000)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodGroup of scheduling.volcano.sh (volcano.md, 1.1)."""
+"""PodGroup of scheduling.volcano.sh (docs/rules/volcano.md, 1.1)."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | N
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
-    """Phase, counts and the conditions Unschedulable and Scheduled (volcano.md, 1.1, the rule at session close)."""
+    """Phase, counts and the conditions Unschedulable and Scheduled (docs/rules/volcano.md, 1.1)."""
     counts = group.counts
     if group.phase == "Completed" and group.is_empty:
         # The pods of a finished group may be cleaned up; that does not put it back into the queue.
@@ -203,7 +203,7 @@ def is_stuck(group: GroupStatusInput) -> bool:
 
 
 def has_lost_members(group: GroupStatusInput) -> bool:
-    """Some members run, and with all that exist the minimum is out of reach (coscheduling.md, section 4).
+    """Some members run, and with all that exist the minimum is out of reach (docs/rules/coscheduling.md, 4).
 
     There need not be a verdict about it: none is given where no member waits.
     """

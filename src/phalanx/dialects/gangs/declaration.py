@@ -1,4 +1,4 @@
-"""What one pod says about its gang, before anyone decides what holds (coscheduling.md, 1.1 and 1.3).
+"""What one pod says about its gang, before anyone decides what holds (docs/rules/coscheduling.md, 1.1 and 1.3).
 
 Nothing here looks at other pods or at group objects. Values stay as they were written, so that the resolver can
 quote them.

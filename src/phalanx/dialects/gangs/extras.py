@@ -1,8 +1,7 @@
 """The extras of Koordinator, ACK, Volcano and Kueue: what pods and PodGroups of any family may state besides.
 
-
-The same key counts as label and as annotation, on pods and on PodGroups (coscheduling.md, 1.2): a JSON list is no
-legal label value, yet ACK documents it as a label.
+The same key counts as label and as annotation, on pods and on PodGroups (docs/rules/coscheduling.md, 1.2): a JSON
+list is no legal label value, yet ACK documents it as a label.
 """
 
 from __future__ import annotations

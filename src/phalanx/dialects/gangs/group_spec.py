@@ -1,4 +1,4 @@
-"""A PodGroup of any API family as one noun, and the reader that every family uses to get there."""
+"""A PodGroup of any API family as one `GroupSpec`, and the reader that every family uses to get there."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class GroupReader(ObjectReader):
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 
     def min_member(self, *names: str) -> int:
-        """The first of `names` that the spec has; 0 and absent both mean 1 (coscheduling.md, 1.4)."""
+        """The first of `names` that the spec has; 0 and absent both mean 1 (docs/rules/coscheduling.md, 1.4)."""
         for name in names:
             value = self.spec.get(name)
             if value is None:

@@ -1,6 +1,6 @@
-"""From all that is said about one gang to one `Gang` (coscheduling.md, 1.3 to 1.5).
+"""From all that is said about one gang to one `Gang` (docs/rules/coscheduling.md, 1.3 to 1.5).
 
-A pure function: the same declarations, objects and context give the same noun. Rule numbers in comments are
+A pure function: the same declarations, objects and context give the same gang. Rule numbers in comments are
 those of section 1.3.
 """
 

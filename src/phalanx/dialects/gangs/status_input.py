@@ -42,7 +42,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> int:
-        """Those that count towards having enough members at all (coscheduling.md, 1.4)."""
+        """Those that count towards having enough members at all (docs/rules/coscheduling.md, 1.4)."""
         finished = self.gang.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED
         return self.counts.present + (self.counts.succeeded if finished else 0)
 

@@ -83,22 +83,22 @@ class NumaEnricher(PodEnricher):
         self._pods: set[str] = set()
         self._twins: dict[PodClass, PodClass] = {}
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
-        pod_class = noun.pod_class
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
+        pod_class = spec.pod_class
         if not pod_class.cpus or pod_class.numa:
-            return noun
-        self._pods.add(noun.uid)
+            return spec
+        self._pods.add(spec.uid)
         if not self._insisting:
-            return noun
+            return spec
         twin = self._twins.get(pod_class)
         if twin is None:
             if len(self._twins) >= _CACHE_SIZE:
                 self._twins.clear()
             twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, numa=AS_THE_NODE)
-        return msgspec.structs.replace(noun, pod_class=twin)
+        return msgspec.structs.replace(spec, pod_class=twin)
 
-    def pod_gone(self, noun: Pod) -> Changes:
-        self._pods.discard(noun.uid)
+    def pod_gone(self, spec: Pod) -> Changes:
+        self._pods.discard(spec.uid)
         return no_changes()
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:

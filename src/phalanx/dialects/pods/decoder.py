@@ -1,4 +1,4 @@
-"""core/v1 Pods and Nodes into nouns."""
+"""core/v1 Pods and Nodes as the scheduler knows them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class DecodedTemplate(msgspec.Struct, frozen=True):
 
 
 class PodDecoder:
-    """Turns pods into nouns; equal templates share one `PodClass` object."""
+    """Decodes pods; equal templates share one `PodClass` object."""
 
     def __init__(self, options: DialectOptions | None = None, signer: Signer | None = None) -> None:
         self._options = options or DialectOptions()
@@ -78,7 +78,7 @@ class PodDecoder:
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._encoder = msgspec.json.Encoder()
 
-    def spec(self, pod: PodObject) -> DecodedTemplate:
+    def template(self, pod: PodObject) -> DecodedTemplate:
         key = self._encoder.encode(_template(pod))
         found = self._specs.get(key)
         if found is None:
@@ -101,13 +101,13 @@ class PodDecoder:
     def pod(
         self,
         pod: PodObject,
-        spec: DecodedTemplate,
+        template: DecodedTemplate,
         gang: str,
         queue: str = DEFAULT_QUEUE,
         budgets: tuple[str, ...] = (),
         shared: tuple[tuple[str, str], ...] | None = None,
     ) -> Pod:
-        """The noun. A fault in the pod makes it unschedulable; of its requests what can be read
+        """The pod as the scheduler knows it. A fault makes it unschedulable; of its requests what can be read
         counts; it is not evicted where that is not all.
 
         `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it. `shared` are its
@@ -116,15 +116,15 @@ class PodDecoder:
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         labels, annotations = metadata.labels, metadata.annotations
         terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
-        usage, amiss = self._usage(pod, spec)
-        problems = (*pod.faults, *amiss, *spec.peer_faults)
+        usage, amiss = self._usage(pod, template)
+        problems = (*pod.faults, *amiss, *template.peer_faults)
         # What takes an unknown amount of its node is nobody to reckon with when others need room.
         unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
         return Pod(
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
-            pod_class=spec.pod_class,
+            pod_class=template.pod_class,
             usage=usage,
             scheduler=wanted.scheduler_name,
             node=wanted.node_name,
@@ -157,7 +157,7 @@ class PodDecoder:
             budgets=budgets,
             labels=self.shared(labels) if shared is None else shared,
             condemned=condemned_by(pod),
-            cards=cards_of(pod, spec.pod_class.devices, self._signer),
+            cards=cards_of(pod, template.pod_class.devices, self._signer),
         )
 
     def planned(self, pod: PodObject) -> bool:
@@ -207,16 +207,16 @@ class PodDecoder:
             return label
         return metadata.annotations.get(options.user_annotation, "")
 
-    def _usage(self, pod: PodObject, spec: DecodedTemplate) -> tuple[Requests, tuple[Fault, ...]]:
+    def _usage(self, pod: PodObject, template: DecodedTemplate) -> tuple[Requests, tuple[Fault, ...]]:
         if not pod.spec.node_name or not reports_resources(pod.status):
-            return spec.demand.requests, spec.demand.problems
+            return template.demand.requests, template.demand.problems
         key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
         found = self._usages.get(key)
         if found is None:
             if len(self._usages) >= _CACHE_SIZE:
                 self._usages.clear()
             amounts, problems = usage_of(pod.spec, pod.status)
-            taken = charged(amounts, spec.pod_class.devices)
+            taken = charged(amounts, template.pod_class.devices)
             found = self._usages[key] = taken or NO_AMOUNTS, problems
         return found
 

@@ -63,42 +63,42 @@ class DefaultConstraints(PodEnricher):
         self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
         self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
 
-    def pod(self, pod: PodObject, noun: Pod) -> Changes:
+    def pod(self, pod: PodObject, spec: Pod) -> Changes:
         controller = controlling_owner(pod.metadata)
         owner = (controller.kind, controller.name) if controller is not None else None
-        known = _Known(noun.namespace, noun.labels, owner)
-        if self._pods.get(noun.uid) != known:
-            self.pod_gone(noun)
-            self._pods[noun.uid] = known
-            self._spaces.setdefault(known.namespace, {})[noun.uid] = None
+        known = _Known(spec.namespace, spec.labels, owner)
+        if self._pods.get(spec.uid) != known:
+            self.pod_gone(spec)
+            self._pods[spec.uid] = known
+            self._spaces.setdefault(known.namespace, {})[spec.uid] = None
             if owner is not None:
-                self._owned.setdefault((known.namespace, owner), {})[noun.uid] = None
+                self._owned.setdefault((known.namespace, owner), {})[spec.uid] = None
         return no_changes()
 
-    def pod_gone(self, noun: Pod) -> Changes:
-        known = self._pods.pop(noun.uid, None)
+    def pod_gone(self, spec: Pod) -> Changes:
+        known = self._pods.pop(spec.uid, None)
         if known is not None:
-            _discard(self._spaces, known.namespace, noun.uid)
+            _discard(self._spaces, known.namespace, spec.uid)
             if known.owner is not None:
-                _discard(self._owned, (known.namespace, known.owner), noun.uid)
+                _discard(self._owned, (known.namespace, known.owner), spec.uid)
         return no_changes()
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
-        pod_class, known = noun.pod_class, self._pods.get(noun.uid)
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
+        pod_class, known = spec.pod_class, self._pods.get(spec.uid)
         if known is None or pod_class.peers.spread:
-            return noun
+            return spec
         selector = self._selector(known)
         if not selector:
-            return noun
-        key = (pod_class, selector, noun.namespace)
+            return spec
+        key = (pod_class, selector, spec.namespace)
         twin = self._twins.get(key)
         if twin is None:
             if len(self._twins) >= _CACHE_SIZE:
                 self._twins.clear()
             twin = self._twins[key] = msgspec.structs.replace(
-                pod_class, peers=_with_usual(pod_class.peers, PodSelection(selector, (noun.namespace,)))
+                pod_class, peers=_with_usual(pod_class.peers, PodSelection(selector, (spec.namespace,)))
             )
-        return msgspec.structs.replace(noun, pod_class=twin)
+        return msgspec.structs.replace(spec, pod_class=twin)
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:
         metadata, spec = document["metadata"], document.get("spec")

@@ -49,7 +49,7 @@ class _Meant(msgspec.Struct, frozen=True):
 class _Budget(msgspec.Struct, frozen=True):
     """`meant` is None where no pod is meant; `fault` says what cannot be read."""
 
-    noun: DisruptionBudget
+    spec: DisruptionBudget
     uid: str
     meant: _Meant | None = None
     fault: str = ""
@@ -140,21 +140,21 @@ class DisruptionBudgetIndex:
         return [DisruptionBudgetRemoved(namespace, name)], counted
 
     def _tell(self, budget: _Budget) -> list[ClusterEvent]:
-        noun = budget.noun
-        last = self._budgets.get(noun.namespace, {}).get(noun.name)
+        spec = budget.spec
+        last = self._budgets.get(spec.namespace, {}).get(spec.name)
         if budget.fault and (last is None or (last.uid, last.fault) != (budget.uid, budget.fault)):
-            about = ObjectRef("policy/v1", KIND, noun.namespace, noun.name, budget.uid)
-            text = f"{KIND} {noun.namespace}/{noun.name}: {budget.fault}"
+            about = ObjectRef("policy/v1", KIND, spec.namespace, spec.name, budget.uid)
+            text = f"{KIND} {spec.namespace}/{spec.name}: {budget.fault}"
             notice = ObjectWarning(about, "Warning", f"Invalid{KIND}", text)
-            self._object_warnings.add(notice, lambda: self._says(noun.namespace, noun.name, budget.fault))
-        return [DisruptionBudgetUpdated(noun)] if last is None or last.noun != noun else []
+            self._object_warnings.add(notice, lambda: self._says(spec.namespace, spec.name, budget.fault))
+        return [DisruptionBudgetUpdated(spec)] if last is None or last.spec != spec else []
 
     def _says(self, namespace: str, name: str, fault: str) -> bool:
         budget = self._budgets.get(namespace, {}).get(name)
         return budget is not None and budget.fault == fault
 
     def _put(self, budget: _Budget) -> dict[str, Names]:
-        namespace, name = budget.noun.namespace, budget.noun.name
+        namespace, name = budget.spec.namespace, budget.spec.name
         if namespace not in self._budgets:
             self._budgets[namespace] = {}
             self._matches[namespace] = dict.fromkeys(self._pods.get(namespace, {}).values(), ())
@@ -192,13 +192,13 @@ def _read(document: Document) -> _Budget:
     faults: list[str] = []
     meant = _meant(document.get("spec"), faults)
     status = document.get("status")
-    noun = DisruptionBudget(
+    spec = DisruptionBudget(
         namespace,
         name,
         _allowed(metadata, status, faults),
         _disrupted(_object(status).get("disruptedPods"), faults),
     )
-    return _Budget(noun, str(metadata.get("uid") or ""), meant, "; ".join(faults))
+    return _Budget(spec, str(metadata.get("uid") or ""), meant, "; ".join(faults))
 
 
 def _meant(spec: object, faults: list[str]) -> _Meant | None:

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, with the arithmetic of kube-scheduler 1.36 (kubernetes_native.md, B7).
+"""What a pod asks of a node, with the arithmetic of kube-scheduler 1.36 (docs/rules/kubernetes_native.md, B7).
 
 Amounts travel in thousandths of the Kubernetes unit until the very end, so that rounding up happens once per
 resource and pod, as upstream. An amount that cannot be read, or is negative, is left out and named: a pending pod

@@ -1,4 +1,4 @@
-"""ElasticQuota of scheduler-plugins: flat, one a namespace (coscheduling.md, 3.1 and 3.5)."""
+"""ElasticQuota of scheduler-plugins: flat, one a namespace (docs/rules/coscheduling.md, 3.1 and 3.5)."""
 
 from __future__ import annotations
 

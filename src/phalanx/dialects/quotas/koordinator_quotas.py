@@ -1,4 +1,4 @@
-"""Koordinator's hierarchical quotas: ElasticQuotas with labels that make trees of them (coscheduling.md, 3.6)."""
+"""Koordinator's hierarchical quotas: ElasticQuotas that labels tie to trees (docs/rules/coscheduling.md, 3.6)."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class NamespaceIndex:
                 weights[name] = weight
         else:
             self._faults.pop(about, None)
-        noun = ResourceQuota(
+        spec = ResourceQuota(
             namespace=namespace,
             name=name,
             hard=_amounts(quota.spec.hard),
@@ -72,9 +72,9 @@ class NamespaceIndex:
             scoped=bool(quota.spec.scopes) or quota.spec.scope_selector is not None,
         )
         events = self._weigh(namespace)
-        if self._quotas.get((namespace, name)) != noun:
-            self._quotas[namespace, name] = noun
-            events.append(ResourceQuotaUpdated(noun))
+        if self._quotas.get((namespace, name)) != spec:
+            self._quotas[namespace, name] = spec
+            events.append(ResourceQuotaUpdated(spec))
         return events
 
     def resource_quota_removed(self, namespace: str, name: str) -> list[ClusterEvent]:

@@ -1,7 +1,7 @@
 """Which groups of nodes a queue may use: Volcano's spec.affinity, and what each pod is to know of it.
 
 A queue follows the nearest queue above it that states a rule; whether that counts is up to the policy, so inherited
-rules are marked. Limits per group are the queue's own and are not inherited (how_to_use_nodegroup_plugin.md).
+rules are marked. Limits per group are the queue's own and are not inherited (docs/rules/volcano.md, 1.2).
 """
 
 from __future__ import annotations
@@ -100,22 +100,22 @@ class NodeGroupEnricher(PodEnricher):
         # By uid: the queue of each pod, and the rule with which it was shown.
         self._shown: dict[str, tuple[str, PoolRule | None]] = {}
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
-        queue = gang.queue if gang is not None else noun.queue
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
+        queue = gang.queue if gang is not None else spec.queue
         rule = self._rule(queue)
-        self._shown[noun.uid] = queue, rule
+        self._shown[spec.uid] = queue, rule
         if rule is None:
-            return noun
-        twin = self._twins.get((noun.pod_class, rule))
+            return spec
+        twin = self._twins.get((spec.pod_class, rule))
         if twin is None:
             if len(self._twins) >= _CACHE_SIZE:
                 self._twins.clear()
-            twin = msgspec.structs.replace(noun.pod_class, pool=rule)
-            self._twins[noun.pod_class, rule] = twin
-        return msgspec.structs.replace(noun, pod_class=twin)
+            twin = msgspec.structs.replace(spec.pod_class, pool=rule)
+            self._twins[spec.pod_class, rule] = twin
+        return msgspec.structs.replace(spec, pod_class=twin)
 
-    def pod_gone(self, noun: Pod) -> Changes:
-        self._shown.pop(noun.uid, None)
+    def pod_gone(self, spec: Pod) -> Changes:
+        self._shown.pop(spec.uid, None)
         return no_changes()
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:

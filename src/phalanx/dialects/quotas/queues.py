@@ -1,4 +1,4 @@
-"""Queues: Volcano's, and kube-batch's of each group that it served (volcano.md, 1.2; coscheduling.md, 1.1)."""
+"""Queues: Volcano's (docs/rules/volcano.md, 1.2), and kube-batch's of each group that it served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Koordinator's ElasticQuotaProfile: a quota tree over the nodes that a selector names (coscheduling.md, 3.6)."""
+"""Koordinator's ElasticQuotaProfile: a quota tree over selected nodes (docs/rules/coscheduling.md, 3.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACK's ElasticQuotaTree: all quotas of a cluster in one object (coscheduling.md, 3.7)."""
+"""ACK's ElasticQuotaTree: all quotas of a cluster in one object (docs/rules/coscheduling.md, 3.7)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class StoredVolume(msgspec.Struct, frozen=True):
     """A PersistentVolume: what a claim could get, and whose it is (`claim` is namespace/name, `claim_uid` may be
     unknown yet). `attached` is its CSI driver and handle, also where those are translations, `handle` is as is."""
 
-    noun: Volume
+    spec: Volume
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claim: str = ""
     claim_uid: str = ""
@@ -83,21 +83,21 @@ class StoredVolume(msgspec.Struct, frozen=True):
 
     def is_reserved_for(self, claim: Claim) -> bool:
         """Whether it is held for this very claim and would do (component-helpers, FindMatchingVolume)."""
-        noun = self.noun
+        offered = self.spec
         return (
             self.claim == claim.key
             and self.claim_uid in ("", claim.uid)
             and not self.deleting
-            and noun.storage_class == claim.storage_class
-            and noun.size >= claim.size
-            and (noun.block, noun.attributes) == (claim.block, claim.attributes)
+            and offered.storage_class == claim.storage_class
+            and offered.size >= claim.size
+            and (offered.block, offered.attributes) == (claim.block, claim.attributes)
         )
 
 
 class StoredClass(msgspec.Struct, frozen=True):
     """A StorageClass. `provisioner` is as it was written, `delayed` says that claims wait for their pods."""
 
-    noun: StorageClass
+    spec: StorageClass
     provisioner: str
     delayed: bool
 
@@ -146,7 +146,7 @@ def read_volume(document: Document) -> StoredVolume:
     reference = _part(spec, "claimRef")
     claim = f"{_text(reference, 'namespace')}/{_text(reference, 'name')}" if reference else ""
     return StoredVolume(
-        noun=Volume(
+        spec=Volume(
             name=_text(metadata, "name"),
             storage_class=_class_of(_part(metadata, "annotations"), spec),
             size=_amount(_part(spec, "capacity").get("storage"), 0),
@@ -172,7 +172,7 @@ def read_class(document: Document) -> StoredClass:
     topologies = _topologies(document.get("allowedTopologies"))
     provides = stated not in ("", NO_PROVISIONER) and topologies is not None
     return StoredClass(
-        noun=StorageClass(
+        spec=StorageClass(
             name=_text(_part(document, "metadata"), "name"),
             provisioner=stated if provides else "",
             topologies=topologies or (),

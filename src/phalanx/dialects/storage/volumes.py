@@ -111,49 +111,49 @@ class Volumes(PodEnricher):
 
     # pods
 
-    def pod(self, pod: PodObject, noun: Pod) -> Changes:
-        named = NamedVolumes() if noun.finished else named_volumes(pod)
-        last = self._pods.get(noun.uid, _NOBODY)[2]
+    def pod(self, pod: PodObject, spec: Pod) -> Changes:
+        named = NamedVolumes() if spec.finished else named_volumes(pod)
+        last = self._pods.get(spec.uid, _NOBODY)[2]
         if named == last:
             return [], set()
-        touched = self._leave(noun) | self._join(noun, named)
+        touched = self._leave(spec) | self._join(spec, named)
         return [], self._resolve(touched)
 
-    def pod_gone(self, noun: Pod) -> Changes:
-        return [], self._resolve(self._leave(noun))
+    def pod_gone(self, spec: Pod) -> Changes:
+        return [], self._resolve(self._leave(spec))
 
-    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
-        resolved = self._resolved.get(noun.uid)
+    def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
+        resolved = self._resolved.get(spec.uid)
         if resolved is None:
-            return noun
-        key = (noun.pod_class, resolved.needs)
+            return spec
+        key = (spec.pod_class, resolved.needs)
         twin = self._twins.get(key)
         if twin is None:
             if len(self._twins) >= _CACHE_SIZE:
                 self._twins.clear()
-            twin = self._twins[key] = msgspec.structs.replace(noun.pod_class, volumes=resolved.needs)
-        return msgspec.structs.replace(noun, pod_class=twin, volumes=resolved.names)
+            twin = self._twins[key] = msgspec.structs.replace(spec.pod_class, volumes=resolved.needs)
+        return msgspec.structs.replace(spec, pod_class=twin, volumes=resolved.names)
 
-    def _join(self, noun: Pod, named: NamedVolumes) -> set[str]:
+    def _join(self, spec: Pod, named: NamedVolumes) -> set[str]:
         """The pods that share something with this one, itself included."""
         if not named:
             return set()
-        self._pods[noun.uid] = (noun.namespace, noun.name, named)
-        touched = {noun.uid}
+        self._pods[spec.uid] = (spec.namespace, spec.name, named)
+        touched = {spec.uid}
         for use in named.claims:
-            touched |= _add(self._users, f"{noun.namespace}/{use.name}", noun.uid)
+            touched |= _add(self._users, f"{spec.namespace}/{use.name}", spec.uid)
         for source in named.attached:
-            touched |= _add(self._inline, source, noun.uid)
+            touched |= _add(self._inline, source, spec.uid)
         return touched
 
-    def _leave(self, noun: Pod) -> set[str]:
-        namespace, _, named = self._pods.pop(noun.uid, _NOBODY)
-        self._resolved.pop(noun.uid, None)
-        touched = {noun.uid} if named else set()
+    def _leave(self, spec: Pod) -> set[str]:
+        namespace, _, named = self._pods.pop(spec.uid, _NOBODY)
+        self._resolved.pop(spec.uid, None)
+        touched = {spec.uid} if named else set()
         for use in named.claims:
-            touched |= _drop(self._users, f"{namespace}/{use.name}", noun.uid)
+            touched |= _drop(self._users, f"{namespace}/{use.name}", spec.uid)
         for source in named.attached:
-            touched |= _drop(self._inline, source, noun.uid)
+            touched |= _drop(self._inline, source, spec.uid)
         return touched
 
     def _resolve(self, uids: Iterable[str]) -> set[str]:
@@ -193,8 +193,8 @@ class Volumes(PodEnricher):
                 unbound.append((self._unbound(claim), claim.name))
             elif claim.volume in self._volumes:
                 volume = self._volumes[claim.volume]
-                if volume.noun.affinity is not None or (volume.zones and not use.own):
-                    needs.append(BoundVolume(volume.noun.affinity, () if use.own else volume.zones))
+                if volume.spec.affinity is not None or (volume.zones and not use.own):
+                    needs.append(BoundVolume(volume.spec.affinity, () if use.own else volume.zones))
         needs += [
             Attachment(source[0], source if len(self._inline[source]) > 1 else None) for source in named.attached
         ]
@@ -292,12 +292,12 @@ class Volumes(PodEnricher):
                 return self._claim(claim.key, claim)
             case "persistentvolumes":
                 volume = read_volume(document)
-                self._known[VOLUMES].add(volume.noun.name)
-                return self._volume(volume.noun.name, volume)
+                self._known[VOLUMES].add(volume.spec.name)
+                return self._volume(volume.spec.name, volume)
             case "storageclasses":
                 known = read_class(document)
-                self._known[CLASSES].add(known.noun.name)
-                return self._class(known.noun.name, known)
+                self._known[CLASSES].add(known.spec.name)
+                return self._class(known.spec.name, known)
             case "csinodes":
                 storage = read_node_storage(document)
                 self._known[NODES].add(storage.node)
@@ -382,7 +382,7 @@ class Volumes(PodEnricher):
             facts: list[StockFact] = [StockFact("volumes", StorageClassGone(name))]
         else:
             self._classes[name] = known
-            facts = [StockFact("volumes", known.noun)]
+            facts = [StockFact("volumes", known.spec)]
         claims = sorted(self._of_class.get(name, ()))
         facts += [StockFact("attachments", self._attachment(self._claims[key])) for key in claims]
         return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
@@ -413,7 +413,7 @@ def _offer(name: str, volume: StoredVolume | None) -> object:
     """A volume that nobody holds, or that is held by name for a claim that is not bound to it yet."""
     if volume is None or volume.deleting or not (volume.claim or volume.available):
         return VolumeGone(name)
-    return volume.noun
+    return volume.spec
 
 
 def _driver(driver: StorageDriver) -> list[StockFact]:

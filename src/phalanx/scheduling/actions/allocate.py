@@ -135,11 +135,11 @@ class _Walk:
     def _take_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
         """Pods of one kind all at once; if that raises one by one, so that it is known for whose sake."""
         session = self._session
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             self._place_pods(units, first)
         except Exception:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             for unit in units:
                 if unit.key not in session.tried and unit.pod is not None:
                     try_each(session, [unit], partial(self._place_pods, [unit], unit.pod))
@@ -150,7 +150,7 @@ class _Walk:
         while units and session.plan.complete:
             count = len(units)
             free = self._put_off.active and first.nomination is None and not first.pod.problem
-            if free and session.known_fit_error(kind) is None:
+            if free and session.fit_errors.known(kind) is None:
                 count = self._put_off.within(units[0], first.charge_path, first.footprint.amounts, count)
                 if not count and first.charge_path is not None and _has_room(session, first):
                     self._put_off.put_off(units, {first.charge_path: first.footprint.amounts})
@@ -181,35 +181,35 @@ def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -
         return
     if waiting and (held := session.blocked(waiting[0][1])) is not None:
         assert kind.payer is not None
-        refusal = session.record_fit_error(QuotaBlocked(kind.payer), held)
+        refusal = session.fit_errors.record(QuotaBlocked(kind.payer), held)
         for unit, record in waiting:
-            session.withdraw_nominations([record])
+            session.decisions.withdraw_nominations([record])
             tell_unit(session, unit, held)
             session.set_unschedulable(unit, QuotaBlocked(kind.payer), refusal)
             session.mark_tried(unit)
         return
     cls = kind.cls
-    while waiting and session.known_fit_error(kind) is None:
+    while waiting and session.fit_errors.known(kind) is None:
         allowed = session.quota_check.room(kind.payer, cls.footprint)
         rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
         if not rows:
-            session.record_fit_error(kind, *session.fit_error_facts(kind))
+            session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             break
         transaction = session.state.transaction(charging=False)
         transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
         transaction.commit()
         for (unit, record), row in zip(waiting, rows, strict=False):
-            session.bind(record, row, None, None)
+            session.decisions.bind(record, row, None, None)
             session.mark_tried(unit)
         waiting = waiting[len(rows) :]
         if waiting and session.out_of_time():
             session.plan.complete = False
             return
-    known = session.known_fit_error(kind)
+    known = session.fit_errors.known(kind)
     for unit, record in waiting:
         assert known is not None
         assert isinstance(known.facts, Shortage | OverQuota)
-        session.judge_pod(record, session.shared_verdict(known.facts))
+        session.decisions.judge_pod(record, session.fit_errors.verdict(known.facts))
         session.set_unschedulable(unit, kind, known)
         session.mark_tried(unit)
 
@@ -230,8 +230,8 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
     for unit in units:
         assert unit.pod is not None
         if unit.pod.pod.problem:
-            session.judge_pod(unit.pod, unreadable(unit.pod))
-            session.withdraw_nominations([unit.pod])
+            session.decisions.judge_pod(unit.pod, unreadable(unit.pod))
+            session.decisions.withdraw_nominations([unit.pod])
             session.mark_tried(unit)
         else:
             readable.append((unit, unit.pod))
@@ -243,17 +243,17 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
     if unit.composite is not None:
         return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
     if _held(session, unit):
-        session.withdraw_nominations(nominated_members(unit))
+        session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
     calls = [GangPlacement(session, gang) for gang in unit.gangs]
     if all(call.need.satisfied for call in calls):
         for gang in unit.gangs:
-            session.judge_gang(gang, None)
+            session.decisions.judge_gang(gang, None)
         return True
     demand = signature_of(calls)
     promised = nominated_members(unit)
-    refusal = session.known_fit_error(demand) if not promised else None
+    refusal = session.fit_errors.known(demand) if not promised else None
     if refusal is None:
         lends = loans.active and not promised and unit.band[0]
         charges = charges_of(session, calls, demand) if lends else {}
@@ -273,7 +273,7 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
         if waits_on(session, unit, demand):
             session.mark_tried(unit)
             return False
-        refusal = session.record_fit_error(demand, facts)
+        refusal = session.fit_errors.record(demand, facts)
     tell_unit(session, unit, refusal.facts)
     session.set_unschedulable(unit, demand, refusal)
     session.mark_tried(unit)
@@ -285,7 +285,7 @@ def assess(session: Session, unit: QueuedUnit, demand: QuorumSignature) -> FitEr
     transaction = session.state.transaction()
     facts = place_gangs(session, [GangPlacement(session, gang) for gang in unit.gangs], demand, transaction)
     transaction.rollback()
-    return session.record_fit_error(demand, facts) if facts is not None else None
+    return session.fit_errors.record(demand, facts) if facts is not None else None
 
 
 def _held(session: Session, unit: QueuedUnit) -> bool:
@@ -293,7 +293,7 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
     asks = any(gang.pending for gang in unit.gangs)
     if unit.overbundled:
         for gang in unit.gangs:
-            session.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
+            session.decisions.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
         return True
     for gang in unit.gangs:
         noun = gang.spec
@@ -306,9 +306,9 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
                 return True
             if "enqueue" in session.pipeline.policy.actions:
                 demand = admission(session, unit, gang)
-                refusal = session.known_fit_error(demand)
+                refusal = session.fit_errors.known(demand)
                 if refusal is None:
-                    refusal = session.record_fit_error(demand, objection(session, gang), session.totals_version)
+                    refusal = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
                 assert isinstance(refusal.facts, NotAdmitted)
                 verdict = awaiting_admission(gang, noun, refusal.facts)
                 session.set_unschedulable(unit, demand, refusal)
@@ -323,7 +323,7 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
             judge_unit(session, unit, gang, verdict)
             return True
     for gang in unit.gangs if unit.missing or not asks else ():
-        session.judge_gang(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
+        session.decisions.judge_gang(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
     return bool(unit.missing) or not asks
 
 
@@ -346,7 +346,7 @@ def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, as
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
     demand = QuotaBlocked(session.payer(gang))
     tell_unit(session, unit, facts)
-    session.set_unschedulable(unit, demand, session.record_fit_error(demand, facts))
+    session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
     return True
 
 
@@ -355,18 +355,18 @@ def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls:
     _bind(session, calls)
     for call in calls:
         if call.placed or call.gang in unit.gangs:
-            session.judge_gang(call.gang, None)
-    session.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
+            session.decisions.judge_gang(call.gang, None)
+    session.decisions.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
 
 
 def _bind(session: Session, calls: list[GangPlacement]) -> None:
     """Records what one decision has placed."""
     prepares = any(record.allocated for call in calls for record, _ in call.placed)
-    together = session.next_cause() if prepares else ""
+    together = session.decisions.next_cause() if prepares else ""
     for call in calls:
         mark = _mark(session, call.gang, call.need)
         for record, row in call.placed:
-            session.bind(record, row, call.gang.key, mark, together)
+            session.decisions.bind(record, row, call.gang.key, mark, together)
 
 
 def _mark(session: Session, gang: GangRecord, need: QuorumRequirement) -> PlanMark | None:
@@ -375,4 +375,4 @@ def _mark(session: Session, gang: GangRecord, need: QuorumRequirement) -> PlanMa
     if need.repair:
         return unfinished_plan(gang, gang.spec)
     now = int(session.now)
-    return new_mark(gang.spec, session.cause, need.total, now) if need.total > 1 else None
+    return new_mark(gang.spec, session.decisions.cause, need.total, now) if need.total > 1 else None

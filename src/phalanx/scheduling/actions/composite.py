@@ -31,19 +31,19 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     fault = session.state.gangs.composites.fault(unit.composite)
     if fault is not None:
         for gang in unit.gangs:
-            session.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
-        session.withdraw_nominations(nominated_members(unit))
+            session.decisions.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
+        session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
     attempt, promised = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.formation, attempt.calls, attempt.lacks):
-        session.withdraw_nominations(promised)
+        session.decisions.withdraw_nominations(promised)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
         return False
     if not attempt.open:
         _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
-    refusal = session.known_fit_error(attempt.demand) if not promised else None
+    refusal = session.fit_errors.known(attempt.demand) if not promised else None
     if refusal is not None:
         assert isinstance(refusal.facts, GroupTreeFitError)
         _tell(session, unit, attempt, refusal)
@@ -75,7 +75,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return False
     transaction.commit()
     commit(attempt.open)
-    session.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
+    session.decisions.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
     placed = {call.gang for call in attempt.open if call.placed}
     _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
     return True
@@ -94,7 +94,7 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignat
     holds = muster.run(attempt.formation)
     placed = transaction.placed
     transaction.rollback()
-    return session.record_fit_error(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
+    return session.fit_errors.record(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
 
 
 def _lacks(
@@ -114,7 +114,7 @@ def _content(
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
         if gang not in lacks:
-            session.judge_gang(gang, None)
+            session.decisions.judge_gang(gang, None)
     if lacks:
         _wait(session, unit, attempt, lacks, parked, holds=True)
 
@@ -127,7 +127,7 @@ def _wait(
     parked: bool = True,
     holds: bool = False,
 ) -> None:
-    refusal = session.record_fit_error(attempt.demand, _lacks(unit, attempt, lacks, holds))
+    refusal = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
     _tell(session, unit, attempt, refusal, parked)
 
 

@@ -48,16 +48,16 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
             facts = msgspec.structs.replace(held, culprit=place)
             demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.payer(gang))
             tell_unit(session, unit, facts)
-            session.set_unschedulable(unit, demand, session.record_fit_error(demand, facts))
+            session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
             continue
         demand = admission(session, unit, gang)
-        refusal = session.known_fit_error(demand)
+        refusal = session.fit_errors.known(demand)
         if refusal is None and session.pipeline.admit(session, gang):
             session.admit(gang)
             if gang.last_verdict is not None and gang.last_verdict[0] is not None:
-                session.judge_gang(gang, None)
+                session.decisions.judge_gang(gang, None)
             continue
-        refusal = refusal or session.record_fit_error(demand, objection(session, gang), session.totals_version)
+        refusal = refusal or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
         tell_unit(session, unit, refusal.facts)
         session.set_unschedulable(unit, demand, refusal)
 

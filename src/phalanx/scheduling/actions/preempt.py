@@ -22,8 +22,8 @@ from phalanx.scheduling.session.session import Session
 
 def preempt(session: Session) -> None:
     """For all units that wait for room."""
-    if not session.made_room:
-        session.made_room = True
+    if not session.preempted:
+        session.preempted = True
         preempt_for(session, (*session.units, *session.unasked))
 
 
@@ -57,10 +57,10 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
     for preemptor in preemptors_of(session, first, session.unschedulable[first.key][0]):
         answer = solve(session, preemptor)
         session.count_step()
-        if isinstance(answer, Eviction) and (answer.evicts or preemptor.claimed):
+        if isinstance(answer, Eviction) and (answer.evicts or preemptor.nominated):
             commit(session, preemptor, answer)
             return 1
-        session.withdraw_nominations(preemptor.claimed)
+        session.decisions.withdraw_nominations(preemptor.nominated)
         _ask_again(session, first, answer)
     if not isinstance(answer, NoSolution):
         return 1
@@ -72,11 +72,11 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
 def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
     """The same; where that raises the first goes on waiting without anybody having to go for it."""
     while True:
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             return _turn(session, alike)
         except Exception as error:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
                 report_failure(session, f"making room for {alike[0].name}", error)
                 session.asked.add(alike[0].key)
@@ -102,7 +102,7 @@ def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | NoSolution)
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.
         session.queue.recheck_by(unit, session.now + SOON)
         return
-    if found.unripe:
+    if found.pods_arriving:
         session.queue.ask_preemption_when_bound(unit.key)
-    if found.again is not None:
-        session.queue.recheck_by(unit, found.again)
+    if found.retry_at is not None:
+        session.queue.recheck_by(unit, found.retry_at)

@@ -13,26 +13,26 @@ def shuffle(session: Session) -> None:
     plugins = session.pipeline.plugins("evictees")
     if not plugins:
         return
-    departures = VoluntaryEvictions(session, session.evictions)
+    evictions = VoluntaryEvictions(session, session.evictions)
     for plugin in list(plugins):
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             for outcast in plugin.evictees(session):
-                _send(session, departures, outcast)
+                _send(session, evictions, outcast)
         except Exception as error:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
                 report_failure(session, "action shuffle", error)
 
 
-def _send(session: Session, departures: VoluntaryEvictions, outcast: Evictee) -> None:
+def _send(session: Session, evictions: VoluntaryEvictions, outcast: Evictee) -> None:
     leaving = [outcast.record]
-    if departures.take(outcast.record) is not None:
-        found = departures.take_whole(outcast.record) if outcast.whole else ""
+    if evictions.try_add(outcast.record) is not None:
+        found = evictions.try_add_gang(outcast.record) if outcast.whole else ""
         if isinstance(found, str):
             return
         leaving = found
     # Who leaves with nobody does not stay because another may not be evicted after all.
-    cause = session.next_cause()
+    cause = session.decisions.next_cause()
     for record in leaving:
-        session.evict(record, outcast.reason, outcast.message, cause=cause)
+        session.decisions.evict(record, outcast.reason, outcast.message, cause=cause)

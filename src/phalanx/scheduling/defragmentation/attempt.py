@@ -28,8 +28,8 @@ class StuckError(Exception):
 
 
 class RelocationAttempt:
-    """`gone` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
-    order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are: all of
+    """`moving` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
+    order. `sources` are the rows that room was made on, `placed` where the members of the preemptor are: all of
     them in the `domain` (bool[N]), if one is given.
     """
 
@@ -37,28 +37,28 @@ class RelocationAttempt:
         self,
         session: Session,
         limits: RelocationLimits,
-        spared: frozenset[str] = frozenset(),
+        left_alone: frozenset[str] = frozenset(),
         domain: BoolArray | None = None,
     ) -> None:
-        self.board = DryRunState(session)
-        self.gone: dict[PodRecord, int] = {}
+        self.dry_run = DryRunState(session)
+        self.moving: dict[PodRecord, int] = {}
         self.steps: list[list[PodRecord]] = []
         self.sources: dict[int, None] = {}
         self.placed: dict[PodRecord, int] = {}
         self.whole: dict[GangRecord, None] = {}
         self._session = session
         self._limits = limits
-        self.spared = spared
+        self.left_alone = left_alone
         self._domain = domain
         if domain is not None:
-            self.board.closed[domain] = True  # nobody moves to where room is to be made
-        self._departures = VoluntaryEvictions(session, session.evictions)
+            self.dry_run.closed[domain] = True  # nobody moves to where room is to be made
+        self._evictions = VoluntaryEvictions(session, session.evictions)
         self._arrived: set[int] = set()
         self._totals = session.totals()
 
-    def movable(self, record: PodRecord) -> str | None:
+    def why_immovable(self, record: PodRecord) -> str | None:
         """Why a pod can be no part of any plan, whoever else moves; goes on from "it "."""
-        if record.pod.uid in self.spared:
+        if record.pod.uid in self.left_alone:
             return "is left where it is"
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return None
@@ -70,32 +70,32 @@ class RelocationAttempt:
             return "has no controller that would make it again elsewhere"
         if record.gang is not None and stays_together(record.gang):
             return "has to stay near the rest of its gang"
-        return self._departures.veto(record)
+        return self._evictions.veto(record)
 
-    def empty(self, row: int) -> None:
+    def drain_row(self, row: int) -> None:
         """Everything on the row moves elsewhere, but for what belongs to the node. Raises StuckError."""
-        self._step(row, [record for record in pods_on_row(self._session, row) if record not in self.gone])
+        self._step(row, [record for record in pods_on_row(self._session, row) if record not in self.moving])
 
-    def relieve(self, row: int, records: Iterable[PodRecord], member: PodRecord) -> None:
+    def exchange(self, row: int, records: Iterable[PodRecord], member: PodRecord) -> None:
         """These leave the row, and the member comes in their stead. Raises StuckError."""
         self._step(row, list(records), member)
 
-    def place(self, member: PodRecord) -> bool:
-        """Puts a member of the beneficiary where there is room for it, and closes the row to those who move."""
-        rows = self.board.fitting(member.pod_class, closed_too=True)
+    def place_member(self, member: PodRecord) -> bool:
+        """Puts a member of the preemptor where there is room for it, and closes the row to those who move."""
+        rows = self.dry_run.fitting(member.pod_class, closed_too=True)
         rows = rows[[row not in self._arrived and self._inside(row) for row in rows.tolist()]]
-        held = rows[self.board.closed[rows]]
-        row = self.board.fullest(member.pod_class, held if len(held) else rows)
+        held = rows[self.dry_run.closed[rows]]
+        row = self.dry_run.most_allocated(member.pod_class, held if len(held) else rows)
         if row is None:
             return False
-        self.board.come(member.pod_class, row)
-        self.board.closed[row] = True
+        self.dry_run.add_pod(member.pod_class, row)
+        self.dry_run.closed[row] = True
         self.placed[member] = row
         return True
 
     def could_take(self, cls: ClassRecord) -> list[int]:
         """The rows that the class may use and that nobody has moved to."""
-        rows = np.flatnonzero(self.board.mask(cls)).tolist()
+        rows = np.flatnonzero(self.dry_run.mask(cls)).tolist()
         return [row for row in rows if row not in self._arrived and self._inside(row)]
 
     def _inside(self, row: int) -> bool:
@@ -104,10 +104,10 @@ class RelocationAttempt:
     def cost(self) -> RelocationCost:
         now, totals = self._session.now, self._totals
         return RelocationCost(
-            len(self.gone),
+            len(self.moving),
             len(self.whole),
-            max((record.pod.priority for record in self.gone), default=-(2**31)),
-            round(sum(lost_work(record, now, totals) for record in self.gone), 6),
+            max((record.pod.priority for record in self.moving), default=-(2**31)),
+            round(sum(lost_work(record, now, totals) for record in self.moving), 6),
         )
 
     def size(self, record: PodRecord) -> float:
@@ -124,34 +124,34 @@ class RelocationAttempt:
     def _step(self, row: int, records: list[PodRecord], member: PodRecord | None = None) -> None:
         if row in self._arrived:
             raise StuckError(None, "others would have moved there")
-        mark, taken = self.board.mark(), self._departures.mark()
-        was_closed, before = bool(self.board.closed[row]), (dict(self.gone), dict(self.whole))
+        mark, taken = self.dry_run.mark(), self._evictions.mark()
+        was_closed, before = bool(self.dry_run.closed[row]), (dict(self.moving), dict(self.whole))
         leaving: dict[PodRecord, None] = {}
         arrived: set[int] = set()
-        self.board.closed[row] = True
+        self.dry_run.closed[row] = True
         try:
             for record in records:
                 if record not in leaving:
-                    leaving.update(dict.fromkeys(self._let_go(record, leaving)))
-            if len(self.gone) + len(leaving) > self._limits.evictions:
+                    leaving.update(dict.fromkeys(self._evict(record, leaving)))
+            if len(self.moving) + len(leaving) > self._limits.evictions:
                 raise StuckError(None, f"more than {self._limits.evictions} pods would have to move")
             for record in leaving:
-                self.board.leave(record)
+                self.dry_run.remove_pod(record)
             if member is not None:
-                self.board.come(member.pod_class, row)
+                self.dry_run.add_pod(member.pod_class, row)
             for record in sorted(leaving, key=lambda record: (-self.size(record), record.pod.key)):
                 cls = record.pod_class
-                target = self.board.home(cls)
+                target = self.dry_run.row_for_moved(cls)
                 if target is None:
                     raise StuckError(record, "fits nowhere else")
-                self.board.come(cls, target)
-                self.gone[record] = target
+                self.dry_run.add_pod(cls, target)
+                self.moving[record] = target
                 arrived.add(target)
         except StuckError:
-            self.board.undo(mark)
-            self.board.closed[row] = was_closed
-            self._departures.undo(taken)
-            self.gone, self.whole = before
+            self.dry_run.undo_to(mark)
+            self.dry_run.closed[row] = was_closed
+            self._evictions.undo_to(taken)
+            self.moving, self.whole = before
             raise
         self._arrived |= arrived
         self.sources[row] = None
@@ -159,34 +159,34 @@ class RelocationAttempt:
         if member is not None:
             self.placed[member] = row
 
-    def _let_go(self, record: PodRecord, leaving: Iterable[PodRecord]) -> list[PodRecord]:
+    def _evict(self, record: PodRecord, leaving: Iterable[PodRecord]) -> list[PodRecord]:
         """Counts the pod as leaving, with its gang if that must be; who that is. `leaving` are counted already."""
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return []
-        objection = self.movable(record) or self._departures.take(record)
+        objection = self.why_immovable(record) or self._evictions.try_add(record)
         if objection is None:
             members = [record]
-        elif self._limits.whole_gangs and record.gang is not None and self.movable(record) is None:
-            members = self._let_gang_go(record)
+        elif self._limits.whole_gangs and record.gang is not None and self.why_immovable(record) is None:
+            members = self._evict_gang(record)
         else:
             raise StuckError(record, objection)
         most = self._limits.per_gang
         if most is not None and record.gang is not None:
-            mates = {other for other in (*self.gone, *leaving, *members) if other.gang is record.gang}
+            mates = {other for other in (*self.moving, *leaving, *members) if other.gang is record.gang}
             if len(mates) > most:
                 raise StuckError(record, f"belongs to a gang of which more than {most} would have to move")
         return members
 
-    def _let_gang_go(self, record: PodRecord) -> list[PodRecord]:
+    def _evict_gang(self, record: PodRecord) -> list[PodRecord]:
         members = whole_gang_of(record, self._session.state)
         if isinstance(members, str):
             raise StuckError(record, members)
         for member in members:
-            if member in self.gone:
+            if member in self.moving:
                 raise StuckError(record, f"belongs to a gang with pod {member.pod.key}, which moves already")
-            if (reason := self.movable(member)) is not None:
+            if (reason := self.why_immovable(member)) is not None:
                 raise StuckError(record, f"belongs to a gang with pod {member.pod.key}, which {reason}")
-        found = self._departures.take_whole(record)
+        found = self._evictions.try_add_gang(record)
         if isinstance(found, str):
             raise StuckError(record, found)
         self.whole.update((member.gang, None) for member in members if member.gang is not None)

@@ -39,7 +39,7 @@ class NodeDrain:
         self._needed = goal.count - len(self.free)
         self._candidates = self._emptiable([row for row in rows if row not in set(self.free)])
 
-    def best(self) -> RelocationAttempt:
+    def best_attempt(self) -> RelocationAttempt:
         """The plan that empties the most nodes (no more than are wanted), and of these the cheapest."""
         found = [self._greedy(order) for order in self._orders()]
         best = min(found, key=self._rank)
@@ -66,15 +66,15 @@ class NodeDrain:
     def _greedy(self, order: Sequence[int]) -> RelocationAttempt:
         attempt = RelocationAttempt(self._session, self._limits)
         # What is empty already counts, so nobody moves there.
-        attempt.board.closed[self.free] = True
+        attempt.dry_run.closed[self.free] = True
         for place, row in enumerate(order):
             if self.reached(attempt):
                 break
             # Whoever moves to a node that is to be emptied next keeps it from that.
-            attempt.board.reluctant[:] = False
-            attempt.board.reluctant[list(order[place : place + self._needed - len(attempt.sources)])] = True
+            attempt.dry_run.avoided[:] = False
+            attempt.dry_run.avoided[list(order[place : place + self._needed - len(attempt.sources)])] = True
             try:
-                attempt.empty(row)
+                attempt.drain_row(row)
             except StuckError as stuck:
                 self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
             else:
@@ -96,7 +96,7 @@ class NodeDrain:
         found: dict[int, tuple[int, float, int]] = {}
         for row in rows:
             contents = self._contents(row)
-            stays = ((record, reason) for record in contents if (reason := probe.movable(record)) is not None)
+            stays = ((record, reason) for record in contents if (reason := probe.why_immovable(record)) is not None)
             for record, reason in stays:
                 self.obstacles[row] = probe.obstacle(StuckError(record, reason), row)
                 break

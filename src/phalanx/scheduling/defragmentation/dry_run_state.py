@@ -15,8 +15,8 @@ RowArray = npt.NDArray[np.intp]
 
 
 class DryRunState:
-    """`closed` rows take none of those who move, `reluctant` ones only who fits on no other. `mark` names the
-    present state, `undo` goes back to one.
+    """`closed` rows take none of those who move, `avoided` ones only who fits on no other. `mark` names the
+    present state, `undo_to` goes back to one.
 
     What filters say is asked once per class and holds for the whole plan, but for host ports, which are counted.
     """
@@ -24,31 +24,31 @@ class DryRunState:
     def __init__(self, session: Session) -> None:
         nodes = session.state.nodes
         self.closed: BoolArray = np.zeros(nodes.capacity, dtype=np.bool_)
-        self.reluctant: BoolArray = np.zeros(nodes.capacity, dtype=np.bool_)
+        self.avoided: BoolArray = np.zeros(nodes.capacity, dtype=np.bool_)
         self._placer = session.placer
         self._inverse = nodes.inverse
         self._idle: IntArray = nodes.idle.copy()
         self._masks: dict[ClassRecord, BoolArray] = {}
-        self._came: dict[int, list[HostPort]] = {}
+        self._ports: dict[int, list[HostPort]] = {}
         self._journal: list[tuple[int, IntArray, tuple[HostPort, ...]]] = []
 
     def mark(self) -> int:
         return len(self._journal)
 
-    def undo(self, mark: int) -> None:
+    def undo_to(self, mark: int) -> None:
         """Takes back who came and who left since the mark."""
         while len(self._journal) > mark:
             row, usage, ports = self._journal.pop()
             self._idle[:, row] += usage
             for port in ports:
-                self._came[row].remove(port)
+                self._ports[row].remove(port)
 
-    def leave(self, record: PodRecord) -> None:
+    def remove_pod(self, record: PodRecord) -> None:
         """A pod is no longer where it is."""
         if record.row != NO_NODE:
             self._charge(record.row, -record.footprint.usage, ())
 
-    def come(self, cls: ClassRecord, row: int) -> None:
+    def add_pod(self, cls: ClassRecord, row: int) -> None:
         """A pod of the class is there now."""
         self._charge(row, cls.footprint.usage, cls.spec.host_ports)
 
@@ -59,21 +59,21 @@ class DryRunState:
             fits &= ~self.closed
         rows = np.flatnonzero(fits)
         ports = cls.spec.host_ports
-        if not ports or not self._came:
+        if not ports or not self._ports:
             return rows
         clash = [
-            any(port.conflicts_with(other) for port in ports for other in self._came.get(row, ()))
+            any(port.conflicts_with(other) for port in ports for other in self._ports.get(row, ()))
             for row in rows.tolist()
         ]
         return rows[~np.array(clash, dtype=np.bool_)]
 
-    def home(self, cls: ClassRecord) -> int | None:
+    def row_for_moved(self, cls: ClassRecord) -> int | None:
         """The row for a pod of the class that moves; None if none takes it."""
         rows = self.fitting(cls)
-        willing = rows[~self.reluctant[rows]]
-        return self.fullest(cls, willing if len(willing) else rows)
+        willing = rows[~self.avoided[rows]]
+        return self.most_allocated(cls, willing if len(willing) else rows)
 
-    def fullest(self, cls: ClassRecord, rows: RowArray) -> int | None:
+    def most_allocated(self, cls: ClassRecord, rows: RowArray) -> int | None:
         """Of the rows, the one on which a pod of the class leaves the least unused, the first of equals."""
         if not len(rows):
             return None
@@ -96,5 +96,5 @@ class DryRunState:
     def _charge(self, row: int, usage: IntArray, ports: tuple[HostPort, ...]) -> None:
         self._idle[:, row] -= usage
         if ports:
-            self._came.setdefault(row, []).extend(ports)
+            self._ports.setdefault(row, []).extend(ports)
         self._journal.append((row, usage, ports))

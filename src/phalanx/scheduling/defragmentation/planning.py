@@ -35,8 +35,8 @@ def plan(
 ) -> Relocation:
     """A relocation that reaches the goal, or says why there is none. Nothing is changed anywhere.
 
-    A plan is only given if the scheduler itself, in a rehearsal, places everybody who moves (and then the
-    beneficiary); the nodes in `targets` are its choice. Deterministic: equal facts give equal answers.
+    A plan is only given if the scheduler itself, in a dry run, places everybody who moves (and then the
+    preemptor); the nodes in `targets` are its choice. Deterministic: equal facts give equal answers.
     """
     scheduler = facts.build()
     session = scheduler.new_session(facts.now)
@@ -56,19 +56,17 @@ class _Planning:
         self._names = session.state.nodes.names
 
     def empty_nodes(self, goal: EmptyNodes) -> Relocation:
-        emptying = NodeDrain(self._session, goal, self._limits, self._tell)
-        answer = Relocation(goal, False, "", free=[self._names[row] for row in emptying.free])
-        if len(emptying.free) >= goal.count:
-            return _reached(answer, f"enough nodes are empty already ({len(emptying.free)}): nobody has to move")
-        attempt = emptying.best()
-        if not emptying.reached(attempt):
-            found = len(emptying.free) + len(attempt.sources)
-            return _failed(
-                answer, f"only {found} of {counted(goal.count, 'node')} can be empty", emptying.obstacles
-            )
-        failure = self._prove(answer, attempt, [*attempt.sources, *emptying.free])
+        drain = NodeDrain(self._session, goal, self._limits, self._tell)
+        answer = Relocation(goal, False, "", free=[self._names[row] for row in drain.free])
+        if len(drain.free) >= goal.count:
+            return _reached(answer, f"enough nodes are empty already ({len(drain.free)}): nobody has to move")
+        attempt = drain.best_attempt()
+        if not drain.reached(attempt):
+            found = len(drain.free) + len(attempt.sources)
+            return _failed(answer, f"only {found} of {counted(goal.count, 'node')} can be empty", drain.obstacles)
+        failure = self._prove(answer, attempt, [*attempt.sources, *drain.free])
         if failure is not None:
-            return _failed(answer, _rehearsed(failure), emptying.obstacles)
+            return _failed(answer, _not_proved(failure), drain.obstacles)
         answer.freed = [self._names[row] for row in attempt.sources]
         freed = f"{answer.freed[0]} becomes" if len(answer.freed) == 1 else f"{len(answer.freed)} nodes become"
         return _reached(answer, f"{_moves(answer)} so that {freed} free")
@@ -78,30 +76,28 @@ class _Planning:
         unit = unit_of(scheduler.queue.all_units(), goal.target)
         if unit is None:
             return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
-        making = RoomForGang(self._session, unit, self._limits, self._tell)
-        if not making.members:
+        room = RoomForGang(self._session, unit, self._limits, self._tell)
+        if not room.members:
             return _failed(answer, f"{goal.name} does not wait for room", {})
-        attempt = making.best()
+        attempt = room.best_attempt()
         if attempt is None:
-            who = f"the {counted(len(making.members), 'pod')} that {goal.name} needs"
-            return _failed(answer, f"no room can be made for {who}", making.obstacles)
+            who = f"the {counted(len(room.members), 'pod')} that {goal.name} needs"
+            return _failed(answer, f"no room can be made for {who}", room.obstacles)
         failure = self._prove(answer, attempt, list(dict.fromkeys([*attempt.sources, *attempt.placed.values()])))
         if failure is not None:
-            return _failed(answer, _rehearsed(failure), making.obstacles)
+            return _failed(answer, _not_proved(failure), room.obstacles)
         return _reached(answer, f"{_moves(answer)} so that there is room for {goal.name}")
 
     def _prove(self, answer: Relocation, attempt: RelocationAttempt, held: Sequence[int]) -> ProofFailure | None:
         """Plays the attempt through and takes it into the answer; None if that succeeds."""
-        self._tell("the plan is rehearsed")
+        self._tell("the plan is tried in a dry run")
         steps = sorted(attempt.steps, key=lambda step: -max(map(attempt.size, step), default=0.0))
         failure: ProofFailure | None = None
         for order in [attempt.steps] if steps == attempt.steps else [attempt.steps, steps]:
-            rehearsal = RelocationProof(self._facts, [self._names[row] for row in held])
-            outcome = rehearsal.run([[record.pod.uid for record in step] for step in order], answer.goal)
+            proof = RelocationProof(self._facts, [self._names[row] for row in held])
+            outcome = proof.prove([[record.pod.uid for record in step] for step in order], answer.goal)
             if not isinstance(outcome, ProofFailure):
-                answer.waves = [
-                    [self._move(attempt, record, rehearsal) for record in step] for step in order if step
-                ]
+                answer.waves = [[self._move(attempt, record, proof) for record in step] for step in order if step]
                 answer.held = [self._names[row] for row in held]
                 answer.placements = outcome
                 answer.cost = attempt.cost()
@@ -109,14 +105,14 @@ class _Planning:
             failure = failure or outcome
         return failure
 
-    def _move(self, attempt: RelocationAttempt, record: PodRecord, rehearsal: RelocationProof) -> Move:
+    def _move(self, attempt: RelocationAttempt, record: PodRecord, proof: RelocationProof) -> Move:
         pod, gang = record.pod, record.gang
         return Move(
             pod.uid,
             pod.namespace,
             pod.name,
             pod.node,
-            rehearsal.targets[pod.uid],
+            proof.targets[pod.uid],
             pod.usage or pod.pod_class.requests,
             pod.priority,
             str(gang.key) if gang is not None else "",
@@ -135,8 +131,8 @@ def _failed(answer: Relocation, message: str, obstacles: dict[int, RelocationObs
     return answer
 
 
-def _rehearsed(failure: ProofFailure) -> str:
-    return f"in a rehearsal {failure.who} was not placed: {failure.reason}"
+def _not_proved(failure: ProofFailure) -> str:
+    return f"in a dry run {failure.who} was not placed: {failure.reason}"
 
 
 def _moves(answer: Relocation) -> str:

@@ -73,8 +73,8 @@ class RelocationProof:
         self._held = [self._node(name) for name in held]
         self.targets: dict[str, str] = {}
 
-    def run(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | ProofFailure:
-        """Where the beneficiary is placed in the end (nowhere where nobody asks), or who could not be placed."""
+    def prove(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | ProofFailure:
+        """Where the preemptor is placed in the end (nowhere where nobody asks), or who could not be placed."""
         for node in self._held:
             self._state.apply(NodeUpdated(msgspec.structs.replace(node, taints=(*node.taints, HOLD))))
         for wave in waves:
@@ -83,27 +83,29 @@ class RelocationProof:
                 return failure
         for node in self._held:
             self._state.apply(NodeUpdated(node))
-        return self._beneficiary(goal) if isinstance(goal, RoomFor) else []
+        return self._placed_gang(goal) if isinstance(goal, RoomFor) else []
 
     def _wave(self, uids: Sequence[str]) -> ProofFailure | None:
-        heirs: dict[str, Pod] = {}
+        replacements: dict[str, Pod] = {}
         for uid in uids:
             pod = self._state.pods[uid].pod
-            heirs[uid] = self._heir(pod)
+            replacements[uid] = self._replacement(pod)
             self._state.apply(PodRemoved(uid))
-        for heir in heirs.values():
-            self._state.apply(PodUpdated(heir))
+        for replacement in replacements.values():
+            self._state.apply(PodUpdated(replacement))
         settle(self._scheduler, self._facts.now)
-        for uid, heir in heirs.items():
-            record = self._state.pods[heir.uid]
+        for uid, replacement in replacements.items():
+            record = self._state.pods[replacement.uid]
             if record.state is not MemberState.ASSUMED:
-                return ProofFailure(f"pod {heir.key.removesuffix('+')}", _why(record))
+                return ProofFailure(f"pod {replacement.key.removesuffix('+')}", _why(record))
             if any(node.name == record.assumed_node for node in self._held):
-                return ProofFailure(f"pod {heir.key.removesuffix('+')}", "it tolerates everything and comes back")
+                return ProofFailure(
+                    f"pod {replacement.key.removesuffix('+')}", "it tolerates everything and comes back"
+                )
             self.targets[uid] = record.assumed_node
         return None
 
-    def _heir(self, pod: Pod) -> Pod:
+    def _replacement(self, pod: Pod) -> Pod:
         """The pod that its controller makes in its stead."""
         return msgspec.structs.replace(
             pod,
@@ -119,7 +121,7 @@ class RelocationProof:
             checkpoint=0,
         )
 
-    def _beneficiary(self, goal: RoomFor) -> list[Placement] | ProofFailure:
+    def _placed_gang(self, goal: RoomFor) -> list[Placement] | ProofFailure:
         settle(self._scheduler, self._facts.now)
         if isinstance(goal.target, str):
             records = [self._state.pods[goal.target]]

@@ -81,7 +81,7 @@ class Placement(msgspec.Struct, frozen=True):
 class Relocation(msgspec.Struct):
     """`reached` tells whether the goal can be reached; then `waves` are to be carried out one after the other, each
     when the pods of the one before run again. Meanwhile `held` nodes take nobody, so that nobody comes back.
-    `freed` nodes are empty in the end, beside those that were `free` before; `placements` are where the beneficiary
+    `freed` nodes are empty in the end, beside those that were `free` before; `placements` are where the preemptor
     fits.
     """
 

@@ -34,26 +34,26 @@ class RoomForGang:
         self._domains = domains_of(session, unit)
         self.obstacles: dict[int, RelocationObstacle] = {}
 
-    def best(self) -> RelocationAttempt | None:
+    def best_attempt(self) -> RelocationAttempt | None:
         """The cheapest plan that was found; None if there is none."""
         found = [(plan, rows) for rows in self._domains if (plan := self._plan(frozenset(), rows)) is not None]
         if not found:
             return None
         best, domain = min(found, key=lambda entry: entry[0].cost())
-        spared: frozenset[str] = frozenset()
-        for _, record in zip(range(_REPRIEVES), sorted(best.gone, key=_most_important_first), strict=False):
-            other = self._plan(spared | {record.pod.uid}, domain)
+        left_alone: frozenset[str] = frozenset()
+        for _, record in zip(range(_REPRIEVES), sorted(best.moving, key=_most_important_first), strict=False):
+            other = self._plan(left_alone | {record.pod.uid}, domain)
             if other is not None and other.cost() < best.cost():
                 self._tell(f"found a cheaper way: {other.cost().evictions} pods move")
-                best, spared = other, spared | {record.pod.uid}
+                best, left_alone = other, left_alone | {record.pod.uid}
         return best
 
-    def _plan(self, spared: frozenset[str], domain: BoolArray | None) -> RelocationAttempt | None:
-        attempt = RelocationAttempt(self._session, self._limits, spared, domain)
+    def _plan(self, left_alone: frozenset[str], domain: BoolArray | None) -> RelocationAttempt | None:
+        attempt = RelocationAttempt(self._session, self._limits, left_alone, domain)
         hardest = sorted(self.members, key=lambda member: (-attempt.size(member), member.order))
-        waiting = [member for member in hardest if not attempt.place(member)]
+        waiting = [member for member in hardest if not attempt.place_member(member)]
         for number, member in enumerate(waiting):
-            if not attempt.place(member) and not self._make_room(attempt, member):
+            if not attempt.place_member(member) and not self._make_room(attempt, member):
                 return None
             self._tell(f"room for {len(hardest) - len(waiting) + number + 1} of {len(hardest)} members")
         return attempt
@@ -66,7 +66,7 @@ class RoomForGang:
                 ways.append(((len(way), sum(map(attempt.size, way)), row), row, way))
         for _, row, way in sorted(ways, key=lambda entry: entry[0])[:_NODES]:
             try:
-                attempt.relieve(row, way, member)
+                attempt.exchange(row, way, member)
             except StuckError as stuck:
                 self._note(attempt, row, stuck)
             else:
@@ -75,12 +75,12 @@ class RoomForGang:
 
     def _note(self, attempt: RelocationAttempt, row: int, stuck: StuckError) -> None:
         """Of the first plan, in which nobody is left alone by choice."""
-        if not attempt.spared:
+        if not attempt.left_alone:
             self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
 
     def _way(self, attempt: RelocationAttempt, member: PodRecord, row: int) -> list[PodRecord] | None:
         """The pods of a row without which the member fits: the less important first, and none in vain."""
-        missing = attempt.board.lacking(member.pod_class, row)
+        missing = attempt.dry_run.lacking(member.pod_class, row)
         chosen: list[PodRecord] = []
         for record in self._movable(attempt, row, missing):
             if not missing.any():
@@ -90,7 +90,7 @@ class RoomForGang:
                 missing = np.maximum(missing - record.footprint.usage, 0)
         if missing.any():
             return None
-        return self._needed_only(chosen, attempt.board.lacking(member.pod_class, row))
+        return self._needed_only(chosen, attempt.dry_run.lacking(member.pod_class, row))
 
     def _needed_only(self, chosen: list[PodRecord], missing: IntArray) -> list[PodRecord]:
         """Without those that can stay, the most important one first."""
@@ -106,9 +106,9 @@ class RoomForGang:
         """Less important pods first, of equals those that free the most of what is missing."""
         movable: list[tuple[tuple[object, ...], PodRecord]] = []
         for record in pods_on_row(self._session, row):
-            if record in attempt.gone or record.pod.fixture or record.state is MemberState.TERMINATING:
+            if record in attempt.moving or record.pod.fixture or record.state is MemberState.TERMINATING:
                 continue
-            reason = attempt.movable(record)
+            reason = attempt.why_immovable(record)
             if reason is not None:
                 self._note(attempt, row, StuckError(record, reason))
                 continue

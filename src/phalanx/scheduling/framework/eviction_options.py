@@ -26,7 +26,7 @@ class EvictionOptions(msgspec.Struct, frozen=True):
     """`preempt`, `reclaim` and `shuffle` tell whether the policy has such an action; `gangpreempt` is one with the
     first, `gangreclaim` with the second.
 
-    On a single node: all victims of a beneficiary's pod stand on one node, as in scheduler-plugins and Volcano.
+    On a single node: all victims of a preemptor's pod stand on one node, as in scheduler-plugins and Volcano.
     Whole gangs: a gang may be evicted as a whole; otherwise only what it has above its minimum. With
     `foreign_victims` pods of other schedulers may be evicted. With `surplus` a gang that has its minimum evicts
     for its other members too, and with `levels` a gang may take from gangs of the same priority in its queue that

@@ -27,8 +27,10 @@ class Load:
 
     __slots__ = ("_cls", "_inverse", "_used", "copies", "nodes", "rows")
 
-    def __init__(self, cls: ClassRecord, nodes: NodeTable, rows: Rows, copies: IntArray | None = None) -> None:
-        self._cls = cls
+    def __init__(
+        self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows, copies: IntArray | None = None
+    ) -> None:
+        self._cls = pod_class
         self.nodes = nodes
         self.rows = rows
         self.copies = copies

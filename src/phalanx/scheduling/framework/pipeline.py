@@ -60,17 +60,17 @@ class Pipeline:
             self._plugins[point][:] = plugins
         return silenced
 
-    def pre_filter(self, cls: ClassRecord) -> str | None:
+    def pre_filter(self, pod_class: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""
         for plugin in self.plugins("pre_filter"):
-            reason = plugin.pre_filter(cls)
+            reason = plugin.pre_filter(pod_class)
             if reason is not None:
                 return reason
         return None
 
-    def unready(self, cls: ClassRecord) -> str | None:
+    def unready(self, pod_class: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(cls.spec) for stock in cls.allocators if stock.name in self.stocks)
+        reasons = (stock.refuse(pod_class.spec) for stock in pod_class.allocators if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def time_key(self, now: float) -> tuple[Hashable, ...]:
@@ -82,13 +82,17 @@ class Pipeline:
         times = (plugin.next_wake(session) for plugin in self.plugins("next_wake"))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
-        parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
-        stocks = (stock for stock in cls.allocators if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(cls.spec, rows)]
-        if cls.affinity.restricts:
-            parts += cls.affinity_state(nodes.affinity).explain(
+        parts = [part for plugin in self.plugins("explain") for part in plugin.explain(pod_class, nodes, rows)]
+        for plugin in self.plugins("filter"):
+            if not overrides(plugin, "explain"):
+                refused = ~plugin.filter(pod_class, nodes, rows)
+                parts.append((f"node(s) were ruled out by plugin {plugin.name}", refused))
+        stocks = (stock for stock in pod_class.allocators if stock.name in self.stocks)
+        parts += [part for stock in stocks for part in stock.explain(pod_class.spec, rows)]
+        if pod_class.affinity.restricts:
+            parts += pod_class.affinity_state(nodes.affinity).explain(
                 rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity
             )
         return parts

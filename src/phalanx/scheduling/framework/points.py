@@ -187,11 +187,11 @@ class FilterPlugin:
     arrays of `nodes`, and an answer for rows has one entry for each, in their order.
     """
 
-    def pre_filter(self, cls: ClassRecord) -> str | None:
+    def pre_filter(self, pod_class: ClassRecord) -> str | None:
         """Why the class can be placed nowhere whatever the nodes are like; None if it can."""
         raise NotImplementedError
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """bool[rows]: which nodes the class may use; all filters must agree.
 
         May depend on labels, taints and liveness (what `nodes.relabelled` records) and on the `time_key`; not on
@@ -199,17 +199,17 @@ class FilterPlugin:
         """
         raise NotImplementedError
 
-    def max_copies(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+    def max_copies(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
         """int64[rows]: at most how many more copies each row takes, from what its nodes have idle; where that is 0,
         `explain` says why."""
         raise NotImplementedError
 
-    def pre_bind_check(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
+    def pre_bind_check(self, pod_class: ClassRecord, nodes: NodeTable, row: int) -> bool:
         """Whether a pod of the class may be put on a row that was chosen for it. A plugin that says no says so in
         `filter` from then on."""
         raise NotImplementedError
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """(reason in kube-scheduler's words, bool[rows] kept out for it): what `filter` says, taken apart."""
         raise NotImplementedError
 
@@ -225,12 +225,12 @@ class ScorePlugin:
         pod."""
         return False
 
-    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """float64[N], for each row of `nodes`, from what `filter` may use, normalised over `mask` (bool[N], the
         rows that the class may use); None if it is all the same."""
         raise NotImplementedError
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         """How good a node is with the pod on it, from amounts: float64[rows, copies] where `load` looks ahead over
         so many copies, else float64[rows], or one number for all. Whatever is made of the arrays of `load` has that
         shape. Of a plugin that is not ours float64[rows] is taken for every number of copies."""

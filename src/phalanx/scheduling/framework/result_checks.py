@@ -130,6 +130,16 @@ def _max_copies(point: CheckedPoint, found: object, asked: Any) -> IntArray:
     return result
 
 
+def _pre_bind_check(point: CheckedPoint, found: object, asked: Any) -> bool:
+    if not isinstance(found, bool | np.bool_):
+        raise unexpected("True or False", found)
+    pod_class, nodes, row = asked
+    if not found and point.plugin.filter(pod_class, nodes, np.array([row])).any():
+        # It would be chosen again for ever.
+        raise PluginResultError("expected filter to rule out from now on what pre_bind_check has refused")
+    return bool(found)
+
+
 def _explain(point: CheckedPoint, found: object, asked: Any) -> list[tuple[str, BoolArray]]:
     wanted = "list[(str, bool[rows])]"
     if not isinstance(found, list | tuple):
@@ -310,7 +320,7 @@ _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
     "pre_filter": _one_of("str or None", str, type(None)),
     "filter": _filter,
     "max_copies": _max_copies,
-    "pre_bind_check": _one_of("True or False", bool, np.bool_),
+    "pre_bind_check": _pre_bind_check,
     "explain": _explain,
     "static_score": _static_score,
     "score": _score,

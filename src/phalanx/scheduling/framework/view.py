@@ -23,7 +23,7 @@ T = TypeVar("T")
 class PodPlacer(Protocol):
     """Where the scheduler would put pods."""
 
-    def place(self, cls: ClassRecord, count: int) -> list[int]:
+    def place(self, pod_class: ClassRecord, count: int) -> list[int]:
         """Rows for up to `count` copies of the class, in placement order, fewer if fewer fit."""
 
 

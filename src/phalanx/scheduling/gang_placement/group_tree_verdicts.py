@@ -41,7 +41,7 @@ def tell_group_tree(session: Session, unit: QueuedUnit, lacks: GroupTreeFitError
     for gang, lack in facts.items():
         if isinstance(lack, Waits):
             verdicts[gang] = _waiting(gang.key, lack, by_key.get(lack.culprit) if lack.culprit else None)
-        session.judge_gang(gang, verdicts[gang])
+        session.decisions.judge_gang(gang, verdicts[gang])
 
 
 def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:

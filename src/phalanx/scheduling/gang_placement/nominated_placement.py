@@ -70,7 +70,7 @@ def place_nominated(
         transaction.rollback()
         return False
     for placed, row in transaction.commit():
-        session.bind_member(placed, row, gang)
+        session.decisions.bind_member(placed, row, gang)
     return True
 
 
@@ -89,7 +89,7 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
         await_leavers(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:
-        session.withdraw_nominations(held)
+        session.decisions.withdraw_nominations(held)
     return False
 
 

@@ -30,7 +30,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
     """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
     match facts:
         case Shortage() if unit.pod is not None:
-            session.judge_pod(unit.pod, session.shared_verdict(facts))
+            session.decisions.judge_pod(unit.pod, session.fit_errors.verdict(facts))
         case Shortage():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
@@ -39,12 +39,12 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
             assert culprit.spec is not None
             judge_unit(session, unit, culprit, gap(facts, culprit, culprit.spec))
         case OverQuota() if unit.pod is not None:
-            session.judge_pod(unit.pod, session.shared_verdict(facts))
+            session.decisions.judge_pod(unit.pod, session.fit_errors.verdict(facts))
         case OverQuota():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, over_ceiling_for_gang(facts, culprit))
         case Blocked() if unit.pod is not None:
-            session.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
+            session.decisions.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
         case Blocked():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
@@ -56,19 +56,19 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
                     and gang.spec is not None
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
-                    session.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
+                    session.decisions.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
         case GroupTreeFitError():
             tell_group_tree(session, unit, facts)
         case Leaving() if unit.pod is not None:
-            session.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
+            session.decisions.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
         case Leaving():
             for gang in unit.gangs:
-                session.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
+                session.decisions.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
         case BlockedByFifo() if unit.pod is not None:
-            session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
+            session.decisions.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
         case BlockedByFifo():
             for gang in unit.gangs:
-                session.judge_gang(gang, behind(f"gang {gang.key}", facts))
+                session.decisions.judge_gang(gang, behind(f"gang {gang.key}", facts))
         case dict():
             for gang in unit.gangs:
                 tell_surplus(session, gang, facts)
@@ -77,7 +77,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
 def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature, Shortage | OverQuota]) -> None:
     """Judges the members above the minimum, by kind."""
     verdicts, rules = (
-        {kind: session.shared_verdict(reason) for kind, reason in facts.items()},
+        {kind: session.fit_errors.verdict(reason) for kind, reason in facts.items()},
         surplus_domain(session, gang),
     )
     for member in gang.pending.values():
@@ -85,13 +85,15 @@ def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature
             rules.kind(member) if rules is not None else PodSignature(member.pod_class, member.charge_path)
         )
         if verdict is not None and not member.pod.problem:
-            session.judge_pod(member, verdict)
+            session.decisions.judge_pod(member, verdict)
 
 
 def judge_unit(session: Session, unit: QueuedUnit, culprit: GangRecord, verdict: Verdict) -> None:
     """The gang that failed gets the verdict; its mates learn whom they wait for."""
     for gang in unit.gangs:
         if gang is culprit:
-            session.judge_gang(gang, verdict)
+            session.decisions.judge_gang(gang, verdict)
         elif gang.pending:
-            session.judge_gang(gang, waiting_for_bundle(gang.key, culprit.key, verdict.message, verdict.change))
+            session.decisions.judge_gang(
+                gang, waiting_for_bundle(gang.key, culprit.key, verdict.message, verdict.change)
+            )

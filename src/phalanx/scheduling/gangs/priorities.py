@@ -20,7 +20,7 @@ class Priorities:
     def own(self, gang: GangRecord | PodRecord) -> int:
         """A pod's priority; of a gang the group's own, else the highest among its members.
 
-        (The highest, so that a gang with one low member does not starve; research/coscheduling.md, 1.4. Of all
+        (The highest, so that a gang with one low member does not starve; docs/rules/coscheduling.md, 1.4. Of all
         that are alive, so that the gang does not change its place while it is being placed.)
         """
         if isinstance(gang, PodRecord):

@@ -1,4 +1,4 @@
-"""How many members a gang needs now: the match policies of research/coscheduling.md, section 1.5, as arithmetic."""
+"""How many members a gang needs now: the match policies of docs/rules/coscheduling.md, 1.5, as arithmetic."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from functools import total_ordering
 from types import CodeType
+from typing import TypeVar
 
 from phalanx.model.decisions import Failure
 from phalanx.scheduling.diagnosis.verdicts import planning_failed
@@ -19,6 +20,8 @@ from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
+
+T = TypeVar("T")
 
 # Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
 # others silence could break a limit or a veto, so there the unit waits instead.
@@ -31,6 +34,7 @@ _PREFERENCES = frozenset(
         "score",
         "explain",
         "next_wake",
+        "recheck_at",
         "time_key",
         "admitted",
         "evictees",
@@ -79,11 +83,11 @@ def try_each(session: Session, units: Iterable[QueuedUnit], turn: Callable[[], o
     Where that does not help, the units that had no turn are set aside until something about them changes.
     """
     while True:
-        marks = session.begin_turn()
+        marks = session.decisions.begin_turn()
         try:
             turn()
         except Exception as error:
-            session.undo_turn(marks)
+            session.decisions.undo_turn(marks)
             if silence_plugin(session, error):
                 continue
             set_aside(session, units, error)
@@ -116,6 +120,17 @@ def walk_in_order(
         return
 
 
+def ask_plugins(session: Session, what: str, question: Callable[[], T], default: T) -> T:
+    """What plugins answer, asked again without each that raises; `default` where that does not help."""
+    while True:
+        try:
+            return question()
+        except Exception as error:
+            if not silence_plugin(session, error):
+                report_failure(session, what, error)
+                return default
+
+
 def silence_plugin(session: Session, error: Exception) -> bool:
     """Silences the plugin behind a failure for this cycle, if there is one and it may be passed over."""
     plugin, point = culprit(session, error)
@@ -138,11 +153,11 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
         session.unschedulable.pop(unit.key, None)
         if unit.pod is not None:
             what = f"pod {unit.pod.pod.key}"
-            session.judge_pod(unit.pod, planning_failed(what, name, error))
+            session.decisions.judge_pod(unit.pod, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         for gang in unit.gangs:
             what = f"gang {gang.key}"
-            session.judge_gang(gang, planning_failed(what, name, error))
+            session.decisions.judge_gang(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         session.mark_tried(unit)
         session.set_aside.append(unit.key)
@@ -153,15 +168,18 @@ def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     plugins = {
         id(entry.plugin) for entry in (*session.pipeline.policy.standing_plugins, *session.pipeline.policy.plugins)
     }
+    outer: tuple[Plugin | None, str] = None, ""
+    checked: tuple[Plugin | None, str] | None = None
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")
         if isinstance(who, CheckedPoint | CheckedColocationGroups):
-            return who.plugin, who.point
-        if id(who) in plugins and isinstance(who, Plugin):
-            return who, _point(who, step.tb_frame.f_code)
+            checked = who.plugin, who.point
+        elif outer[0] is None and id(who) in plugins and isinstance(who, Plugin):
+            outer = who, _point(who, step.tb_frame.f_code)
         step = step.tb_next
-    return None, ""
+    # Plugins ask each other: of those that are not ours it is the last.
+    return checked or outer
 
 
 def _point(plugin: Plugin, code: CodeType) -> str:

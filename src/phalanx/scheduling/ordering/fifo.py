@@ -37,7 +37,7 @@ class FifoQueues:
             return False
         demand = FifoBlocked(queue.key)
         tell_unit(self._session, unit, head[1])
-        self._session.set_unschedulable(unit, demand, self._session.record_fit_error(demand, head[1]))
+        self._session.set_unschedulable(unit, demand, self._session.fit_errors.record(demand, head[1]))
         self._session.mark_tried(unit)
         return True
 

@@ -43,8 +43,8 @@ class SurplusTurn:
         # Somebody for whom room is held goes first.
         for member in sorted(session.pending_in_order(gang), key=lambda member: member.nomination is None):
             if member.pod.problem:
-                session.judge_pod(member, unreadable(member))
-                session.withdraw_nominations([member])
+                session.decisions.judge_pod(member, unreadable(member))
+                session.decisions.withdraw_nominations([member])
             else:
                 self.members.append(member)
 
@@ -90,13 +90,13 @@ class SurplusTurns:
         if head.nomination is not None and (turn.near is None or turn.near.starts_singly(head)):
             self._take_promised(turn, head)
             return
-        session.withdraw_nominations([head])
+        session.decisions.withdraw_nominations([head])
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
         kind = PodSignature(head.pod_class, head.charge_path)
         rows: list[int] = []
-        if session.known_fit_error(kind) is None:
+        if session.fit_errors.known(kind) is None:
             wanted = min(
                 turn.run_length() if most > 1 else 1,
                 most,
@@ -109,10 +109,10 @@ class SurplusTurns:
             transaction = session.state.transaction(charging=False)
             transaction.place(head.pod_class, turn.members[: len(rows)], rows)
             for record, row in transaction.commit():
-                session.bind_member(record, row, turn.gang)
+                session.decisions.bind_member(record, row, turn.gang)
             turn.members = turn.members[len(rows) :]
         else:
-            session.record_fit_error(kind, *session.fit_error_facts(kind))
+            session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             turn.refused[kind] = None
             turn.members = [
                 each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.payer)
@@ -127,21 +127,21 @@ class SurplusTurns:
         kind, part = group.kind, rules.part(head)
         if part is not None and len(group.members) < part.missing:
             for member in group.alike:
-                session.judge_pod(member, subgroup_too_small(turn.gang, part))
+                session.decisions.judge_pod(member, subgroup_too_small(turn.gang, part))
             turn.members = [each for each in turn.members if each not in group.alike]
-        elif session.known_fit_error(kind) is None:
+        elif session.fit_errors.known(kind) is None:
             transaction = session.state.transaction()
             placed = place_in_domain(session, transaction, group)
             if placed:
                 transaction.commit()
                 for record, row in placed:
-                    session.bind_member(record, row, turn.gang)
+                    session.decisions.bind_member(record, row, turn.gang)
                     turn.members.remove(record)
                 turn.near = surplus_domain(session, turn.gang)
             else:
                 transaction.rollback()
-                session.record_fit_error(kind, *session.fit_error_facts(kind))
-        if session.known_fit_error(kind) is not None:
+                session.fit_errors.record(kind, *session.fit_errors.facts(kind))
+        if session.fit_errors.known(kind) is not None:
             turn.refused[kind] = None
             turn.members = [each for each in turn.members if each not in group.alike]
         if not turn.members:
@@ -157,7 +157,7 @@ class SurplusTurns:
             turn.members.clear()
         else:
             # What was held for it is of no use: it waits like all others.
-            session.withdraw_nominations([member])
+            session.decisions.withdraw_nominations([member])
         if not turn.members:
             self._settle(turn.unit)
 
@@ -190,9 +190,9 @@ def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
 
 def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool = False) -> FitError:
     """Why none of the kinds has room: a reason for each."""
-    found = {kind: session.fit_error_facts(kind, afresh) for kind in demand.kinds}
+    found = {kind: session.fit_errors.facts(kind, afresh) for kind in demand.kinds}
     facts = {kind: reason for kind, (reason, _) in found.items()}
-    return session.record_fit_error(demand, facts, min(version for _, version in found.values()))
+    return session.fit_errors.record(demand, facts, min(version for _, version in found.values()))
 
 
 def _place(kind: PodSignature) -> tuple[int, object, str]:

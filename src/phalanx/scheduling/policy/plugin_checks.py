@@ -59,6 +59,8 @@ def class_faults(kind: type[Plugin]) -> Iterator[str]:
     for point in POINTS:
         if not callable(getattr(kind, point)):
             yield f"{point} must be a method"
+    if kind.pre_bind_check is not Plugin.pre_bind_check and kind.filter is Plugin.filter:
+        yield "pre_bind_check needs a filter, which rules out what was refused"
     if not _texts(kind.arguments, tuple) or not _texts(kind.without_effect, tuple):
         yield "arguments and without_effect must be tuples of texts"
 

@@ -20,26 +20,26 @@ _PATIENCE = 60
 _LENT = "what it holds was lent"
 
 
-def commit(session: Session, beneficiary: Preemptor, found: Eviction) -> None:
+def commit(session: Session, preemptor: Preemptor, found: Eviction) -> None:
     """Tells the victims to go and holds the room for whom they go."""
-    unit = beneficiary.unit
+    unit = preemptor.unit
     session.disruptions[unit.key] = found
-    hands, kept = _hands(beneficiary, found), dict(found.placements)
-    session.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
-    _promise(session, beneficiary, beneficiary.name, found, hands)
-    await_leavers(session, unit, beneficiary.demand)
+    hands, kept = _hands(preemptor, found), dict(found.placements)
+    session.decisions.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
+    _promise(session, preemptor, preemptor.name, found, hands)
+    await_leavers(session, unit, preemptor.demand)
 
 
-def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction) -> None:
+def commit_for_each(session: Session, preemptor: PodPreemptor, found: Eviction) -> None:
     """The same for pods on their own: each waits only for those who must leave for it."""
-    unit_of, hands = {unit.pod: unit for unit in beneficiary.units}, _hands(beneficiary, found)
+    unit_of, hands = {unit.pod: unit for unit in preemptor.units}, _hands(preemptor, found)
     first = found.placements[0][0]
     # Who tells a victim to go: the first who is placed where it stands. Those who stand nowhere near go for an
     # account's sake: that is the first one's to tell, and everybody's concern.
     teller = {row: record for record, row in reversed(found.placements)}
     told: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
     at_row: dict[int, list[PodRecord]] = {}
-    common = list(found.leavers)
+    common = list(found.terminating)
     for victim in found.victims:
         near = next((teller[row] for row in victim.rows if row in teller), None)
         told[near if near is not None else first].append(victim)
@@ -50,51 +50,51 @@ def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction
             found,
             victims=tuple(told[record]),
             placements=((record, row),),
-            leavers=(*at_row.get(row, ()), *common),
-            losers=found.losers if record is first else (),
+            terminating=(*at_row.get(row, ()), *common),
+            displaced=found.displaced if record is first else (),
         )
         unit = unit_of[record]
         session.disruptions[unit.key] = part
-        _promise(session, beneficiary, f"pod {record.pod.key}", part, hands)
-        await_leavers(session, unit, beneficiary.demand)
+        _promise(session, preemptor, f"pod {record.pod.key}", part, hands)
+        await_leavers(session, unit, preemptor.demand)
 
 
-def _hands(beneficiary: Preemptor, found: Eviction) -> int:
-    """Through how many hands the room has gone that the beneficiary gets."""
-    taken = [record.nomination.transfers + 1 for record in found.losers if record.nomination is not None]
-    own = [record.nomination.transfers for record in beneficiary.claimed if record.nomination is not None]
+def _hands(preemptor: Preemptor, found: Eviction) -> int:
+    """Through how many hands the room has gone that the preemptor gets."""
+    taken = [record.nomination.transfers + 1 for record in found.displaced if record.nomination is not None]
+    own = [record.nomination.transfers for record in preemptor.nominated if record.nomination is not None]
     return max((*taken, *own), default=0)
 
 
-def _promise(session: Session, beneficiary: Preemptor, name: str, found: Eviction, hands: int) -> None:
-    cause = session.next_cause()
+def _promise(session: Session, preemptor: Preemptor, name: str, found: Eviction, hands: int) -> None:
+    cause = session.decisions.next_cause()
     leavers = {record: None for victim in found.victims for record in victim.records}
-    leavers.update(dict.fromkeys(found.leavers))
+    leavers.update(dict.fromkeys(found.terminating))
     # Grace begins when they are told; those who leave already have their own end.
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
     uids = frozenset(record.pod.uid for record in leavers)
     claim = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
     for victim in found.victims:
-        message = _why(beneficiary, victim)
+        message = _why(preemptor, victim)
         for record in victim.records:
             assert record.charge_path is not None
-            spite = protected_pods_of(session).remark(record, victim.grounds[record.charge_path])
-            session.evict(record, victim.reason, message + spite, name, cause)
+            spite = protected_pods_of(session).overruled_remark(record, victim.rules[record.charge_path])
+            session.decisions.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
-    session.withdraw_nominations(found.losers, heir=cause)
+    session.decisions.withdraw_nominations(found.displaced, heir=cause)
     for record, row in found.placements:
-        session.nominate(record, row, claim)
+        session.decisions.nominate(record, row, claim)
 
 
-def _why(beneficiary: Preemptor, victim: Victim) -> str:
-    """One clause that names no beneficiary: whoever tells it has done so (`Evict.sentence`)."""
+def _why(preemptor: Preemptor, victim: Victim) -> str:
+    """One clause that names no preemptor: whoever tells it has done so (`Evict.sentence`)."""
     if victim.reason is EvictionReason.RECLAIMED:
         return _excess(victim)
-    if any(gang in beneficiary.gangs for gang in victim.gangs):
-        return _outranked(victim.importance, beneficiary.pod_priority)
-    if victim.priority >= beneficiary.priority:
+    if any(gang in preemptor.gangs for gang in victim.gangs):
+        return _outranked(victim.highest_priority, preemptor.pod_priority)
+    if victim.priority >= preemptor.priority:
         return f"both have priority {victim.priority}, and the other holds less"
-    return _outranked(victim.priority, beneficiary.priority)
+    return _outranked(victim.priority, preemptor.priority)
 
 
 def _outranked(low: int, high: int) -> str:
@@ -104,8 +104,8 @@ def _outranked(low: int, high: int) -> str:
 def _excess(victim: Victim) -> str:
     """Who of those that pay for the victim is furthest above what is meant for him, in anything that it holds."""
     found: list[tuple[float, str]] = []
-    for payer, ground in victim.grounds.items():
-        for over in ground.overs:
+    for payer, rule in victim.rules.items():
+        for over in rule.must_exceed:
             # Others of the same decision leave already; all are told the same.
             holding = over.account.allocated
             for name, own in sorted(over.limits.items()):

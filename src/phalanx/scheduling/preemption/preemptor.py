@@ -62,7 +62,7 @@ class QuorumPreemptor:
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
-        self.claimed = nominated_members(unit)
+        self.nominated = nominated_members(unit)
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
         self.payers = charges_of(session, self.calls, self.demand)
@@ -70,7 +70,7 @@ class QuorumPreemptor:
         self.placed: list[Placement] = []
 
     @property
-    def near(self) -> tuple[Area, DomainDemand] | None:
+    def required_domain(self) -> tuple[Area, DomainDemand] | None:
         """Where the first gang has to be, and who of it; None for everywhere."""
         assert isinstance(self.demand, QuorumSignature)
         for gang in self.demand.gangs:
@@ -115,7 +115,7 @@ class PodPreemptor:
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
-        self.claimed = [record for record in records if record.nomination is not None]
+        self.nominated = [record for record in records if record.nomination is not None]
         self.classes = (first.pod_class,)
         self.total = len(records)
         self.copies = [(first.pod_class, self.total)]
@@ -127,7 +127,7 @@ class PodPreemptor:
         self.placed: list[Placement] = []
 
     @property
-    def near(self) -> tuple[Area, DomainDemand] | None:
+    def required_domain(self) -> tuple[Area, DomainDemand] | None:
         """Where it has to be, beside others of its gang; None for everywhere."""
         area = self.kind.area
         return (area, self.kind) if area is not None and area.rule.hard else None
@@ -149,7 +149,7 @@ class PodPreemptor:
         if len(placed) == self.total:
             self.placed = placed
             return None
-        facts = session.fit_error_facts_now(self.kind)
+        facts = session.fit_errors.facts_now(self.kind)
         transaction.unplace()
         return facts
 
@@ -228,6 +228,6 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
 
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
-    itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
+    itself, as in kube-scheduler; others best work_limit only, unless the policy says otherwise."""
     native = gang.spec is not None and gang.spec.rules.by_native_rules
     return native or session.pipeline.policy.eviction.surplus

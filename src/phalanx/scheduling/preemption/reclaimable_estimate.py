@@ -13,14 +13,14 @@ from phalanx.scheduling.session.session import Session
 
 
 class AnnouncedPreemptor:
-    """A group as its announced size (minResources) makes it a beneficiary."""
+    """A group as its announced size (minResources) makes it a preemptor."""
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         noun = gang.spec
         wanted = dict(noun.min_resources or ()) if noun is not None else {}
         self.payers: dict[ChargePath, dict[str, int]] = {session.payer(gang): wanted}
         self.gangs = (gang,)
-        self.claimed: tuple[PodRecord, ...] = ()
+        self.nominated: tuple[PodRecord, ...] = ()
         self.priority = session.priority(gang)
         self.pod_priority = self.priority
 
@@ -33,26 +33,28 @@ class ReclaimableEstimate:
         self._session = session
         self._found: dict[object, dict[AccountRecord | None, dict[str, int]]] = {}
 
-    def of(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+    def reclaimable_amounts(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what pods hold (of one account, or all) that may have to go for the group."""
         options = self._session.pipeline.policy.eviction
         noun = gang.spec
         if noun is None or not (options.preempt or options.reclaim):
             return {}
-        newcomer = AnnouncedPreemptor(self._session, gang)
-        key = (noun.min_resources, newcomer.priority, *newcomer.payers)
+        preemptor = AnnouncedPreemptor(self._session, gang)
+        key = (noun.min_resources, preemptor.priority, *preemptor.payers)
         sums = self._found.get(key)
         if sums is None:
-            sums = self._found[key] = self._sums(newcomer)
+            sums = self._found[key] = self._sums(preemptor)
         return sums.get(account, {})
 
-    def _sums(self, newcomer: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
+    def _sums(self, preemptor: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
         options = self._session.pipeline.policy.eviction
-        lenders = Reclaimees(self._session, newcomer, options, announced=True)
-        counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.kinds))
+        reclaimees = Reclaimees(self._session, preemptor, options, announced=True)
+        counts = np.bincount(
+            reclaimees.table.kinds, weights=reclaimees.table.counts, minlength=len(reclaimees.classes)
+        )
         sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
-        for number in np.flatnonzero(counts * lenders.allowed).tolist():
-            kind, count = lenders.kinds[number], int(counts[number])
+        for number in np.flatnonzero(counts * reclaimees.allowed).tolist():
+            kind, count = reclaimees.classes[number], int(counts[number])
             for account in (None, *kind.payer.path):
                 add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
         return sums

@@ -1,4 +1,4 @@
-"""Whose pods a beneficiary may take at all, kind by kind; and what the cluster would be like without them."""
+"""Whose pods a preemptor may take at all, kind by kind; and what the cluster would be like without them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _HIGH = "their priority is not lower"
 _MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
 
 VictimRank = tuple[bool, int, float, int]
-"""In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
-before high priority."""
+"""In which order reclaimees' pods are taken: what was lent first, near before far, furthest above its due first,
+low before high priority."""
 
 
 class PreemptorView(Protocol):
-    """Of a beneficiary, what decides who may go for it: what each payer would be charged, and priorities. Pods of
-    its own `gangs` are compared with `pod_priority`. For those that are `claimed` room is held, and charged."""
+    """Of a preemptor, what decides who may go for it: what each payer would be charged, and priorities. Pods of
+    its own `gangs` are compared with `pod_priority`. For those that are `nominated` room is held, and charged."""
 
     @property
     def payers(self) -> Mapping[ChargePath, Mapping[str, int]]: ...
     @property
     def gangs(self) -> tuple[GangRecord, ...]: ...
     @property
-    def claimed(self) -> Collection[PodRecord]: ...
+    def nominated(self) -> Collection[PodRecord]: ...
     @property
     def priority(self) -> int: ...
     @property
@@ -60,29 +60,29 @@ class FreedAmounts:
 
 
 class Reclaimees:
-    """What may go for one beneficiary, pod by pod of a kind; `refused` counts the others by why they may not."""
+    """What may go for one preemptor, pod by pod of a kind; `refused` counts the others by why they may not."""
 
     def __init__(
         self,
         session: Session,
-        beneficiary: PreemptorView,
+        preemptor: PreemptorView,
         options: EvictionOptions,
         *,
         announced: bool = False,
     ) -> None:
         self._session = session
-        self._beneficiary = beneficiary
+        self._preemptor = preemptor
         self._foreign = options.foreign_victims
-        self._modest = (
-            bool(beneficiary.payers)
-            and not any(map(_asks_for_more_than_a_slot, beneficiary.payers.values()))
+        self._best_effort_only = (
+            bool(preemptor.payers)
+            and not any(map(_asks_for_more_than_a_slot, preemptor.payers.values()))
             and not session.pipeline.policy.eviction.best_effort
         )
-        together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
-        for record in beneficiary.claimed:
+        together = {payer: dict(wanted) for payer, wanted in preemptor.payers.items()}
+        for record in preemptor.nominated:
             if record.charge_path is not None:
                 add_amounts(together.setdefault(record.charge_path, {}), record.footprint.amounts, -1)
-        self._rules = [
+        self._payer_rules = [
             ReclaimRules(
                 session,
                 payer,
@@ -92,33 +92,33 @@ class Reclaimees:
                 announced=announced,
                 together=together,
             )
-            for payer, wanted in beneficiary.payers.items()
+            for payer, wanted in preemptor.payers.items()
         ]
-        self.levelling: DrfPreemption | None = None
+        self.drf: DrfPreemption | None = None
         if session.pipeline.policy.eviction.levels:
             wanted: dict[str, int] = {}
-            for amounts in beneficiary.payers.values():
+            for amounts in preemptor.payers.values():
                 add_amounts(wanted, amounts, 1)
-            self.levelling = DrfPreemption(session, beneficiary.gangs, wanted, beneficiary.priority)
-        self.grounds: dict[ChargePath, ReclaimRule] = {}
-        self._words: dict[ChargePath, ReclaimRule | str] = {}
+            self.drf = DrfPreemption(session, preemptor.gangs, wanted, preemptor.priority)
+        self.rules: dict[ChargePath, ReclaimRule] = {}
+        self._found: dict[ChargePath, ReclaimRule | str] = {}
         self.refused: Counter[str] = Counter()
         self.table: VictimTable = session.state.victim_table()
-        self.kinds: Sequence[VictimClass] = session.state.victims.kinds
-        self._columns = victim_class_arrays(session)
-        self._own_words = protected_pods_of(session)
-        counts = self.table.pods(len(self.kinds))
+        self.classes: Sequence[VictimClass] = session.state.victims.kinds
+        self._classes = victim_class_arrays(session)
+        self._protected = protected_pods_of(session)
+        counts = self.table.pods(len(self.classes))
         self._counts = counts
         may_go = self._may_go(counts)
-        self.allowed: BoolArray = may_go & ~self._columns.arriving
-        self.arriving: BoolArray = may_go & self._columns.arriving
+        self.allowed: BoolArray = may_go & ~self._classes.arriving
+        self.arriving: BoolArray = may_go & self._classes.arriving
         self._possible = self.allowed
-        self._levels: dict[int, VictimRank] | None = None
+        self._ranks: dict[int, VictimRank] | None = None
         self._taken: dict[int, FloatArray] | None = None
 
     def _may_go(self, counts: IntArray) -> BoolArray:
-        """bool[K], as `may_lend` says of a pod; counts the others by why not."""
-        columns = self._columns
+        """bool[K], as `reclaim_rule` says of a pod; counts the others by why not."""
+        columns = self._classes
         left: BoolArray = counts > 0
 
         def refuse(out: BoolArray, why: str) -> None:
@@ -130,46 +130,46 @@ class Reclaimees:
 
         if not self._foreign:
             refuse(columns.foreign, "they belong to other schedulers")
-        refuse(columns.fixed, "they belong to their nodes")
-        if self._modest:
-            asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.kinds]
+        refuse(columns.daemon_or_static, "they belong to their nodes")
+        if self._best_effort_only:
+            asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.classes]
             refuse(np.array(asks, dtype=np.bool_), _MODEST)
         below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
         # Which of the pods that are marked must go all the same is asked pod by pod.
         keep: BoolArray = np.ones(len(columns.payers), dtype=np.bool_)
-        marked = set(np.unique(columns.payer[left & columns.marked]).tolist())
+        marked = set(np.unique(columns.payer[left & columns.non_preemptible]).tolist())
         whys: dict[str, list[int]] = {}
         for place in np.unique(columns.payer[left]).tolist():
-            word = self._word(columns.payers[place])
+            word = self._rule_for(columns.payers[place])
             if isinstance(word, str):
                 whys.setdefault(word, []).append(place)
             else:
-                below[place] = word.below
-                keep[place] = place in marked and self._own_words.hold_for_all(columns.payers[place], word)
-        refuse(columns.marked & keep[columns.payer], "they are marked as not preemptable")
+                below[place] = word.lower_priority_only
+                keep[place] = place in marked and self._protected.holds_for_all_pods(columns.payers[place], word)
+        refuse(columns.non_preemptible & keep[columns.payer], "they are marked as not preemptable")
         for why, places in whys.items():
             refuse(np.isin(columns.payer, places), why)
-        own: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
-        for gang in self._beneficiary.gangs:
+        own: BoolArray = np.zeros(len(self.classes), dtype=np.bool_)
+        for gang in self._preemptor.gangs:
             own[columns.gangs.get(gang, [])] = True
-        refuse(own & (columns.pod_priority >= self._beneficiary.pod_priority), _OWN)
-        high = ~own & below[columns.payer] & (columns.priority >= self._beneficiary.priority)
-        for number in np.flatnonzero(left & high).tolist() if self.levelling is not None else ():
-            kind = self.kinds[number]
-            high[number] = isinstance(self._by_priority(self._word(kind.payer), kind.gang, kind.priority), str)
+        refuse(own & (columns.pod_priority >= self._preemptor.pod_priority), _OWN)
+        high = ~own & below[columns.payer] & (columns.priority >= self._preemptor.priority)
+        for number in np.flatnonzero(left & high).tolist() if self.drf is not None else ():
+            kind = self.classes[number]
+            high[number] = isinstance(self._by_priority(self._rule_for(kind.payer), kind.gang, kind.priority), str)
         refuse(high, _HIGH)
         return left
 
     @property
-    def levels(self) -> Mapping[int, VictimRank]:
+    def ranks(self) -> Mapping[int, VictimRank]:
         """The place in the order of each kind that may go."""
-        if self._levels is None:
-            priorities = self._columns.priority
-            self._levels = {
-                number: victim_rank(self.grounds[self.kinds[number].payer], int(priorities[number]))
+        if self._ranks is None:
+            priorities = self._classes.priority
+            self._ranks = {
+                number: victim_rank(self.rules[self.classes[number].payer], int(priorities[number]))
                 for number in np.flatnonzero(self._possible).tolist()
             }
-        return self._levels
+        return self._ranks
 
     @property
     def anybody(self) -> bool:
@@ -181,33 +181,33 @@ class Reclaimees:
         """How many pods may go, as far as that can be told without looking at each."""
         return int(self._counts[self.allowed].sum())
 
-    def may_lend(self, record: PodRecord) -> ReclaimRule | str:
-        """The ground on which one pod may be taken, or why there is none."""
+    def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
+        """The rule by which one pod may be taken, or why there is none."""
         assert record.charge_path is not None
-        if self._modest and _asks_for_more_than_a_slot(record.footprint.amounts):
+        if self._best_effort_only and _asks_for_more_than_a_slot(record.footprint.amounts):
             return _MODEST
-        return self._by_priority(self._word(record.charge_path), record.gang, record.pod.priority)
+        return self._by_priority(self._rule_for(record.charge_path), record.gang, record.pod.priority)
 
-    def overrules(self, record: PodRecord) -> bool:
-        """Whether what a pod's owner says against its eviction does not count for this beneficiary."""
-        ground = self.may_lend(record)
-        return not isinstance(ground, str) and self._own_words.overrules(record, ground) is not None
+    def overrules_owner(self, record: PodRecord) -> bool:
+        """Whether what a pod's owner says against its eviction does not count for this preemptor."""
+        rule = self.reclaim_rule(record)
+        return not isinstance(rule, str) and self._protected.why_overruled(record, rule) is not None
 
-    def keep_levels(self, most: VictimRank) -> None:
+    def keep_up_to(self, most: VictimRank) -> None:
         """Leaves everybody alone who comes after a level."""
         self.allowed = self._possible & self._up_to(most)
 
     def keep_all(self) -> None:
-        """Takes back `keep_levels`."""
+        """Takes back `keep_up_to`."""
         self.allowed = self._possible
 
     def _up_to(self, most: VictimRank) -> BoolArray:
-        mask: BoolArray = np.ones(len(self.kinds), dtype=np.bool_)
-        for number, level in self.levels.items():
+        mask: BoolArray = np.ones(len(self.classes), dtype=np.bool_)
+        for number, level in self.ranks.items():
             mask[number] = level <= most
         return mask
 
-    def sums(self, most: VictimRank | None = None, arriving: bool = False) -> FreedAmounts:
+    def freed_amounts(self, most: VictimRank | None = None, arriving: bool = False) -> FreedAmounts:
         """What would be freed if all went that may go, up to a level; with those who may once they have arrived."""
         mask = self.allowed | self.arriving if arriving else self.allowed
         if most is not None:
@@ -216,7 +216,7 @@ class Reclaimees:
         charges: dict[ChargePath, dict[str, int]] = {}
         totals = np.where(mask, self._counts, 0)
         for number in np.flatnonzero(totals).tolist():
-            kind = self.kinds[number]
+            kind = self.classes[number]
             add_amounts(charges.setdefault(kind.payer, {}), kind.footprint.amounts, int(totals[number]))
         chosen = mask[self.table.kinds]
         freed: IntArray = np.zeros((len(nodes.space), nodes.capacity), dtype=np.int64)
@@ -237,26 +237,26 @@ class Reclaimees:
     def _usage(self) -> IntArray:
         """int64[K, R]"""
         width = len(self._session.state.nodes.space)
-        usages = [kind.footprint.usage for kind in self.kinds]
+        usages = [kind.footprint.usage for kind in self.classes]
         return np.array(usages, dtype=np.int64).reshape(-1, width)
 
     def rows(self) -> list[int]:
         """The rows on which anybody is that may go."""
-        rows: list[int] = np.flatnonzero(self.present()).tolist()
+        rows: list[int] = np.flatnonzero(self.rows_mask()).tolist()
         return rows
 
-    def present(self, accounts: Collection[object] | None = None) -> BoolArray:
+    def rows_mask(self, accounts: Collection[object] | None = None) -> BoolArray:
         """bool[N]: where anybody is that may go; with `accounts`, anybody who counts towards one of them."""
         mask = self.allowed
         if accounts is not None:
             mask = mask.copy()
             for number in np.flatnonzero(mask).tolist():
-                mask[number] = any(account in accounts for account in self.kinds[number].payer.path)
+                mask[number] = any(account in accounts for account in self.classes[number].payer.path)
         present: BoolArray = np.zeros(self._session.state.nodes.capacity, dtype=np.bool_)
         present[self.table.rows[mask[self.table.kinds]]] = True
         return present
 
-    def largest(self, columns: npt.NDArray[np.intp]) -> IntArray:
+    def largest_on_rows(self, columns: npt.NDArray[np.intp]) -> IntArray:
         """int64[columns, N]: the most that any one of those who may go takes on a row."""
         chosen = self.allowed[self.table.kinds]
         rows, kinds = self.table.rows[chosen], self.table.kinds[chosen]
@@ -267,33 +267,33 @@ class Reclaimees:
         return found
 
     def _by_priority(
-        self, ground: ReclaimRule | str, gang: GangRecord | None, pod_priority: int
+        self, rule: ReclaimRule | str, gang: GangRecord | None, pod_priority: int
     ) -> ReclaimRule | str:
-        if isinstance(ground, str):
-            return ground
-        if gang is not None and gang in self._beneficiary.gangs:
-            lower = pod_priority < self._beneficiary.pod_priority
-            return ground if lower else _OWN
-        if ground.below:
+        if isinstance(rule, str):
+            return rule
+        if gang is not None and gang in self._preemptor.gangs:
+            lower = pod_priority < self._preemptor.pod_priority
+            return rule if lower else _OWN
+        if rule.lower_priority_only:
             priority = pod_priority if gang is None else self._session.victim_priority(gang, pod_priority)
-            if priority >= self._beneficiary.priority and not self._level(ground, gang, priority):
+            if priority >= self._preemptor.priority and not self._drf_allows(rule, gang, priority):
                 return _HIGH
-        return ground
+        return rule
 
-    def _level(self, ground: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:
+    def _drf_allows(self, rule: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:
         """Whether any pod at all of a gang of equal priority could go."""
-        equal = ground.levels and priority == self._beneficiary.priority
-        return equal and self.levelling is not None and self.levelling.permits(gang, {})
+        equal = rule.drf and priority == self._preemptor.priority
+        return equal and self.drf is not None and self.drf.allows_victim(gang, {})
 
-    def _word(self, payer: ChargePath) -> ReclaimRule | str:
-        found = self._words.get(payer)
+    def _rule_for(self, payer: ChargePath) -> ReclaimRule | str:
+        found = self._found.get(payer)
         if found is None:
-            words = [rules.of(payer) for rules in self._rules]
-            grounds = [word for word in words if not isinstance(word, str)]
-            found = grounds[0] if grounds else words[0] if words else "nobody pays for them"
-            self._words[payer] = found
+            words = [rules.rule_for(payer) for rules in self._payer_rules]
+            rules = [word for word in words if not isinstance(word, str)]
+            found = rules[0] if rules else words[0] if words else "nobody pays for them"
+            self._found[payer] = found
             if not isinstance(found, str):
-                self.grounds[payer] = found
+                self.rules[payer] = found
         return found
 
 
@@ -301,5 +301,5 @@ def _asks_for_more_than_a_slot(amounts: Mapping[str, int]) -> bool:
     return any(amount for name, amount in amounts.items() if name != PODS)
 
 
-def victim_rank(ground: ReclaimRule, priority: int) -> VictimRank:
-    return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)
+def victim_rank(rule: ReclaimRule, priority: int) -> VictimRank:
+    return (rule.reason is EvictionReason.PREEMPTED, rule.distance, -rule.excess, priority)

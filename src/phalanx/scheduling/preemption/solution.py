@@ -22,24 +22,24 @@ class EvictionCost(NamedTuple):
     """Compared from left to right; less is better.
 
     `preempting`: whether anything is taken that was not merely lent. `distance`: how far up the tree of queues the
-    farthest lender is. `violations`: pods taken against a PodDisruptionBudget. `gangs`: how many lose their quorum.
-    `priority`: of the most important victim, then `priorities`: the sum over all (above the lowest that there is,
-    so that a further victim never makes it smaller). `pods`: how many go. `own`: the sum of the pods' own
-    priorities, where their groups state others. `drained`: the smallest excess that a lender is left with, negated,
-    so that lenders give in turns. `work`: what is lost, in hours since
-    the start or the last checkpoint, times the part of the cluster that the pod holds.
+    farthest reclaimee is. `violations`: pods taken against a PodDisruptionBudget. `broken_quorums`: how many lose
+    their quorum. `priority`: of the most important victim, then `priorities`: the sum over all (above the lowest
+    that there is, so that a further victim never makes it smaller). `pods`: how many go. `pod_priorities`: the sum
+    of the pods' own priorities, where their groups state others. `least_excess`: the smallest excess that a
+    reclaimee is left with, negated, so that reclaimees give in turns. `lost_work`: what is lost, in hours since the
+    start or the last checkpoint, times the part of the cluster that the pod holds.
     """
 
     preempting: bool = False
     distance: int = 0
     violations: int = 0
-    gangs: int = 0
+    broken_quorums: int = 0
     priority: int = -(2**31)
     priorities: int = 0
     pods: int = 0
-    own: int = 0
-    drained: float = 0.0
-    work: float = 0.0
+    pod_priorities: int = 0
+    least_excess: float = 0.0
+    lost_work: float = 0.0
 
     @property
     def decisive(self) -> tuple[bool, int, int, int, int, int, int, int, float]:
@@ -48,38 +48,38 @@ class EvictionCost(NamedTuple):
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """These go, and then everybody fits: `placements` of the whole beneficiary. `leavers` are on their way out
-    already and must have left too. `losers` are pods for which room was held that the beneficiary takes now."""
+    """These go, and then everybody fits: `placements` of the whole preemptor. `terminating` are on their way out
+    already and must have left too. `displaced` are pods for which room was held that the preemptor takes now."""
 
     victims: tuple[Victim, ...]
     placements: tuple[Placement, ...]
-    leavers: tuple[PodRecord, ...]
+    terminating: tuple[PodRecord, ...]
     cost: EvictionCost
-    losers: tuple[PodRecord, ...] = ()
+    displaced: tuple[PodRecord, ...] = ()
 
     @property
     def evicts(self) -> bool:
         """Whether anybody goes, or gives up the room that is held for him."""
-        return bool(self.victims or self.losers)
+        return bool(self.victims or self.displaced)
 
 
 class NoSolution(msgspec.Struct, frozen=True):
     """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
     many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
-    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe`
-    while pods that may help once they have arrived on their nodes are on their way there."""
+    go: ". `retry_at` is when (seconds since the epoch) that changes by itself, None if it does not. While
+    `pods_arriving`, some that may help are on their way to their nodes."""
 
     facts: Shortage | Gap | OverQuota | None
     candidates: int
     refused: tuple[tuple[str, int], ...] = ()
-    again: float | None = None
-    unripe: bool = False
+    retry_at: float | None = None
+    pods_arriving: bool = False
 
 
 def cost_of(
     victims: Iterable[Victim], violations: int, holding: Callable[[AccountRecord], Mapping[str, int]] | None = None
 ) -> EvictionCost:
-    """What it costs if all of these go. `holding` tells what accounts hold before, where there are lenders."""
+    """What it costs if all of these go. `holding` tells what accounts hold before, where there are reclaimees."""
     chosen = list(victims)
     if not chosen:
         return EvictionCost()
@@ -87,26 +87,26 @@ def cost_of(
         any(victim.preempted for victim in chosen),
         max(victim.distance for victim in chosen),
         violations,
-        sum(victim.breaks for victim in chosen),
+        sum(victim.broken_quorums for victim in chosen),
         max(victim.priority for victim in chosen),
         sum((victim.priority + 2**31) * len(victim.records) for victim in chosen),
         sum(len(victim.records) for victim in chosen),
-        sum(victim.own for victim in chosen),
+        sum(victim.pod_priorities for victim in chosen),
         _drained(chosen, holding) if holding is not None else 0.0,
-        sum(victim.work for victim in chosen),
+        sum(victim.lost_work for victim in chosen),
     )
 
 
 def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
-    grounds: dict[ChargePath, ReclaimRule] = {}
+    rules: dict[ChargePath, ReclaimRule] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
-        for payer, ground in victim.grounds.items():
-            if ground.dues:
-                grounds[payer] = ground
+        for payer, rule in victim.rules.items():
+            if rule.shares:
+                rules[payer] = rule
                 for account in payer.path:
                     add_amounts(gone.setdefault(account, {}), victim.amounts[payer], -1)
-    if not grounds:
+    if not rules:
         return 0.0
 
     def left(account: AccountRecord) -> Mapping[str, int]:
@@ -114,7 +114,7 @@ def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mappi
         add_amounts(amounts, gone.get(account, {}), 1)
         return amounts
 
-    return -min(ground.excess_at(left) for ground in grounds.values())
+    return -min(rule.excess_at(left) for rule in rules.values())
 
 
 def victim_cost(victim: Victim) -> tuple[object, ...]:
@@ -122,10 +122,10 @@ def victim_cost(victim: Victim) -> tuple[object, ...]:
     return (
         victim.preempted,
         victim.distance,
-        victim.exposed,
-        victim.breaks,
+        victim.exhausted_budgets,
+        victim.broken_quorums,
         victim.priority,
         len(victim.records),
-        victim.own,
-        victim.work,
+        victim.pod_priorities,
+        victim.lost_work,
     )

@@ -1,7 +1,7 @@
-"""Making room: which pods must go so that all of a beneficiary fits, or that no choice of them would help.
+"""Making room: which pods must go so that all of a preemptor fits, or that no choice of them would help.
 
 A search tries on the live arrays, within one transaction that is rolled back in any case: who is leaving anyway is
-taken off first, then victims, in the policy's order, until the whole beneficiary can be placed under every filter
+taken off first, then victims, in the policy's order, until the whole preemptor can be placed under every filter
 and every ceiling; then each victim that is not needed comes back. Nothing is evicted here.
 """
 
@@ -39,89 +39,87 @@ SOON = 300
 _MOST_HANDS = 3
 
 
-def solve(session: Session, beneficiary: Preemptor) -> Eviction | NoSolution:
+def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
     """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
     changed."""
-    question = _question_of(beneficiary)
+    question = _question_of(preemptor)
     state = session.state
     known = session.futility.known(question, state.capacity_version, state.bound_version, session.now)
     if known is not None:
         assert isinstance(known, NoSolution)
         return known
-    found = Solver(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
+    found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
     if isinstance(found, NoSolution):
         session.futility.note(question, state.capacity_version, state.bound_version, found)
     return found
 
 
-def _question_of(beneficiary: Preemptor) -> EvictionQuestion:
+def _question_of(preemptor: Preemptor) -> EvictionQuestion:
     # Only a gang that has members on nodes may find victims among its own.
-    gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
+    gangs = tuple(gang for gang in preemptor.gangs if gang.counts().active)
     return EvictionQuestion(
-        beneficiary.demand,
-        beneficiary.priority,
-        beneficiary.pod_priority,
-        beneficiary.preempts,
+        preemptor.demand,
+        preemptor.priority,
+        preemptor.pod_priority,
+        preemptor.preempts,
         gangs,
-        beneficiary.total,
+        preemptor.total,
     )
 
 
 class Solver:
-    """One question; `run` answers it. `bound` tells whether grounds, vetoes and caps hold."""
+    """One question; `solve` answers it. `enforced` tells whether rules, vetoes and limits hold."""
 
-    bound: ClassVar[bool] = True
+    enforced: ClassVar[bool] = True
 
-    def __init__(
-        self, session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog
-    ) -> None:
+    def __init__(self, session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> None:
         self._session = session
-        self._for = beneficiary
+        self._preemptor = preemptor
         self._options = options
         self._log = log
-        self._effort = WorkLimit(
-            32 * len(beneficiary.classes) + 8 * beneficiary.total + session.state.nodes.extent // 8
+        self._work_limit = WorkLimit(
+            32 * len(preemptor.classes) + 8 * preemptor.total + session.state.nodes.extent // 8
         )
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._held: dict[AccountRecord, dict[str, int]] = {}
-        self._leaving: list[PodRecord] = []
+        self._terminating: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
         self._delays = EvictionDelays()
 
-    def run(self) -> Eviction | NoSolution:
+    def solve(self) -> Eviction | NoSolution:
         state = self._session.state
-        if self.bound and not self._for.preempts:
-            return NoSolution(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
-        self._candidates = self._who_may_go()
-        self._lenders = self._candidates.lenders
-        self._rules = SearchContext(
+        if self.enforced and not self._preemptor.preempts:
+            return NoSolution(None, 0, (("the preemptor's preemptionPolicy is Never", 0),))
+        self._candidates = self._find_candidates()
+        self._reclaimees = self._candidates.reclaimees
+        self._context = SearchContext(
             self._session,
             self._log,
             self._holding,
             self._delays,
-            self.bound,
-            self._lenders.levelling,
-            self._lenders.overrules,
+            self.enforced,
+            self._reclaimees.drf,
+            self._reclaimees.overrules_owner,
         )
         if (
-            self.bound
-            and not self._lenders.anybody
-            and not (state.pods.terminating or state.pods.nominated or self._for.claimed)
+            self.enforced
+            and not self._reclaimees.anybody
+            and not (state.pods.terminating or state.pods.nominated or self._preemptor.nominated)
         ):
-            # Nothing is different from what it was when the beneficiary found no room.
-            return self._futile(None)
+            # Nothing is different from what it was when the preemptor found no room.
+            return self._no_solution(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
-        for payer in self._for.payers:
+        for payer in self._preemptor.payers:
             self._session.quota_check.bars(payer)
         transaction = self._transaction = state.transaction()
-        transaction.lift(self._for.claimed)
-        self._leaving = [record for record in state.pods.terminating.values() if self._will_leave(record)]
-        transaction.remove(self._leaving)
+        transaction.lift(self._preemptor.nominated)
+        self._terminating = [record for record in state.pods.terminating.values() if self._will_leave(record)]
+        transaction.remove(self._terminating)
         for record in state.pods.terminating.values():
-            if record not in self._leaving and record.charge_path is not None and record.pod.node:
+            if record not in self._terminating and record.charge_path is not None and record.pod.node:
                 for account in record.charge_path.path:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
-        own = set(self._for.claimed)
+        own = set(self._preemptor.nominated)
         self._rivals = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
         try:
             return self._search()
@@ -130,7 +128,12 @@ class Solver:
 
     def _search(self) -> Eviction | NoSolution:
         choice = VictimChoice(
-            self._rules, self._for, self._transaction, self._effort, lambda: self._try() is None, self._outcome
+            self._context,
+            self._preemptor,
+            self._transaction,
+            self._work_limit,
+            lambda: self._try() is None,
+            self._solution,
         )
         facts = self._try()
         rivals, self._rivals = self._rivals, []
@@ -140,50 +143,50 @@ class Solver:
             self._transaction.lift(rivals)
             facts = self._try()
         if facts is None:
-            found = choice.nobody()
+            found = choice.nobody_evicted()
             assert found is not None
             return found
         # Ports, devices and other pods' rules are not part of the sums that would be freed.
-        tells = not any(cls.dynamic for cls in self._for.classes)
-        arriving = bool(self._lenders.arriving.any())
-        if not self._lenders.anybody:
-            return self._futile(facts)
-        if tells or not self._lenders.pods:
+        tells = not any(cls.dynamic for cls in self._preemptor.classes)
+        arriving = bool(self._reclaimees.arriving.any())
+        if not self._reclaimees.anybody:
+            return self._no_solution(facts)
+        if tells or not self._reclaimees.pods:
             without = self._try_without(None)
             if without is not None:
                 unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
-                return self._futile(without, unripe)
-        near = self._nearby(choice)
+                return self._no_solution(without, unripe)
+        near = self._within_domains(choice)
         if near is not None:
             return near
         for candidates in self._candidates.rounds(lambda most: self._try_without(most) is None):
             best: Eviction | None = None
             for group in self._candidates.groups(candidates):
-                found = choice.of(victim_orderings(self._rules, self._for, group), group)
+                found = choice.best_of(victim_orderings(self._context, self._preemptor, group), group)
                 if found is not None and (best is None or found.cost < best.cost):
                     best = found
             if best is not None:
                 return best
-        return self._futile(facts, arriving)
+        return self._no_solution(facts, arriving)
 
-    def _nearby(self, choice: VictimChoice) -> Eviction | None:
-        """The best choice within one of the domains that would take the beneficiary if all went who may go: of too
+    def _within_domains(self, choice: VictimChoice) -> Eviction | None:
+        """The best choice within one of the domains that would take the preemptor if all went who may go: of too
         many those in which most of it fits already."""
-        if self._for.near is None:
+        if self._preemptor.required_domain is None:
             return None
-        (area, want), domains, best = self._for.near, self._session.topology_domains, None
-        sums = self._lenders.sums(None)
+        (area, want), domains, best = self._preemptor.required_domain, self._session.topology_domains, None
+        sums = self._reclaimees.freed_amounts(None)
         self._transaction.remove_sums(sums.freed, sums.charges)
         promising = domains.promising(area, want)
         self._transaction.put_back_sums()
         ranked = sorted(promising, key=lambda domain: -domains.placeable(domain, area, want))
-        here = self._lenders.rows()
+        here = self._reclaimees.rows()
         for domain in ranked[: domains.most_for_evictions]:
             rows = domain.rows
-            candidates = self._candidates.on([row for row in here if rows[row]])
+            candidates = self._candidates.on_rows([row for row in here if rows[row]])
             with self._session.placer.within(rows):
                 found = (
-                    choice.of(victim_orderings(self._rules, self._for, candidates), candidates)
+                    choice.best_of(victim_orderings(self._context, self._preemptor, candidates), candidates)
                     if candidates
                     else None
                 )
@@ -193,21 +196,21 @@ class Solver:
 
     # asking
 
-    def _who_may_go(self) -> Candidates:
-        lenders = Reclaimees(self._session, self._for, self._options)
-        return Candidates(self._session, self._for, lenders, self._options)
+    def _find_candidates(self) -> Candidates:
+        reclaimees = Reclaimees(self._session, self._preemptor, self._options)
+        return Candidates(self._session, self._preemptor, reclaimees, self._options)
 
     def _try(self) -> Shortage | Gap | OverQuota | None:
-        """Whether the beneficiary fits now; nothing stays placed."""
-        self._effort.attempt()
-        facts = self._for.place(self._session, self._transaction)
+        """Whether the preemptor fits now; nothing stays placed."""
+        self._work_limit.count_try()
+        facts = self._preemptor.place(self._session, self._transaction)
         self._transaction.unplace()
         return facts
 
     def _try_without(self, most: VictimRank | None, arriving: bool = False) -> Shortage | Gap | OverQuota | None:
         """The same without everybody who may go up to a level, gangs and vetoes of single pods aside; and without
         those who may once they have arrived."""
-        sums = self._lenders.sums(most, arriving)
+        sums = self._reclaimees.freed_amounts(most, arriving)
         self._transaction.remove_sums(sums.freed, sums.charges)
         facts = self._try()
         self._transaction.put_back_sums()
@@ -234,10 +237,10 @@ class Solver:
         """
         if record.nomination is not None and record.nomination.transfers >= _MOST_HANDS:
             return False
-        return record.charge_path is not None and not isinstance(self._lenders.may_lend(record), str)
+        return record.charge_path is not None and not isinstance(self._reclaimees.reclaim_rule(record), str)
 
-    def _losers(self) -> tuple[PodRecord, ...]:
-        """Those whose claims the beneficiary takes, while it is placed; all others' stand again for this look."""
+    def _displaced(self) -> tuple[PodRecord, ...]:
+        """Those whose claims the preemptor takes, while it is placed; all others' stand again for this look."""
         claims: dict[Nomination, list[PodRecord]] = {}
         for record in self._rivals:
             if record.nomination is not None:
@@ -259,14 +262,16 @@ class Solver:
         return not (self._session.state.nodes.idle[:, sorted(rows)] < 0).any()
 
     def _needed(self) -> tuple[PodRecord, ...]:
-        """Those who leave anyway and whose room is counted on, while the beneficiary is placed: on the nodes that
+        """Those who leave anyway and whose room is counted on, while the preemptor is placed: on the nodes that
         it uses, or in its accounts."""
-        rows = {row for _, row in self._for.placed}
-        here = [record for record in self._leaving if record.row in rows]
-        elsewhere = [record for record in self._leaving if record.row not in rows]
+        rows = {row for _, row in self._preemptor.placed}
+        here = [record for record in self._terminating if record.row in rows]
+        elsewhere = [record for record in self._terminating if record.row not in rows]
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
-            accounts = {bar.account for payer in self._for.payers for bar in self._session.quota_check.bars(payer)}
+            accounts = {
+                bar.account for payer in self._preemptor.payers for bar in self._session.quota_check.bars(payer)
+            }
             here += [
                 r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)
             ]
@@ -274,24 +279,24 @@ class Solver:
         return tuple(here)
 
     def _accounts_hold(self) -> bool:
-        """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
-        return not any(self._session.quota_check.overdrawn(self._for.payers))
+        """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
+        return not any(self._session.quota_check.overdrawn(self._preemptor.payers))
 
-    def _futile(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:
-        refused = self._lenders.refused + self._candidates.refused + Counter(self._delays.counts())
-        ends = [when for when in (self._candidates.again, self._delays.until) if when is not None]
+    def _no_solution(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:
+        refused = self._reclaimees.refused + self._candidates.refused + Counter(self._delays.counts())
+        ends = [when for when in (self._candidates.retry_at, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return NoSolution(facts, self._lenders.pods, tuple(ranked), min(ends, default=None), unripe)
+        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), unripe)
 
-    def _outcome(self, taken: RemovedVictims, chosen: Sequence[Victim]) -> Eviction | None:
-        if self._for.place(self._session, self._transaction) is not None:
+    def _solution(self, taken: RemovedVictims, chosen: Sequence[Victim]) -> Eviction | None:
+        if self._preemptor.place(self._session, self._transaction) is not None:
             return None
         found = Eviction(
             tuple(chosen),
-            tuple(self._for.placed),
+            tuple(self._preemptor.placed),
             self._needed(),
             cost_of(chosen, taken.violations, self._holding),
-            self._losers() if self._rivals else (),
+            self._displaced() if self._rivals else (),
         )
         self._transaction.unplace()
         return found

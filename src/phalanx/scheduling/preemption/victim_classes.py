@@ -19,10 +19,10 @@ _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 class VictimClassArrays:
     """int64[K] each: `payer` (a place in `payers`), `priority` (`Session.victim_priority`), `pod_priority`; and
-    `foreign` (of other schedulers), `fixed` (belongs to its node), `marked` (as not preemptable, pod by pod),
-    `stated` (they, their gangs or their quotas are), `guarded` (a cooldown or a disruption budget may count),
-    `arriving`, all bool[K]. `standing` is kept for `outranked`. Valid for one session, for priorities' sake; kinds
-    that come up in it are added.
+    `foreign` (of other schedulers), `daemon_or_static` (belongs to its node), `non_preemptible` (marked so, pod by
+    pod), `self_protected` (they, their gangs or their quotas are), `limited` (a cooldown or a disruption budget may
+    count), `arriving`, all bool[K]. `lowest_priority` is kept for `no_lower_priority`. Valid for one session, for
+    priorities' sake; kinds that come up in it are added.
     """
 
     def __init__(self, session: Session) -> None:
@@ -34,7 +34,7 @@ class VictimClassArrays:
         self._places: dict[ChargePath, int] = {}
         self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
         self._seen = -1
-        self.standing: tuple[VictimTable, LowestPriority] | None = None
+        self.lowest_priority: tuple[VictimTable, LowestPriority] | None = None
         self._update()
 
     def current(self) -> bool:
@@ -73,29 +73,29 @@ class VictimClassArrays:
         self.priority: IntArray = table[:, 1].copy()
         self.pod_priority: IntArray = table[:, 2].copy()
         self.foreign: BoolArray = table[:, 3] > 0
-        self.fixed: BoolArray = table[:, 4] > 0
-        self.marked: BoolArray = table[:, 5] > 0
+        self.daemon_or_static: BoolArray = table[:, 4] > 0
+        self.non_preemptible: BoolArray = table[:, 5] > 0
         self.arriving: BoolArray = table[:, 6] > 0
-        self.stated: BoolArray = table[:, 7] > 0
-        self.guarded: BoolArray = table[:, 8] > 0
+        self.self_protected: BoolArray = table[:, 7] > 0
+        self.limited: BoolArray = table[:, 8] > 0
 
 
 class LowestPriority:
     """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
 
-    def __init__(self, columns: VictimClassArrays, table: VictimTable) -> None:
-        there = table.pods(len(columns.priority)) > 0
-        self.lowest = int(columns.priority[there].min()) if there.any() else None
-        payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
+    def __init__(self, classes: VictimClassArrays, table: VictimTable) -> None:
+        there = table.pods(len(classes.priority)) > 0
+        self.lowest = int(classes.priority[there].min()) if there.any() else None
+        payers = [classes.payers[place] for place in np.unique(classes.payer[there]).tolist()]
         self.queues = {payer.queue for payer in payers}
         self.quotas = any(has_quota(payer) for payer in payers)
 
 
 def victim_class_arrays(session: Session) -> VictimClassArrays:
     """The kinds as arrays, worked out once a session."""
-    found = session.columns
+    found = session.victim_classes
     if not isinstance(found, VictimClassArrays) or not found.current():
-        found = session.columns = VictimClassArrays(session)
+        found = session.victim_classes = VictimClassArrays(session)
     return found
 
 
@@ -117,16 +117,16 @@ def no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
         return False
     table = state.victim_table()
-    columns = victim_class_arrays(session)
-    if columns.standing is None or columns.standing[0] is not table:
-        columns.standing = (table, LowestPriority(columns, table))
-    _, standing = columns.standing
-    if standing.lowest is None:
+    classes = victim_class_arrays(session)
+    if classes.lowest_priority is None or classes.lowest_priority[0] is not table:
+        classes.lowest_priority = (table, LowestPriority(classes, table))
+    _, lowest = classes.lowest_priority
+    if lowest.lowest is None:
         return True
     payers = [session.payer(member) for member in unit.members]
-    alike = not standing.quotas and all({payer.queue} == standing.queues for payer in payers)
+    alike = not lowest.quotas and all({payer.queue} == lowest.queues for payer in payers)
     return (
         alike
         and not any(has_quota(payer) for payer in payers)
-        and all(session.priority(each) <= standing.lowest for each in (*unit.members, *unit.gangs))
+        and all(session.priority(each) <= lowest.lowest for each in (*unit.members, *unit.gangs))
     )

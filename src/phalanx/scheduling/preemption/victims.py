@@ -31,73 +31,76 @@ GangPart = str | PartKey | None
 class Victim:
     """Pods that go together or stay together.
 
-    `breaks` counts the gangs that lose a quorum that they have. `own` is the sum of the pods' own priorities,
-    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers,
-    with what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has
-    nothing left. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some
-    gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
+    `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods'
+    own priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of
+    the payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
+    disruption budget that has nothing left. `order_key` puts victims in the order in which they are taken. A
+    `whole` victim is everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members,
+    and goes as a part of the whole if both go.
     """
 
     __slots__ = (
         "amounts",
-        "breaks",
+        "broken_quorums",
+        "dispensable",
         "distance",
-        "exposed",
+        "exhausted_budgets",
         "gangs",
-        "grounds",
-        "key",
-        "own",
+        "lost_work",
+        "order_key",
+        "pod_priorities",
         "preempted",
         "priority",
         "records",
-        "spare",
+        "rules",
         "whole",
-        "work",
     )
 
     def __init__(
         self,
         records: list[PodRecord],
-        grounds: Mapping[ChargePath, ReclaimRule],
+        rules: Mapping[ChargePath, ReclaimRule],
         priority: int,
         work: float,
         breaks: int = 0,
     ) -> None:
         self.records = records
         self.priority = priority
-        self.work = work
-        self.breaks = breaks
-        self.own = records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
+        self.lost_work = work
+        self.broken_quorums = breaks
+        self.pod_priorities = (
+            records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
+        )
         self.whole = False
-        self.spare: DispensableMembers | None = None
-        self.exposed = 0
-        self.key: tuple[object, ...] = ()
+        self.dispensable: DispensableMembers | None = None
+        self.exhausted_budgets = 0
+        self.order_key: tuple[object, ...] = ()
         self.gangs: tuple[GangRecord, ...]
         self.amounts: dict[ChargePath, dict[str, int]]
         if len(records) == 1:
             (record,) = records
             assert record.charge_path is not None
-            ground = grounds[record.charge_path]
+            rule = rules[record.charge_path]
             self.gangs = (record.gang,) if record.gang is not None else ()
             self.amounts = {record.charge_path: record.footprint.amounts}
-            self.grounds = {record.charge_path: ground}
-            self.preempted, self.distance = ground.reason is EvictionReason.PREEMPTED, ground.distance
+            self.rules = {record.charge_path: rule}
+            self.preempted, self.distance = rule.reason is EvictionReason.PREEMPTED, rule.distance
             return
         self.gangs = tuple({r.gang: None for r in records if r.gang is not None})
         self.amounts = {}
         for record in records:
             assert record.charge_path is not None
             add_amounts(self.amounts.setdefault(record.charge_path, {}), record.footprint.amounts, 1)
-        self.grounds = {payer: grounds[payer] for payer in self.amounts}
-        self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.grounds.values())
-        self.distance = max(ground.distance for ground in self.grounds.values())
+        self.rules = {payer: rules[payer] for payer in self.amounts}
+        self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.rules.values())
+        self.distance = max(rule.distance for rule in self.rules.values())
 
     def __repr__(self) -> str:
         return f"Victim({', '.join(record.pod.key for record in self.records)})"
 
     @property
     def excess(self) -> float:
-        return min(ground.excess for ground in self.grounds.values())
+        return min(rule.excess for rule in self.rules.values())
 
     @property
     def reason(self) -> EvictionReason:
@@ -108,13 +111,15 @@ class Victim:
         return (record.row for record in self.records)
 
     @property
-    def youngest(self) -> int:
+    def latest_start(self) -> int:
         return max(_since(record) for record in self.records)
 
     @property
-    def importance(self) -> int:
+    def highest_priority(self) -> int:
         """The highest priority of a pod, whatever its gang's."""
-        return self.own if len(self.records) == 1 else max(record.pod.priority for record in self.records)
+        return (
+            self.pod_priorities if len(self.records) == 1 else max(record.pod.priority for record in self.records)
+        )
 
     @property
     def name(self) -> tuple[str, str]:
@@ -128,7 +133,7 @@ class VictimBuilder:
     def __init__(
         self,
         state: ClusterState,
-        grounds: Mapping[ChargePath, ReclaimRule],
+        rules: Mapping[ChargePath, ReclaimRule],
         may_go: Callable[[PodRecord], bool],
         priority: Callable[[GangRecord | None, int], int],
         work: Callable[[PodRecord], float],
@@ -136,13 +141,13 @@ class VictimBuilder:
     ) -> None:
         self._state = state
         self._composites = state.gangs.composites
-        self._grounds = grounds
+        self._rules = rules
         self._may_go = may_go
         self._priority = priority
         self._work = work
         self._own = own
 
-    def of(self, records: Iterable[PodRecord]) -> list[Victim]:
+    def victims_of(self, records: Iterable[PodRecord]) -> list[Victim]:
         """All victims that the pods are part of."""
         found: list[Victim] = []
         members: dict[GangRecord, list[PodRecord]] = {}
@@ -166,12 +171,12 @@ class VictimBuilder:
         spares = {gang: DispensableMembers(gang, self._composites) for gang in gangs}
         for gang, spare in spares.items():
             for record in members.get(gang, ()) if spare.free > 0 else ():
-                if spare.allows(record, {}) and self._may_go(record):
+                if spare.can_lose(record, {}) and self._may_go(record):
                     victim = self._victim([record])
-                    victim.spare = spare
+                    victim.dispensable = spare
                     yield victim
         # A gang does not fall for itself, and one that needs nobody loses its members one by one.
-        if any(gang in self._own for gang in gangs) or all(spare.everybody for spare in spares.values()):
+        if any(gang in self._own for gang in gangs) or all(spare.all_dispensable for spare in spares.values()):
             return
         there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
         # What is on its way to a node cannot be told to leave yet.
@@ -187,42 +192,43 @@ class VictimBuilder:
             self._priority(record.gang, record.pod.priority) if record.gang is not None else record.pod.priority
             for record in records
         )
-        return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
+        return Victim(records, self._rules, priority, sum(map(self._work, records)), breaks)
 
 
 class DispensableMembers:
     """How many members a gang can do without, in all (`free`), of each role that has a minimum, and of subgroups.
-    `everybody`: it has nothing to break, or lacks some of its minimum already."""
+    `all_dispensable`: it has nothing to break, or lacks some of its minimum already."""
 
-    __slots__ = ("_roles", "_subquorum", "everybody", "free")
+    __slots__ = ("_roles", "_subquorum", "all_dispensable", "free")
 
     def __init__(self, gang: GangRecord, composites: Composites) -> None:
         self.free, self._roles = dispensable_members(gang, composites)
         self._subquorum: SubgroupQuorum | None = None
         active = gang.counts().active
         if self.free < 0:
-            self.free, self._roles, self.everybody = active, Counter(), True
+            self.free, self._roles, self.all_dispensable = active, Counter(), True
             return
         assert gang.spec is not None or not self.free
         if self.free and gang.spec is not None and gang.spec.subgroups:
             self._subquorum = SubgroupQuorum(gang, gang.spec)
-        self.everybody = not self._roles and self._subquorum is None and self.free >= active
+        self.all_dispensable = not self._roles and self._subquorum is None and self.free >= active
 
-    def allows(self, record: PodRecord, spent: Mapping[GangPart, int]) -> bool:
-        """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
+    def can_lose(self, record: PodRecord, spent: Mapping[GangPart, int]) -> bool:
+        """Whether the gang can do without a member; `spent` counts those before by what `counted_as` says of
+        each."""
         role = record.pod.role
         if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
             return False
         if self._subquorum is None:
             return True
-        return self._subquorum.spares(record, spent)
+        return self._subquorum.can_lose(record, spent)
 
-    def keys(self, record: PodRecord) -> Iterator[GangPart]:
+    def counted_as(self, record: PodRecord) -> Iterator[GangPart]:
         """What a member that goes counts for: the gang (None), its role, its subgroup."""
         yield None
         if record.pod.role in self._roles:
             yield record.pod.role
-        if self._subquorum is not None and (part := self._subquorum.part(record)) is not None:
+        if self._subquorum is not None and (part := self._subquorum.subgroup_of(record)) is not None:
             yield part
 
 
@@ -250,59 +256,57 @@ class Removals:
 
     def __init__(
         self,
-        levelling: DrfPreemption | None = None,
+        drf: DrfPreemption | None = None,
         holding: Callable[[AccountRecord], Mapping[str, int]] = future_holdings,
     ) -> None:
         self._holding = holding
         self._holdings: dict[AccountRecord, dict[str, int]] = {}
         self._spent: dict[DispensableMembers, Counter[GangPart]] = {}
-        self._levelling = levelling
+        self._drf = drf
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
-    def holdings(self, account: AccountRecord) -> dict[str, int]:
+    def holdings_of(self, account: AccountRecord) -> dict[str, int]:
         """What an account holds without those who go."""
         found = self._holdings.get(account)
         if found is None:
             found = self._holdings[account] = dict(self._holding(account))
         return found
 
-    def permit(self, victim: Victim) -> bool:
-        """Whether there still is a ground for it."""
-        grounds = victim.grounds.items()
-        return all(ground.permits(victim.amounts[payer], self.holdings) for payer, ground in grounds) and (
-            self._levelling is None
-            or not _levelled(victim, self._levelling)
-            or self._levels(victim, self._levelling)
+    def allows(self, victim: Victim) -> bool:
+        """Whether a rule still allows it."""
+        rules = victim.rules.items()
+        return all(rule.allows_removal(victim.amounts[payer], self.holdings_of) for payer, rule in rules) and (
+            self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf)
         )
 
-    def spares(self, victim: Victim) -> bool:
+    def gang_can_lose(self, victim: Victim) -> bool:
         """Whether its gang can do without it, if it does not go as a whole."""
-        spare = victim.spare
+        spare = victim.dispensable
         if spare is None:
             return True
-        return spare.allows(victim.records[0], self._spent.get(spare, {}))
+        return spare.can_lose(victim.records[0], self._spent.get(spare, {}))
 
     def add(self, victim: Victim, sign: int = 1) -> None:
         for payer, amounts in victim.amounts.items():
             for account in payer.path:
-                add_amounts(self.holdings(account), amounts, -sign)
-        for gang in victim.gangs if self._levelling is not None else ():
+                add_amounts(self.holdings_of(account), amounts, -sign)
+        for gang in victim.gangs if self._drf is not None else ():
             add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
-        if victim.spare is not None:
-            spent = self._spent.setdefault(victim.spare, Counter())
-            for key in victim.spare.keys(victim.records[0]):
+        if victim.dispensable is not None:
+            spent = self._spent.setdefault(victim.dispensable, Counter())
+            for key in victim.dispensable.counted_as(victim.records[0]):
                 spent[key] += sign
 
-    def _levels(self, victim: Victim, levelling: DrfPreemption) -> bool:
-        """Whether the victim's gangs hold enough more than the beneficiary."""
-        return all(levelling.permits(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
+    def _drf_allows(self, victim: Victim, drf: DrfPreemption) -> bool:
+        """Whether the victim's gangs hold enough more than the preemptor."""
+        return all(drf.allows_victim(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
 
 
-def _levelled(victim: Victim, levelling: DrfPreemption) -> bool:
+def _goes_by_drf(victim: Victim, drf: DrfPreemption) -> bool:
     """Whether the victim goes because others hold less, not for its priority."""
-    if victim.priority < levelling.priority or any(gang in levelling.gangs for gang in victim.gangs):
+    if victim.priority < drf.priority or any(gang in drf.gangs for gang in victim.gangs):
         return False
-    return any(ground.levels for ground in victim.grounds.values())
+    return any(rule.drf for rule in victim.rules.values())
 
 
 def _of_gang(victim: Victim, gang: GangRecord) -> dict[str, int]:

@@ -19,23 +19,23 @@ class VoluntaryEvictions:
     """Every veto of the policy's plugins holds, no gang is torn apart, and nobody's need justifies breaking a
     disruption budget. Pods are added one by one, or as whole gangs. Objections go on from "it ".
 
-    `mark` names the present set, `undo` goes back to one.
+    `mark` names the present set, `undo_to` goes back to one.
     """
 
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
-        self._caps = EvictionLimits(session, log)
-        self._headcount = MinAvailableCheck(session.state.gangs.composites)
-        self._taken: dict[PodRecord, None] = {}
+        self._limits = EvictionLimits(session, log)
+        self._min_available = MinAvailableCheck(session.state.gangs.composites)
+        self._leaving: dict[PodRecord, None] = {}
 
-    def take(self, record: PodRecord) -> str | None:
+    def try_add(self, record: PodRecord) -> str | None:
         """Counts a pod as leaving; why it may not, and then nothing is counted."""
-        if record in self._taken:
+        if record in self._leaving:
             return "is on its way already"
-        objection = self.veto(record) or self._headcount.take(record)
+        objection = self.veto(record) or self._min_available.try_remove(record)
         return objection or self._count([record])
 
-    def take_whole(self, record: PodRecord) -> list[PodRecord] | str:
+    def try_add_gang(self, record: PodRecord) -> list[PodRecord] | str:
         """Counts the pod's whole gang as leaving (with its bundle): who that is, or why they may not."""
         members = whole_gang_of(record, self._session.state)
         if isinstance(members, str):
@@ -44,40 +44,40 @@ class VoluntaryEvictions:
             objection = self.veto(member)
             if objection is not None:
                 return f"belongs to a gang with pod {member.pod.key}, which {objection}"
-        news = [member for member in members if member not in self._taken]
-        return self._headcount.take_all(news) or self._count(news) or members
+        news = [member for member in members if member not in self._leaving]
+        return self._min_available.try_remove_all(news) or self._count(news) or members
 
     def mark(self) -> int:
-        return len(self._taken)
+        return len(self._leaving)
 
-    def undo(self, mark: int) -> None:
+    def undo_to(self, mark: int) -> None:
         """Those who were taken since the mark stay after all."""
-        while len(self._taken) > mark:
-            record, _ = self._taken.popitem()
-            self._headcount.give_back(record)
-            self._caps.give_back(record)
+        while len(self._leaving) > mark:
+            record, _ = self._leaving.popitem()
+            self._min_available.restore(record)
+            self._limits.take_back(record)
 
     def veto(self, record: PodRecord) -> str | None:
         """Why the pod may not leave, whoever else does."""
         if record.state not in CAN_LEAVE:
             return "is on its way already"
         for plugin in self._session.pipeline.plugins("evict_veto"):
-            spared = plugin.evict_veto(self._session, record)
-            if spared is not None:
-                return spared.why
+            veto = plugin.evict_veto(self._session, record)
+            if veto is not None:
+                return veto.why
         return None
 
     def _count(self, records: Sequence[PodRecord]) -> str | None:
         """Counts those whom their gangs let go against budgets and rates."""
-        broken = self._caps.violations
-        reason = self._caps.take_all(records)
-        if reason is None and self._caps.violations > broken:
+        broken = self._limits.violations
+        reason = self._limits.try_evict_all(records)
+        if reason is None and self._limits.violations > broken:
             for record in records:
-                self._caps.give_back(record)
+                self._limits.take_back(record)
             reason = "the PodDisruptionBudgets that count it allow no further disruption"
         if reason is not None:
             for record in records:
-                self._headcount.give_back(record)
+                self._min_available.restore(record)
             return f"must stay: {reason}"
-        self._taken.update(dict.fromkeys(records))
+        self._leaving.update(dict.fromkeys(records))
         return None

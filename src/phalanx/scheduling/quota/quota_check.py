@@ -32,7 +32,7 @@ class QuotaCheck:
     def room(self, payer: ChargePath | None, footprint: Footprint) -> int:
         """How many more pods with this footprint the payer's accounts allow.
 
-        (Upstream compares some resources that the pod does not ask for as well; research/coscheduling.md, 3.1.)
+        (Upstream compares some resources that the pod does not ask for as well; docs/rules/coscheduling.md, 3.1.)
         """
         return self.room_for(payer, footprint.amounts) if payer is not None else UNLIMITED
 

@@ -31,9 +31,9 @@ class NoSolutionFound(Protocol):
     `unripe` while pods that may help are on their way to their nodes."""
 
     @property
-    def again(self) -> float | None: ...
+    def retry_at(self) -> float | None: ...
     @property
-    def unripe(self) -> bool: ...
+    def pods_arriving(self) -> bool: ...
 
 
 class NoSolutionCache:
@@ -53,9 +53,9 @@ class NoSolutionCache:
             self._found.clear()
             self._eased = eased
         found, when = self._found.get(question, (None, -1))
-        if found is None or (found.again is not None and now >= found.again):
+        if found is None or (found.retry_at is not None and now >= found.retry_at):
             return None
-        return found if not found.unripe or when == ripened else None
+        return found if not found.pods_arriving or when == ripened else None
 
     def note(self, question: EvictionQuestion, eased: int, ripened: int, found: NoSolutionFound) -> None:
         if eased != self._eased or len(self._found) >= _MOST:

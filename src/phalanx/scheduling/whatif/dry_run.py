@@ -15,8 +15,8 @@ from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.whatif.hypothesis import WhatIf, what_if
 from phalanx.scheduling.whatif.suggestions import Suggestions
+from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
 
 class NothingHelps(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class NothingHelps(msgspec.Struct, frozen=True):
     all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
     them others would go."""
 
-    supposed: WhatIf | None
+    what_if: WhatIf | None
     changes: tuple[str, ...] = ()
 
 
@@ -61,19 +61,19 @@ class DryRun(Scheduler):
         wait = self.session.unschedulable.get(unit.key)
         if wait is None:
             return None
-        beneficiary = least_preemptor_of(self.session, unit, wait[0])
-        if beneficiary is None:
+        preemptor = least_preemptor_of(self.session, unit, wait[0])
+        if preemptor is None:
             return NothingHelps(None) if isinstance(wait[0], SurplusSignature) else None
-        now = solve(self.session, beneficiary)
+        now = solve(self.session, preemptor)
         if isinstance(now, Eviction):
             return now
 
         def build(session: Session) -> Preemptor | None:
             return least_preemptor_of(session, unit, wait[0])
 
-        supposed = what_if(self.session, beneficiary, self.policy.eviction, self.session.evictions)
+        supposed = what_if(self.session, preemptor, self.policy.eviction, self.session.evictions)
         fits = supposed.eviction
         if fits is not None and not fits.evicts:
             return fits  # it may ask nobody to go, and need not
-        changes = Suggestions(self.new_session, build, self.session).find(beneficiary, supposed)
+        changes = Suggestions(self.new_session, build, self.session).helpful_changes(preemptor, supposed)
         return NothingHelps(supposed, tuple(changes))

@@ -18,7 +18,7 @@ from phalanx.scheduling.preemption.rules.rule import future_holdings
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.solver import Solver
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.whatif.hypothesis import WhatIf
+from phalanx.scheduling.whatif.what_if import WhatIf
 
 _MOST_TOLD = 3
 _NAMED = 3
@@ -40,14 +40,14 @@ class ChangedWorld:
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """`text` is an imperative, `alter` brings a trial about in which it has been followed."""
+    """`text` is an imperative, `apply_to` brings a world about in which it has been followed."""
 
     text: str
-    alter: Callable[[ChangedWorld], None]
+    apply_to: Callable[[ChangedWorld], None]
 
 
 class Suggestions:
-    """Tries remedies for one unit. `look` gives the cluster as of a time, `build` the beneficiary in it.
+    """Tries suggestions for one unit. `look` gives the cluster as of a time, `build` the preemptor in it.
 
     The cluster is as it was after each try, but for its versions.
     """
@@ -59,64 +59,64 @@ class Suggestions:
         self._build = build
         self._session = session
 
-    def find(self, beneficiary: Preemptor, supposed: WhatIf) -> list[str]:
+    def helpful_changes(self, preemptor: Preemptor, supposed: WhatIf) -> list[str]:
         """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
-        remedies = list(_suggestions(self._session, beneficiary, supposed))
-        single = [remedy.text for remedy in remedies if self._helps([remedy])]
+        suggestions = list(_suggestions(self._session, preemptor, supposed))
+        single = [suggestion.text for suggestion in suggestions if self._helps([suggestion])]
         if single:
             return single[:_MOST_TOLD]
-        if len(remedies) < 2 or not self._helps(remedies):
+        if len(suggestions) < 2 or not self._helps(suggestions):
             return []
-        needed = remedies
-        for remedy in reversed(remedies):
-            others = [other for other in needed if other is not remedy]
+        needed = suggestions
+        for suggestion in reversed(suggestions):
+            others = [other for other in needed if other is not suggestion]
             if others and self._helps(others):
                 needed = others
-        return [", and ".join(remedy.text for remedy in needed)]
+        return [", and ".join(suggestion.text for suggestion in needed)]
 
-    def _helps(self, remedies: Sequence[Suggestion]) -> bool:
+    def _helps(self, suggestions: Sequence[Suggestion]) -> bool:
         state = self._session.state
-        trial = ChangedWorld(self._session.now, self._session.pipeline.policy.eviction)
-        for remedy in remedies:
-            remedy.alter(trial)
-        for would_be, _ in trial.changes:
+        world = ChangedWorld(self._session.now, self._session.pipeline.policy.eviction)
+        for suggestion in suggestions:
+            suggestion.apply_to(world)
+        for would_be, _ in world.changes:
             state.apply(would_be)
         try:
-            return self._search(trial)
+            return self._search(world)
         finally:
-            for _, is_now in reversed(trial.changes):
+            for _, is_now in reversed(world.changes):
                 state.apply(is_now)
 
-    def _search(self, trial: ChangedWorld) -> bool:
-        session = self._look(trial.now)
-        beneficiary = self._build(session)
-        if beneficiary is None:
+    def _search(self, world: ChangedWorld) -> bool:
+        session = self._look(world.now)
+        preemptor = self._build(session)
+        if preemptor is None:
             return False
-        if trial.priority is not None:
-            beneficiary.priority = trial.priority
-        beneficiary.preempts = beneficiary.preempts or trial.preempts
-        found = Solver(session, beneficiary, trial.options, session.evictions).run()
+        if world.priority is not None:
+            preemptor.priority = world.priority
+        preemptor.preempts = preemptor.preempts or world.preempts
+        found = Solver(session, preemptor, world.options, session.evictions).solve()
         return isinstance(found, Eviction)
 
 
-def _suggestions(session: Session, beneficiary: Preemptor, supposed: WhatIf) -> Iterator[Suggestion]:
+def _suggestions(session: Session, preemptor: Preemptor, supposed: WhatIf) -> Iterator[Suggestion]:
     """What might help, those first that cost least."""
     if supposed.eviction is None:
         return
     found = supposed.eviction
-    records = [*(record for victim in found.victims for record in victim.records), *found.losers]
-    if not beneficiary.preempts:
+    records = [*(record for victim in found.victims for record in victim.records), *found.displaced]
+    if not preemptor.preempts:
         yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
     yield from _waiting(supposed)
-    yield from _outranking(session, beneficiary, records)
-    yield from _owning(session, beneficiary)
+    yield from _outranking(session, preemptor, records)
+    yield from _owning(session, preemptor)
     yield from _releasing(records)
     yield from _changing_the_policy(session)
     yield from _unmarking(session, records)
 
 
-def _let_it_preempt(trial: ChangedWorld) -> None:
-    trial.preempts = True
+def _let_it_preempt(world: ChangedWorld) -> None:
+    world.preempts = True
 
 
 def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
@@ -126,8 +126,8 @@ def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
     last = max(times)
     moment = int(-(-last // 1))
 
-    def wait(trial: ChangedWorld) -> None:
-        trial.now = float(moment)
+    def wait(world: ChangedWorld) -> None:
+        world.now = float(moment)
 
     obstacle = next(each for each in supposed.obstacles if each.until == last)
     why = obstacle.why
@@ -136,21 +136,21 @@ def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
     yield Suggestion(f"wait until {format_moment(moment)} ({why})", wait)
 
 
-def _outranking(session: Session, beneficiary: Preemptor, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
+def _outranking(session: Session, preemptor: Preemptor, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
     highest = max((session.victim_priority(record.gang, record.pod.priority) for record in records), default=0)
-    if highest < beneficiary.priority:
+    if highest < preemptor.priority:
         return
 
-    def raise_it(trial: ChangedWorld) -> None:
-        trial.priority = highest + 1
+    def raise_it(world: ChangedWorld) -> None:
+        world.priority = highest + 1
 
     yield Suggestion(f"raise its priority above {highest}", raise_it)
 
 
-def _owning(session: Session, beneficiary: Preemptor) -> Iterator[Suggestion]:
+def _owning(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
     """Having more of one's own: then it can be asked back."""
     declares = bool(session.pipeline.plugins("declared_resources"))
-    for payer, wanted in beneficiary.payers.items():
+    for payer, wanted in preemptor.payers.items():
         for account in payer.path:
             noun = account.spec
             own = account.key.tree in _QUOTAS or (declares and account is payer.queue)
@@ -182,8 +182,8 @@ def _raising(account: AccountRecord, noun: Account, lacks: dict[str, int]) -> Su
     word = "deserved" if account.key.tree is Tree.QUEUE else "min"
     amounts = " and ".join(f"{format_quantity(amount, name)} {name}" for name, amount in sorted(lacks.items()))
 
-    def own(trial: ChangedWorld) -> None:
-        trial.changes.append((AccountUpdated(more), AccountUpdated(noun)))
+    def own(world: ChangedWorld) -> None:
+        world.changes.append((AccountUpdated(more), AccountUpdated(noun)))
 
     return Suggestion(f"raise the {word} of {account.label} by {amounts}", own)
 
@@ -196,9 +196,9 @@ def _releasing(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
             if account.spec is not None and not account.spec.reclaimable and account.parent is not None:
                 kept[account] = account.spec
 
-    def release(trial: ChangedWorld) -> None:
+    def release(world: ChangedWorld) -> None:
         for noun in kept.values():
-            trial.changes.append((AccountUpdated(_replace(noun, reclaimable=True)), AccountUpdated(noun)))
+            world.changes.append((AccountUpdated(_replace(noun, reclaimable=True)), AccountUpdated(noun)))
 
     if kept:
         yield Suggestion(f"make {', '.join(sorted(account.label for account in kept))} reclaimable", release)
@@ -221,8 +221,8 @@ def _changing_the_policy(session: Session) -> Iterator[Suggestion]:
 
 
 def _switching(**changes: bool) -> Callable[[ChangedWorld], None]:
-    def switch(trial: ChangedWorld) -> None:
-        trial.options = _replace(trial.options, **changes)
+    def switch(world: ChangedWorld) -> None:
+        world.options = _replace(world.options, **changes)
 
     return switch
 
@@ -235,12 +235,12 @@ def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Sugge
         if (gang := record.gang) is not None and gang.spec is not None and not gang.spec.preemptable
     }
 
-    def unmark(trial: ChangedWorld) -> None:
+    def unmark(world: ChangedWorld) -> None:
         for record in marked:
             pod = record.pod
-            trial.changes.append((PodUpdated(_replace(pod, preemptable=True)), PodUpdated(pod)))
+            world.changes.append((PodUpdated(_replace(pod, preemptable=True)), PodUpdated(pod)))
         for noun in gangs.values():
-            trial.changes.append((GangUpdated(_replace(noun, preemptable=True)), GangUpdated(noun)))
+            world.changes.append((GangUpdated(_replace(noun, preemptable=True)), GangUpdated(noun)))
 
     if marked or gangs:
         whom = ", ".join(f"gang {key}" for key in gangs) if gangs else named(marked)

@@ -25,10 +25,10 @@ class Binpack(Plugin):
             if resource := name.strip():
                 self._weights[resource] = arguments.integer(f"binpack.resources.{resource}", 1, least=0)
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         columns = [
             (column, weight)
-            for name, amount in cls.spec.requests
+            for name, amount in pod_class.spec.requests
             if amount and (weight := self._weights.get(name, 0)) and (column := load.column(name)) is not None
         ]
         total = sum(weight for _, weight in columns)

@@ -59,10 +59,10 @@ class DeviceShare(Plugin):
     def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         _stock(nodes).equip(self._families, self._policy)
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
-        if cls.spec.devices is None:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        if pod_class.spec.devices is None:
             return 0.0
-        points = _stock(load.nodes).points(cls.spec, load.rows, load.depth)
+        points = _stock(load.nodes).points(pod_class.spec, load.rows, load.depth)
         if points is None:
             return 0.0
         weighted: FloatArray = points * float(self._weight)

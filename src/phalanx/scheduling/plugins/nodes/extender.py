@@ -119,40 +119,42 @@ class Extender(Plugin):
 
     # nodes
 
-    def pre_bind_check(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
-        if not self._minds(cls):
+    def pre_bind_check(self, pod_class: ClassRecord, nodes: NodeTable, row: int) -> bool:
+        if not self._minds(pod_class):
             return True
-        key = cls.number, nodes.names[row]
-        answer = self._link.ask(self._predicate, key, lambda: {"task": task_of(cls), "node": node_of(nodes, row)})
+        key = pod_class.number, nodes.names[row]
+        answer = self._link.ask(
+            self._predicate, key, lambda: {"task": task_of(pod_class), "node": node_of(nodes, row)}
+        )
         if answer is None:
             reason = "" if self._unasked() else "node(s) that the extender could not be asked about"
         else:
             said = _objection(answer)
             reason = f"node(s) refused by the extender: {said}" if said else ""
         if reason:
-            self._refused.setdefault(cls.number, {})[row] = reason
+            self._refused.setdefault(pod_class.number, {})[row] = reason
         return not reason
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         mask = np.ones(nodes.capacity, dtype=np.bool_)
-        mask[list(self._refused.get(cls.number, ()))] = False
+        mask[list(self._refused.get(pod_class.number, ()))] = False
         result: BoolArray = mask[rows]
         return result
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         found: dict[str, BoolArray] = {}
-        for row, reason in sorted(self._refused.get(cls.number, {}).items()):
+        for row, reason in sorted(self._refused.get(pod_class.number, {}).items()):
             found.setdefault(reason, np.zeros(nodes.capacity, dtype=np.bool_))[row] = True
         return [(reason, mask[rows]) for reason, mask in found.items()]
 
-    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        if not self._minds(cls):
+    def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        if not self._minds(pod_class):
             return None
         rows = np.flatnonzero(mask).tolist()
         answer = self._link.ask(
             self._prioritize,
-            cls.number,
-            lambda: {"task": task_of(cls), "nodes": [node_of(nodes, row) for row in rows]},
+            pod_class.number,
+            lambda: {"task": task_of(pod_class), "nodes": [node_of(nodes, row) for row in rows]},
         )
         scores = answer.get("nodeScore") if answer is not None and not answer.get("errorMessage") else None
         if not isinstance(scores, dict):
@@ -190,8 +192,8 @@ class Extender(Plugin):
     def admitted(self, session: View, gang: GangRecord) -> None:
         self._link.ask(self._enqueued, (gang.key, session.now), lambda: {"job": job_of(gang)})
 
-    def _minds(self, cls: ClassRecord) -> bool:
-        return not self._managed or any(name in self._managed for name, _ in cls.spec.requests)
+    def _minds(self, pod_class: ClassRecord) -> bool:
+        return not self._managed or any(name in self._managed for name, _ in pod_class.spec.requests)
 
     def _unasked(self) -> bool:
         """Whether what could not be asked counts as agreed to."""

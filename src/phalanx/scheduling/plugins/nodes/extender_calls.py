@@ -59,15 +59,14 @@ class Link:
         return found
 
 
-def task_of(cls: ClassRecord) -> Document:
+def task_of(pod_class: ClassRecord) -> Document:
     """Any pod of a class: it has no name, as the answer holds for all of them."""
-    pod_class = cls.spec
-    requests = {name: _quantity(name, amount) for name, amount in pod_class.requests}
+    requests = {name: _quantity(name, amount) for name, amount in pod_class.spec.requests}
     spec = {
-        "nodeSelector": dict(pod_class.node_selector),
+        "nodeSelector": dict(pod_class.spec.node_selector),
         "containers": [{"name": "all", "resources": {"requests": requests}}],
     }
-    return {"Resreq": _resource(pod_class.requests), "Pod": {"spec": spec}}
+    return {"Resreq": _resource(pod_class.spec.requests), "Pod": {"spec": spec}}
 
 
 def node_of(nodes: NodeTable, row: int) -> Document:

@@ -72,10 +72,10 @@ class NetworkTopologyAware(Plugin):
     def depends_on_other_nodes(self) -> bool:
         return bool(self._tiers())
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         columns = [
             (column, weight)
-            for name, amount in cls.spec.requests
+            for name, amount in pod_class.spec.requests
             if amount and (weight := self._weights.get(name, 0)) and (column := load.column(name)) is not None
         ]
         whole = sum(weight for _, weight in columns)

@@ -29,7 +29,7 @@ class NodeBackoffPlugin(Plugin):
         self._resting = self._rests.resting(now)
         return self._resting
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         if not self._resting:
             return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
         awake = np.ones(nodes.capacity, dtype=np.bool_)
@@ -40,7 +40,7 @@ class NodeBackoffPlugin(Plugin):
         found: BoolArray = awake[rows]
         return found
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         if not self._resting:
             return []
-        return [("node(s) refused a pod a moment ago", ~self.filter(cls, nodes, rows))]
+        return [("node(s) refused a pod a moment ago", ~self.filter(pod_class, nodes, rows))]

@@ -31,26 +31,26 @@ class NodeGroup(Plugin):
         self._ordered = arguments.boolean("enablePreferredOrder", False)
         self._inherits = arguments.hierarchical
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         column = nodes.labels.column(POOL_LABEL)
-        rule = self._rule(cls)
+        rule = self._rule(pod_class)
         known = np.array([rule is not None and rule.permits(group) for group in column.values], dtype=np.bool_)
         known[ABSENT] = rule is None and not self._strict
         result: BoolArray = known[column.ids[rows]]
         return result
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         ungrouped: BoolArray = nodes.labels.column(POOL_LABEL).ids[rows] == ABSENT
-        refused = ~self.filter(cls, nodes, rows)
-        if self._rule(cls) is None:
+        refused = ~self.filter(pod_class, nodes, rows)
+        if self._rule(pod_class) is None:
             # What is in a group is for queues that name it.
             reason = "node(s) were in a node group, and the queue names none"
             return [("node(s) were in no node group", refused & ungrouped), (reason, refused & ~ungrouped)]
         reason = "node(s) were in a node group that the queue may not use"
         return [("node(s) were in no node group", ungrouped), (reason, refused & ~ungrouped)]
 
-    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        rule = self._rule(cls)
+    def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        rule = self._rule(pod_class)
         if rule is None:
             return None
         column = nodes.labels.column(POOL_LABEL)
@@ -59,8 +59,8 @@ class NodeGroup(Plugin):
         result: FloatArray = points[column.ids]
         return result
 
-    def _rule(self, cls: ClassRecord) -> PoolRule | None:
-        rule = cls.spec.pool
+    def _rule(self, pod_class: ClassRecord) -> PoolRule | None:
+        rule = pod_class.spec.pool
         if rule is None or not rule.names_groups or (rule.inherited and not self._inherits):
             return None
         return rule

@@ -1,4 +1,4 @@
-"""`nodeorder`: kube-scheduler's scores with Volcano's weights (research/kubernetes_native.md, B8)."""
+"""`nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8)."""
 
 from __future__ import annotations
 
@@ -49,37 +49,37 @@ class NodeOrder(Plugin):
         for key in self.without_effect:
             arguments.integer(key, 0)
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         total: FloatArray | float = 0.0
         if self._least or self._most:
             used = load.scored()
             # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
             total = (used[0] + used[1]) * (50.0 * (self._most - self._least)) + 100.0 * self._least
-        if self._balanced and not cls.spec.best_effort:
+        if self._balanced and not pod_class.spec.best_effort:
             # BalancedAllocation 1.36: 75 for no change, more where the pod evens out CPU and memory. The standard
             # deviation of two fractions is half their distance.
             after = load.processor_and_memory()
             before = load.processor_and_memory_before()
             gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
             total = total + (gain * 25.0 + 75.0) * self._balanced
-        if self._claims and cls.spec.claims:
-            total = total + self._listed(cls, load)
+        if self._claims and pod_class.spec.claims:
+            total = total + self._listed(pod_class, load)
         return total
 
-    def _listed(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def _listed(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
         claims = load.nodes.allocators[CLAIMS]
         assert isinstance(claims, DeviceClaims)
-        merits = claims.merits(cls.spec, load.rows, load.depth)
+        merits = claims.merits(pod_class.spec, load.rows, load.depth)
         if merits is None:
             return 0.0
         return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
 
-    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         parts = (
-            self._preferred(cls, nodes, mask) if self._affinity else None,
-            self._avoided(cls, nodes, mask) if self._taint else None,
-            self._at_hand(cls, nodes) if self._images else None,
+            self._preferred(pod_class, nodes, mask) if self._affinity else None,
+            self._avoided(pod_class, nodes, mask) if self._taint else None,
+            self._at_hand(pod_class, nodes) if self._images else None,
         )
         stated: list[FloatArray] = [part for part in parts if part is not None]
         if not stated:
@@ -87,33 +87,33 @@ class NodeOrder(Plugin):
         total: FloatArray = sum(stated[1:], start=stated[0])
         return total
 
-    def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
+    def _at_hand(self, pod_class: ClassRecord, nodes: NodeTable) -> FloatArray | None:
         """ImageLocality: nodes that have the pod's images already."""
-        images, containers = cls.spec.images, len(cls.spec.images) - cls.spec.image_volumes
+        images, containers = pod_class.spec.images, len(pod_class.spec.images) - pod_class.spec.image_volumes
         points = nodes.images.points(images, containers, nodes.capacity, len(nodes))
         if points is None:
             return None
         result: FloatArray = points.astype(np.float64) * self._images
         return result
 
-    def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def _preferred(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """The sum of the weights of matching preferred terms, normalised to the best node."""
-        if not cls.spec.preferred:
+        if not pod_class.spec.preferred:
             return None
         points = np.zeros(nodes.capacity)
-        for preferred in cls.spec.preferred:
+        for preferred in pod_class.spec.preferred:
             matches = term_matches(preferred.term, nodes.labels, nodes.name_column, slice(None))
             points += np.where(matches, float(preferred.weight), 0.0)
         best = points[mask].max(initial=0.0)
         return points * (100.0 / best * self._affinity) if best > 0 else None
 
-    def _avoided(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def _avoided(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """Fewer untolerated PreferNoSchedule taints are better, normalised to the worst node."""
         by_set = np.array(
             [
                 sum(
                     taint.effect == "PreferNoSchedule"
-                    and not any(tolerates(toleration, taint) for toleration in cls.spec.tolerations)
+                    and not any(tolerates(toleration, taint) for toleration in pod_class.spec.tolerations)
                     for taint in taints
                 )
                 for taints in nodes.taints.sets

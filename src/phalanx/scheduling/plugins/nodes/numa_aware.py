@@ -26,11 +26,11 @@ class NumaAware(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("weight", 1, least=0)
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
-        pod_class = cls.spec
-        if not (self._weight and pod_class.cpus and pod_class.numa) or pod_class.numa == AS_THE_NODE:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        spec = pod_class.spec
+        if not (self._weight and spec.cpus and spec.numa) or spec.numa == AS_THE_NODE:
             return 0.0
         stock = load.nodes.allocators[NUMA]
         assert isinstance(stock, NumaNodes)
-        points: FloatArray = stock.closeness(cls.spec, load.rows, load.depth) * float(self._weight)
+        points: FloatArray = stock.closeness(spec, load.rows, load.depth) * float(self._weight)
         return points[:, 0] if load.copies is None else points

@@ -1,4 +1,4 @@
-"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (research/kubernetes_native.md, B8)."""
+"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (docs/rules/kubernetes_native.md, B8)."""
 
 from __future__ import annotations
 
@@ -75,55 +75,57 @@ class Predicates(Plugin):
             if key.endswith("Enable"):
                 arguments.boolean(key, True)
 
-    def pre_filter(self, cls: ClassRecord) -> str | None:
-        if cls.spec.claims and not self._claims:
+    def pre_filter(self, pod_class: ClassRecord) -> str | None:
+        if pod_class.spec.claims and not self._claims:
             return f"spec.resourceClaims: the policy sets {_CLAIMS_ENABLED} to false"
-        fields = cls.spec.unsupported
+        fields = pod_class.spec.unsupported
         if not fields:
             return None
         return f"{', '.join(fields)}: not supported by this version of Phalanx"
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        if cls.spec.unsupported or (cls.spec.claims and not self._claims):
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        if pod_class.spec.unsupported or (pod_class.spec.claims and not self._claims):
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
-        if self._volumes and is_refused(cls.spec):
+        if self._volumes and is_refused(pod_class.spec):
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
-        mask: BoolArray = self._schedulable(cls, nodes, rows)
-        if cls.spec.features:
-            mask &= self._declared(cls, nodes, rows)
+        mask: BoolArray = self._schedulable(pod_class, nodes, rows)
+        if pod_class.spec.features:
+            mask &= self._declared(pod_class, nodes, rows)
         if self._taints:
-            mask &= self._tolerated(cls, nodes, rows)
+            mask &= self._tolerated(pod_class, nodes, rows)
         if self._affinity:
-            mask &= self._selected(cls, nodes, rows)
-        if self._volumes and cls.spec.volumes:
-            mask &= reachable(cls.spec, nodes, rows)
-        if self._zones and cls.spec.volumes:
-            mask &= in_zone(cls.spec, nodes, rows)
+            mask &= self._selected(pod_class, nodes, rows)
+        if self._volumes and pod_class.spec.volumes:
+            mask &= reachable(pod_class.spec, nodes, rows)
+        if self._zones and pod_class.spec.volumes:
+            mask &= in_zone(pod_class.spec, nodes, rows)
         return mask
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         reasons: list[tuple[str, BoolArray]] = [
-            ("node(s) were unschedulable", ~self._schedulable(cls, nodes, rows))
+            ("node(s) were unschedulable", ~self._schedulable(pod_class, nodes, rows))
         ]
         if self._taints:
-            reasons.extend(self._by_taint(cls, nodes, rows))
+            reasons.extend(self._by_taint(pod_class, nodes, rows))
         if self._affinity:
-            reasons.append((_mismatch(cls), ~self._selected(cls, nodes, rows)))
-        if cls.spec.features:
-            reasons.append(("node(s) didn't match Pod's required features", ~self._declared(cls, nodes, rows)))
-        if self._volumes and cls.spec.volumes:
-            reasons.append((OUT_OF_REACH, ~reachable(cls.spec, nodes, rows)))
-        if self._zones and cls.spec.volumes:
-            reasons.append((OTHER_ZONE, ~in_zone(cls.spec, nodes, rows)))
+            reasons.append((_mismatch(pod_class), ~self._selected(pod_class, nodes, rows)))
+        if pod_class.spec.features:
+            reasons.append(
+                ("node(s) didn't match Pod's required features", ~self._declared(pod_class, nodes, rows))
+            )
+        if self._volumes and pod_class.spec.volumes:
+            reasons.append((OUT_OF_REACH, ~reachable(pod_class.spec, nodes, rows)))
+        if self._zones and pod_class.spec.volumes:
+            reasons.append((OTHER_ZONE, ~in_zone(pod_class.spec, nodes, rows)))
         return reasons
 
-    def _declared(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def _declared(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """Nodes that declare every feature that the pod needs."""
-        needed, places = frozenset(cls.spec.features), row_numbers(rows, nodes.capacity)
+        needed, places = frozenset(pod_class.spec.features), row_numbers(rows, nodes.capacity)
         found = (_declares(nodes.nodes[row], needed) for row in places.tolist())
         return np.fromiter(found, dtype=np.bool_, count=len(places))
 
-    def _by_taint(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def _by_taint(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """A reason per taint: for the nodes on which it is the first one, which is the one that is named; then
         for those on which it would still stand if the first were gone.
         """
@@ -132,34 +134,34 @@ class Predicates(Plugin):
         further: dict[str, BoolArray] = {}
         for number in np.unique(ids).tolist():
             taints = nodes.taints.sets[number]
-            for place, taint in enumerate(objections(cls.spec.tolerations, taints)):
+            for place, taint in enumerate(objections(pod_class.spec.tolerations, taints)):
                 reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
                 parts = further if place else first
                 parts[reason] = parts.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
         return [*first.items(), *further.items()]
 
-    def _schedulable(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        if _tolerated(cls, _UNSCHEDULABLE):
+    def _schedulable(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        if _tolerated(pod_class, _UNSCHEDULABLE):
             return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
         return ~nodes.unschedulable[rows]
 
-    def _tolerated(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        return tolerated(cls.spec.tolerations, nodes, rows)
+    def _tolerated(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        return tolerated(pod_class.spec.tolerations, nodes, rows)
 
-    def _selected(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        return selected(cls.spec.node_selector, cls.spec.affinity, nodes, rows)
+    def _selected(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        return selected(pod_class.spec.node_selector, pod_class.spec.affinity, nodes, rows)
 
 
-def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
-    return any(tolerates(toleration, taint) for toleration in cls.spec.tolerations)
+def _tolerated(pod_class: ClassRecord, taint: Taint) -> bool:
+    return any(tolerates(toleration, taint) for toleration in pod_class.spec.tolerations)
 
 
 def _declares(node: Node | None, features: frozenset[str]) -> bool:
     return node is not None and features.issubset(node.features)
 
 
-def _mismatch(cls: ClassRecord) -> str:
+def _mismatch(pod_class: ClassRecord) -> str:
     """Names the terms that nothing can match: they are false, and their sisters still count."""
     reason = "node(s) didn't match Pod's node affinity/selector"
-    faults = [term.invalid for term in cls.spec.affinity or () if term.invalid]
+    faults = [term.invalid for term in pod_class.spec.affinity or () if term.invalid]
     return f"{reason} ({'; '.join(faults)})" if faults else reason

@@ -58,11 +58,11 @@ class ResourceStrategyFit(Plugin):
         if not self._kept:
             self.disabled_points = frozenset({"max_copies", "explain"})
 
-    def max_copies(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+    def max_copies(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
         """Of CPU and memory so much stays idle as what is idle of each scarce resource goes with; who asks for one
         of those may use it."""
         found = np.full(nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
-        requests = dict(cls.spec.requests)
+        requests = dict(pod_class.spec.requests)
         if any(name in requests for name, _, _ in self._kept):
             return found
         for name, cpu, memory in self._kept:
@@ -79,16 +79,19 @@ class ResourceStrategyFit(Plugin):
                     found = np.where(scarce > 0, np.minimum(found, left // wanted), found)
         return found
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         names = ", ".join(name for name, _, _ in self._kept)
         return [
-            (f"node(s) keep CPU and memory for pods that ask for {names}", self.max_copies(cls, nodes, rows) == 0)
+            (
+                f"node(s) keep CPU and memory for pods that ask for {names}",
+                self.max_copies(pod_class, nodes, rows) == 0,
+            )
         ]
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
-        return self._fit(cls, load) + self._away(cls, load)
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        return self._fit(pod_class, load) + self._away(pod_class, load)
 
-    def _away(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def _away(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         """The fewer scarce resources a node has, the better; 0 where it lacks what the pod asks for."""
         scarce, nodes = self._scarce, load.nodes
         if not scarce.weight:
@@ -100,15 +103,15 @@ class ResourceStrategyFit(Plugin):
                 there += np.where(nodes.allocatable[column][load.rows] > 0, float(weight), 0.0)
         total = sum(weight for _, weight in scarce.weights)
         points = (1.0 - there / total if total else there) * (100.0 * scarce.weight)
-        has_all = (nodes.allocatable[cls.columns][:, load.rows] > 0).all(axis=0)
+        has_all = (nodes.allocatable[pod_class.columns][:, load.rows] > 0).all(axis=0)
         result: FloatArray = np.where(has_all, points, 0.0)
         return result if load.copies is None else result[:, None]
 
-    def _fit(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def _fit(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         chosen = [
             (column, strategy)
-            for name, amount in cls.spec.requests
-            if amount and (strategy := self._strategy_for(cls, name)) is not None and strategy.weight
+            for name, amount in pod_class.spec.requests
+            if amount and (strategy := self._strategy_for(pod_class, name)) is not None and strategy.weight
             if (column := load.column(name)) is not None
         ]
         total = sum(strategy.weight for _, strategy in chosen)
@@ -120,12 +123,12 @@ class ResourceStrategyFit(Plugin):
             result = result + (used if strategy.most else 1.0 - used) * strategy.weight
         return result * (100.0 * self._weight / total)
 
-    def _strategy_for(self, cls: ClassRecord, resource: str) -> Strategy | None:
+    def _strategy_for(self, pod_class: ClassRecord, resource: str) -> Strategy | None:
         found = self._strategies.get(resource)
         if found is None:
             prefixes = [name for name in self._strategies if name.endswith("*") and resource.startswith(name[:-1])]
             found = self._strategies[max(prefixes, key=len)] if prefixes else None
-        override = cls.spec.strategy
+        override = pod_class.spec.strategy
         return _overridden(override, resource, found) if override else found
 
 

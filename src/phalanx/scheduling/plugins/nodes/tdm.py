@@ -70,19 +70,19 @@ class Tdm(Plugin):
 
     # nodes
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         lent = self._lent(nodes, rows)
-        return ~lent | self._opened(nodes, rows) if cls.spec.revocable else ~lent
+        return ~lent | self._opened(nodes, rows) if pod_class.spec.revocable else ~lent
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         lent, opened = self._lent(nodes, rows), self._opened(nodes, rows)
         reasons = [("node(s) were in a revocable zone that is closed now", lent & ~opened)]
-        if not cls.spec.revocable:
+        if not pod_class.spec.revocable:
             reasons.append(("node(s) were in a revocable zone, for preemptable pods only", opened))
         return reasons
 
-    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        if not (cls.spec.revocable and self._open):
+    def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        if not (pod_class.spec.revocable and self._open):
             return None
         opened = self._opened(nodes, slice(None))
         return np.where(opened, _BEST, 0.0) if opened.any() else None

@@ -53,16 +53,16 @@ class Usage(Plugin):
             remarks.append(f"estimator: {', '.join(passed)} have no effect: limits of pods are not known here")
         self.remarks = tuple(remarks)
 
-    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+    def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         cpu, memory = self._above(nodes, rows)
         result: BoolArray = ~(cpu | memory)
         return result
 
-    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         above = zip(_NAMES, self._most, self._above(nodes, rows), strict=True)
         return [(f"node(s) really used more than {most}% of their {name}", out) for name, most, out in above]
 
-    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+    def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         total = sum(self._weights)
         table = load.nodes.load
         table.ensure()

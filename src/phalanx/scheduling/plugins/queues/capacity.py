@@ -23,7 +23,7 @@ class Capacity(QueueAdmission):
     others of that share.
 
     Who takes back from whom is decided on every level below the queue that both share, as far as they say anything:
-    all of the taker's have to stay within what they deserve, all of the lender's must have more. With
+    all of the taker's have to stay within what they deserve, all of the reclaimee's must have more. With
     `reclaim_level` n only the queues themselves and n levels above them are looked at, and one level of the taker's
     that stays within is enough, as in Volcano, where n is 0 unless stated. (There queues with one parent may take
     from each other for its sake, even if both have more than they deserve: for ever.)

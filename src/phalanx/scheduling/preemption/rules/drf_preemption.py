@@ -17,15 +17,15 @@ Amounts = Mapping[str, int]
 
 
 class DrfPreemption:
-    """What dominant shares say about taking from gangs of equal priority, for one beneficiary.
+    """What dominant shares say about taking from gangs of equal priority, for one preemptor.
 
-    A pod may go if the beneficiary, with all that it asks for, then has no larger share than the pod's gang without
-    it (Volcano, plugins/drf/drf.go, where the beneficiary grows pod by pod). It must also end below what that gang
+    A pod may go if the preemptor, with all that it asks for, then has no larger share than the pod's gang without
+    it (Volcano, plugins/drf/drf.go, where the preemptor grows pod by pod). It must also end below what that gang
     had before: otherwise pods that do not move their gangs' shares could take each other's places for ever.
     """
 
     def __init__(self, session: Session, gangs: Iterable[GangRecord], wanted: Amounts, priority: int = 0) -> None:
-        """`gangs` are the beneficiary's own; none for a pod on its own."""
+        """`gangs` are the preemptor's own; none for a pod on its own."""
         self.gangs = tuple(gangs)
         self.priority = priority
         self._totals = {name: offered for name, (offered, _) in session.totals().items()}
@@ -34,7 +34,7 @@ class DrfPreemption:
             add_amounts(held, gang_holdings(gang), 1)
         self._ends = self._share(held)
 
-    def permits(self, gang: GangRecord | None, amounts: Amounts, removed: Amounts | None = None) -> bool:
+    def allows_victim(self, gang: GangRecord | None, amounts: Amounts, removed: Amounts | None = None) -> bool:
         """Whether pods with these amounts may go from a gang of which `removed` have gone before; from None, the
         gang of a pod on its own, never: nothing would be left of it."""
         if gang is None:

@@ -28,7 +28,7 @@ class EvictionDelays:
         self.until: float | None = None
         self._pods: dict[str, set[str]] = {}
 
-    def note(self, why: str, until: float, records: Sequence[PodRecord]) -> None:
+    def add_delay(self, why: str, until: float, records: Sequence[PodRecord]) -> None:
         self.until = until if self.until is None else min(self.until, until)
         self._pods.setdefault(why, set()).update(record.pod.uid for record in records)
 
@@ -40,12 +40,12 @@ class EvictionDelays:
 class EvictionLimits:
     """What the set of all pods that one decision evicts must keep to; one per decision, pods are added one by one.
 
-    Within a window an account loses no more pods than its rate says; more at once only as one unit (`take_all`)
-    while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can: `violations` counts
-    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb`, or through the
-    Eviction API, it breaks none. (With the plugin it may break those of pods whose owners' word does not count, as
-    `overrules` says; what the API server refuses it refuses.) Whoever was told to leave already counts until he is
-    gone: budgets are told late.
+    Within a window an account loses no more pods than its rate says; more at once only as one unit
+    (`try_evict_all`) while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can:
+    `violations` counts the pods beyond what budgets allow, each in every budget that counts it; with the plugin
+    `pdb`, or through the Eviction API, it breaks none. (With the plugin it may break those of pods whose owners'
+    word does not count, as `overrules` says; what the API server refuses it refuses.) Whoever was told to leave
+    already counts until he is gone: budgets are told late.
     """
 
     def __init__(
@@ -68,31 +68,31 @@ class EvictionLimits:
         self._gone: dict[AccountRecord, int] = {}
         self._disrupted: dict[BudgetKey, int] = {}
         self._allowed: dict[BudgetKey, int] = {}
-        self._doomed: dict[BudgetKey, int] | None = None
+        self._evicted: dict[BudgetKey, int] | None = None
 
     @property
     def violations(self) -> int:
         return sum(max(0, count - self._left(key)) for key, count in self._disrupted.items())
 
-    def take(self, record: PodRecord) -> str | None:
+    def try_evict(self, record: PodRecord) -> str | None:
         """Counts a pod as going; why it may not, and then nothing is counted."""
-        return self.take_all((record,))
+        return self.try_evict_all((record,))
 
-    def take_all(self, records: Sequence[PodRecord]) -> str | None:
+    def try_evict_all(self, records: Sequence[PodRecord]) -> str | None:
         """Counts pods that go together or not at all; why they may not, and then nothing is counted."""
         for record in records:
-            self.count(record, 1)
+            self.count_eviction(record, 1)
         reason = self._too_fast(records) or (self._too_many(records) if self._strict else None)
         if reason is not None:
             for record in records:
-                self.count(record, -1)
+                self.count_eviction(record, -1)
         return reason
 
-    def give_back(self, record: PodRecord) -> None:
+    def take_back(self, record: PodRecord) -> None:
         """A pod that was taken stays after all."""
-        self.count(record, -1)
+        self.count_eviction(record, -1)
 
-    def count(self, record: PodRecord, step: int) -> None:
+    def count_eviction(self, record: PodRecord, step: int) -> None:
         """Counts a pod as going (1) or as staying after all (-1), whatever that breaks."""
         for account, _ in rates(record):
             self._lost[account] = self._lost.get(account, 0) + step
@@ -113,7 +113,7 @@ class EvictionLimits:
                     now = self._now
                     # When something of this very decision is in the way, the next decision is a window later.
                     free = self._log.free_at(account.key, now, rate, together)
-                    self._delays.note(why, free if free > now else now + rate.window, records)
+                    self._delays.add_delay(why, free if free > now else now + rate.window, records)
                 return why
         return None
 
@@ -134,14 +134,14 @@ class EvictionLimits:
         """What the budget allows beside those that were told to leave before."""
         found = self._allowed.get(key)
         if found is None:
-            if self._doomed is None:
-                self._doomed = {}
+            if self._evicted is None:
+                self._evicted = {}
                 for record in self._state.pods.terminating.values():
                     for budget in self._budgets(record) if record.evicting else ():
                         doomed = budget.namespace, budget.name
-                        self._doomed[doomed] = self._doomed.get(doomed, 0) + 1
+                        self._evicted[doomed] = self._evicted.get(doomed, 0) + 1
             allowed = self._state.budgets[key[0]][key[1]].allowed
-            found = self._allowed[key] = max(0, allowed - self._doomed.get(key, 0))
+            found = self._allowed[key] = max(0, allowed - self._evicted.get(key, 0))
         return found
 
     def _budgets(self, record: PodRecord) -> Iterator[DisruptionBudget]:

@@ -79,15 +79,15 @@ class SubgroupQuorum:
         self._more = [whole[number] - rule.least for number, rule in enumerate(noun.subgroups)]
         self.holds = min(self._more) >= 0
 
-    def part(self, record: PodRecord) -> PartKey | None:
+    def subgroup_of(self, record: PodRecord) -> PartKey | None:
         """The whole subgroup of a member; None for one that is not a part of any."""
         key = part_key(self._rules, record) if self._rules else None
         return key if key in self._slack else None
 
-    def spares(self, record: PodRecord, gone: Mapping[Any, int]) -> bool:
+    def can_lose(self, record: PodRecord, gone: Mapping[Any, int]) -> bool:
         """Whether enough subgroups stay whole without a member; `gone` counts those of each who went before, beside
         whatever else it counts."""
-        key = self.part(record)
+        key = self.subgroup_of(record)
         if key is None or gone.get(key, 0) != self._slack[key]:
             return True  # its subgroup stays whole, or is broken already
         broken = sum(
@@ -120,7 +120,7 @@ class MinAvailableCheck:
         self._composites = composites
         self._gone: dict[GangRecord, dict[str, PodRecord]] = {}
 
-    def take(self, record: PodRecord) -> str | None:
+    def try_remove(self, record: PodRecord) -> str | None:
         """Counts a member as gone; if its gang cannot spare it, says why and counts nothing."""
         gang = record.gang
         if gang is None:
@@ -134,7 +134,7 @@ class MinAvailableCheck:
             gone[record.pod.uid] = record
         return objection
 
-    def take_all(self, members: list[PodRecord]) -> str | None:
+    def try_remove_all(self, members: list[PodRecord]) -> str | None:
         """Counts whole gangs as gone, if their owners' own budgets let them."""
         by_gang: dict[GangRecord, list[PodRecord]] = {}
         for member in members:
@@ -149,7 +149,7 @@ class MinAvailableCheck:
             self._gone[gang].update((member.pod.uid, member) for member in leaving)
         return None
 
-    def give_back(self, record: PodRecord) -> None:
+    def restore(self, record: PodRecord) -> None:
         """A member that was counted as gone stays after all."""
         if record.gang is not None:
             self._gone.get(record.gang, {}).pop(record.pod.uid, None)
@@ -187,7 +187,7 @@ def _needed(
     if role in roles and roles[role] - alike <= 0:
         return f"is one of the {dict(noun.roles)[role]} members of role {role} that its gang needs"
     subquorum = SubgroupQuorum(gang, noun)
-    if not subquorum.spares(record, Counter(subquorum.part(other) for other in gone.values())):
+    if not subquorum.can_lose(record, Counter(subquorum.subgroup_of(other) for other in gone.values())):
         return "belongs to one of the subgroups that its gang needs"
     return None
 

@@ -45,20 +45,20 @@ class QueueRules:
         self._claims: dict[int, frozenset[str] | str] = {}
         self._found: dict[AccountRecord | None, ReclaimRule | str] = {}
 
-    def shared(self, lender: ChargePath) -> bool:
-        """Whether queues tell the two apart by priority alone: they share one, or the lender has none."""
-        return not lender.key.queue or (bool(self._chain) and lender.queue is self._chain[0])
+    def by_priority_alone(self, reclaimee: ChargePath) -> bool:
+        """Whether queues tell the two apart by priority alone: they share one, or the reclaimee has none."""
+        return not reclaimee.key.queue or (bool(self._chain) and reclaimee.queue is self._chain[0])
 
-    def of(self, lender: ChargePath) -> ReclaimRule | str:
-        if self.shared(lender):
-            depth = 0 if lender.key.queue else max(0, len(self._chain) - 1)
+    def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str:
+        if self.by_priority_alone(reclaimee):
+            depth = 0 if reclaimee.key.queue else max(0, len(self._chain) - 1)
             if not self._question.preempt:
                 return NO_PREEMPTION
-            levels = bool(lender.key.queue) and self._session.pipeline.policy.eviction.levels
-            return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, levels=levels)
-        found = self._found.get(lender.queue)
+            levels = bool(reclaimee.key.queue) and self._session.pipeline.policy.eviction.levels
+            return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, drf=levels)
+        found = self._found.get(reclaimee.queue)
         if found is None:
-            found = self._found[lender.queue] = self._between(lender.queue)
+            found = self._found[reclaimee.queue] = self._between(reclaimee.queue)
         return found
 
     def _between(self, queue: AccountRecord | None) -> ReclaimRule | str:
@@ -82,8 +82,8 @@ class QueueRules:
         return self._from(branch, depth, claim)
 
     def _from(self, branch: Sequence[AccountRecord], depth: int, claim: frozenset[str]) -> ReclaimRule | str:
-        """`branch` runs from the lender's queue up to the one just below the queue that both share; `claim` are the
-        resources that the beneficiary may take back."""
+        """`branch` runs from the reclaimee's queue up to the one just below the queue that both share; `claim` are
+        the resources that the preemptor may take back."""
         looked_at = branch if self._levels is None else branch[: self._levels + 1]
         overs, floors = list[AccountLimits](), list[AccountLimits]()
         for plugin in self._plugins:
@@ -116,7 +116,7 @@ class QueueRules:
             tuple(floors),
             depth,
             excess_of(dues, future_holdings),
-            dues=dues,
+            shares=dues,
         )
 
     def _branch(self, queue: AccountRecord) -> Iterator[AccountRecord]:
@@ -129,7 +129,7 @@ class QueueRules:
         return () if queue is None or queue.parent is None else (queue,)
 
     def _claim(self, depth: int) -> frozenset[str] | str:
-        """The resources that the beneficiary may take back from outside the queue at `depth`, since those below it
+        """The resources that the preemptor may take back from outside the queue at `depth`, since those below it
         stay within what they deserve; or which of these would not."""
         found = self._claims.get(depth)
         if found is None:
@@ -158,7 +158,7 @@ class QueueRules:
 
     def _exceeds(self, account: AccountRecord, plugin: Plugin, name: str) -> str | None:
         share = {name: self._share(plugin, account).get(name, 0)}
-        return self._question.exceeds(account, share, "what it deserves")
+        return self._question.exceeds_share(account, share, "what it deserves")
 
     def _stated(self, plugin: Plugin, account: AccountRecord) -> frozenset[str]:
         """The resources of which a queue has a share of its own, in the words of a plugin."""
@@ -169,8 +169,8 @@ class QueueRules:
         )
 
     def _kept(self, plugin: Plugin) -> frozenset[str]:
-        """The resources of which a lender keeps what it deserves, unless they are taken back. A share that follows
-        what queues ask for is as large as what nobody else asks for, and so nothing to keep."""
+        """The resources of which a reclaimee keeps what it deserves, unless they are taken back. A share that
+        follows what queues ask for is as large as what nobody else asks for, and so nothing to keep."""
         return frozenset() if _follows(plugin) else self._named[plugin]
 
     def _share(self, plugin: Plugin, account: AccountRecord) -> Amounts:

@@ -40,12 +40,12 @@ class QuotaRules:
         self._named = has_min(session, tree)
         self._objection: str | None = None
         if self._quota is not None:
-            self._objection = question.exceeds(self._quota, self._share(self._quota), f"its {self._word}")
+            self._objection = question.exceeds_share(self._quota, self._share(self._quota), f"its {self._word}")
         self._found: dict[AccountRecord, ReclaimRule | str] = {}
 
-    def of(self, lender: ChargePath) -> ReclaimRule | str | None:
+    def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str | None:
         """None if neither party has a quota."""
-        quota, mine = quota_of(lender, self._tree), self._quota
+        quota, mine = quota_of(reclaimee, self._tree), self._quota
         if mine is None or quota is None:
             return None if mine is quota else ONE_WITHOUT_QUOTA
         found = self._found.get(quota)
@@ -75,7 +75,7 @@ class QuotaRules:
             return f"{quota.label} is within its {self._word}"
         dues = ((over,),)
         return ReclaimRule(
-            EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, future_holdings), dues=dues
+            EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, future_holdings), shares=dues
         )
 
     def _share(self, quota: AccountRecord) -> Amounts:

@@ -1,4 +1,4 @@
-"""On what ground pods may be taken from whom: what quotas and queues say together."""
+"""By what rule pods may be taken from whom: what quotas and queues say together."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
 class ReclaimRules:
-    """All grounds of one beneficiary: a payer that asks for `wanted` in sum.
+    """All rules for one preemptor: a payer that asks for `wanted` in sum.
 
-    Speaks of the sums at the time when it is first asked about a lender: ask before anything is tried.
+    Speaks of the sums at the time when it is first asked about a reclaimee: ask before anything is tried.
 
     Every tree in which either party stands must agree. In quota trees (scheduler-plugins, capacity_scheduling.go):
     who is within his own min, what he asks for included, takes back from quotas above theirs, whatever the
@@ -32,7 +32,7 @@ class ReclaimRules:
     otherwise. Only what is asked for is compared, and of that only what somebody in the tree has a share of.
 
     Since the taker ends within its share and the giver had more than its own before each removal, the giver never
-    has a ground to take the same back (`tests/scheduling/test_grounds_fixpoint.py`).
+    has a rule by which to take the same back (`tests/scheduling/test_reclaim_rules_fixpoint.py`).
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ReclaimRules:
         announced: bool = False,
         together: Mapping[ChargePath, Amounts] | None = None,
     ) -> None:
-        """`together` tells what all payers of the beneficiary are yet to be charged, this one included: accounts
+        """`together` tells what all payers of the preemptor are yet to be charged, this one included: accounts
         that they share are charged for all, and for room that is held already they have been. `announced`: see
         `ReclaimRequest`."""
         ledger = session.ledger  # sums and faults as of now
@@ -62,31 +62,31 @@ class ReclaimRules:
         self._quotas = [QuotaRules(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]
         self._found: dict[ChargePath, ReclaimRule | str] = {}
 
-    def of(self, lender: ChargePath) -> ReclaimRule | str:
-        """The ground on which pods of the lender may be taken, or why there is none: a phrase for people."""
-        found = self._found.get(lender)
+    def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str:
+        """The rule by which pods of the reclaimee may be taken, or why there is none: a phrase for people."""
+        found = self._found.get(reclaimee)
         if found is None:
-            found = self._found[lender] = self._fault or self._find(lender)
+            found = self._found[reclaimee] = self._fault or self._find(reclaimee)
         return found
 
-    def _find(self, lender: ChargePath) -> ReclaimRule | str:
-        words = [word for rule in self._quotas if (word := rule.of(lender)) is not None]
-        if not (words and self._queues.shared(lender)):
-            words.append(self._queues.of(lender))
-        grounds: list[ReclaimRule] = []
+    def _find(self, reclaimee: ChargePath) -> ReclaimRule | str:
+        words = [word for rule in self._quotas if (word := rule.rule_for(reclaimee)) is not None]
+        if not (words and self._queues.by_priority_alone(reclaimee)):
+            words.append(self._queues.rule_for(reclaimee))
+        rules: list[ReclaimRule] = []
         for word in words:
             if isinstance(word, str):
                 return word
-            grounds.append(word)
-        if len(grounds) == 1:
-            return grounds[0]
-        reclaimed = any(ground.reason is EvictionReason.RECLAIMED for ground in grounds)
+            rules.append(word)
+        if len(rules) == 1:
+            return rules[0]
+        reclaimed = any(rule.reason is EvictionReason.RECLAIMED for rule in rules)
         return ReclaimRule(
             EvictionReason.RECLAIMED if reclaimed else EvictionReason.PREEMPTED,
-            any(ground.below for ground in grounds),
-            tuple(over for ground in grounds for over in ground.overs),
-            tuple(floor for ground in grounds for floor in ground.floors),
-            max(ground.distance for ground in grounds),
-            max(ground.excess for ground in grounds),
-            dues=tuple(group for ground in grounds for group in ground.dues),
+            any(rule.lower_priority_only for rule in rules),
+            tuple(over for rule in rules for over in rule.must_exceed),
+            tuple(floor for rule in rules for floor in rule.must_keep),
+            max(rule.distance for rule in rules),
+            max(rule.excess for rule in rules),
+            shares=tuple(group for rule in rules for group in rule.shares),
         )

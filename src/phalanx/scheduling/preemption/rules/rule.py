@@ -1,4 +1,4 @@
-"""A ground on which pods may be taken, and what queues and quotas compare to find one."""
+"""A rule by which pods may be taken, and what queues and quotas compare to find one."""
 
 from __future__ import annotations
 
@@ -50,43 +50,43 @@ class AccountLimits(msgspec.Struct, frozen=True):
 
 
 class ReclaimRule(msgspec.Struct, frozen=True):
-    """Why a beneficiary may take pods from a lender, and how far.
+    """Why a preemptor may take pods from a reclaimee, and how far.
 
-    With `below` only pods of lower priority; with `levels` as well those of gangs of equal priority that hold more
-    (see `levelling`). Before every single removal each of `overs` must hold more than its
-    limits of something that the victim holds and the beneficiary asks for; after it each of `floors` must still
-    hold its limits (`permits`). `distance` counts the levels from the beneficiary's leaf up to
-    the account that it shares with the lender; nearer lenders go first, then those with the larger `excess`: which
-    part of what it holds the lender was not meant to have, 1 for all of it. `dues` say what that is measured by
+    With `lower_priority_only` only pods of lower priority; with `drf` as well those of gangs of equal priority that
+    hold more (see `DrfPreemption`). Before every single removal each of `must_exceed` must hold more than its
+    limits of something that the victim holds and the preemptor asks for; after it each of `must_keep` must still
+    hold its limits (`allows_removal`). `distance` counts the levels from the preemptor's leaf up to the account
+    that it shares with the reclaimee; nearer reclaimees go first, then those with the larger `excess`: which part
+    of what it holds the reclaimee was not meant to have, 1 for all of it. `shares` say what that is measured by
     when holdings change (see `excess_of`).
     """
 
     reason: EvictionReason
-    below: bool
-    overs: tuple[AccountLimits, ...] = ()
-    floors: tuple[AccountLimits, ...] = ()
+    lower_priority_only: bool
+    must_exceed: tuple[AccountLimits, ...] = ()
+    must_keep: tuple[AccountLimits, ...] = ()
     distance: int = 0
     excess: float = 0.0
-    levels: bool = False
-    dues: tuple[tuple[AccountLimits, ...], ...] = ()
+    drf: bool = False
+    shares: tuple[tuple[AccountLimits, ...], ...] = ()
 
     def excess_at(self, holdings: Holdings) -> float:
         """The `excess` while accounts hold what `holdings` says."""
-        return excess_of(self.dues, holdings) if self.dues else self.excess
+        return excess_of(self.shares, holdings) if self.shares else self.excess
 
-    def permits(self, amounts: Amounts, holdings: Holdings = future_holdings) -> bool:
+    def allows_removal(self, amounts: Amounts, holdings: Holdings = future_holdings) -> bool:
         """Whether a pod with these amounts may be removed while accounts hold what `holdings` says.
 
         A pod that holds nothing of what its account has too much of must stay: it could be taken back at once.
         """
-        for over in self.overs:
+        for over in self.must_exceed:
             if not over.exceeded(holdings(over.account), amounts):
                 return False
-        return not any(floor.undercut(holdings(floor.account), amounts) for floor in self.floors)
+        return not any(floor.undercut(holdings(floor.account), amounts) for floor in self.must_keep)
 
 
 class ReclaimRequest(msgspec.Struct, frozen=True):
-    """Who asks: `payer`, for `wanted` in sum. `charges` tell what every account of the beneficiary would be charged
+    """Who asks: `payer`, for `wanted` in sum. `charges` tell what every account of the preemptor would be charged
     by all its payers. `preempt` and `reclaim` are what the policy has actions for. `announced` is somebody who has
     no pods yet, so that what queues deserve does not count his request: it is what they would deserve if it did.
     """
@@ -98,8 +98,8 @@ class ReclaimRequest(msgspec.Struct, frozen=True):
     reclaim: bool
     announced: bool = False
 
-    def exceeds(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
-        """Of what the account would hold more than its share if the beneficiary got all; None if of nothing."""
+    def exceeds_share(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
+        """Of what the account would hold more than its share if the preemptor got all; None if of nothing."""
         holding, charges = future_holdings(account), self.charges.get(account, {})
         for name in self.wanted:
             if holding.get(name, 0) + charges.get(name, 0) > share.get(name, UNLIMITED):

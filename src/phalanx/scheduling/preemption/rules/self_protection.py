@@ -83,65 +83,66 @@ class ProtectedPods:
             self._by_payer.setdefault(record.charge_path, []).append(record)
         self._cover(stated)
 
-    def objection(self, record: PodRecord, spared: EvictVeto, ground: ReclaimRule) -> EvictVeto | None:
-        """What a plugin says against an eviction, as far as it counts on this ground."""
-        if not spared.own:
-            return spared
-        if self.overrules(record, ground) is not None:
+    def veto_that_counts(self, record: PodRecord, veto: EvictVeto, rule: ReclaimRule) -> EvictVeto | None:
+        """What a plugin says against an eviction, as far as it counts by this rule."""
+        if not veto.own:
+            return veto
+        if self.why_overruled(record, rule) is not None:
             return None
         assert record.charge_path is not None
         limit = self._rule(record.charge_path).limit
         until = float(bound_at(record.pod) + limit)
-        if not limit or (spared.until is not None and spared.until <= until):
-            return spared
-        return msgspec.structs.replace(spared, until=until)
+        if not limit or (veto.until is not None and veto.until <= until):
+            return veto
+        return msgspec.structs.replace(veto, until=until)
 
-    def overrules(self, record: PodRecord, ground: ReclaimRule) -> str | None:
-        """Why what the pod's owner says does not count on this ground; None if it does."""
+    def why_overruled(self, record: PodRecord, rule: ReclaimRule) -> str | None:
+        """Why what the pod's owner says does not count by this rule; None if it does."""
         payer = record.charge_path
         assert payer is not None
-        rule = self._rule(payer)
-        if rule.reach is SelfProtection.NONE:
-            return f"{rule.word} lets no pod protect itself"
-        if rule.limit and bound_at(record.pod) + rule.limit <= self._session.now:
-            return f"{rule.limiter} lets its pods protect themselves for {format_duration(rule.limit)} only"
-        if rule.reach is SelfProtection.ALL or record.pod.uid in self._covered:
+        protection = self._rule(payer)
+        if protection.reach is SelfProtection.NONE:
+            return f"{protection.word} lets no pod protect itself"
+        if protection.limit and bound_at(record.pod) + protection.limit <= self._session.now:
+            limit = format_duration(protection.limit)
+            return f"{protection.limiter} lets its pods protect themselves for {limit} only"
+        if protection.reach is SelfProtection.ALL or record.pod.uid in self._covered:
             return None
-        if ground.reason is EvictionReason.PREEMPTED and not any(map(_states, payer.path)):
+        if rule.reason is EvictionReason.PREEMPTED and not any(map(_states, payer.path)):
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
 
-    def hold_for_all(self, payer: ChargePath, ground: ReclaimRule) -> bool:
+    def holds_for_all_pods(self, payer: ChargePath, rule: ReclaimRule) -> bool:
         """Whether the owners' word counts for every pod of the payer's, now and later."""
-        key = (payer, ground.reason)
+        key = (payer, rule.reason)
         if key not in self._hold:
             records = self._by_payer.get(payer, ())
             self._hold[key] = not self._rule(payer).limit and all(
-                self.overrules(record, ground) is None for record in records
+                self.why_overruled(record, rule) is None for record in records
             )
         return self._hold[key]
 
-    def remark(self, record: PodRecord, ground: ReclaimRule) -> str:
+    def overruled_remark(self, record: PodRecord, rule: ReclaimRule) -> str:
         """What whoever is evicted in spite of his word is told, a clause; "" where that is not so."""
-        for spared in self._words(record):
-            why = self.overrules(record, ground)
+        for veto in self._words(record):
+            why = self.why_overruled(record, rule)
             if why is not None:
-                return f"; that it {spared.why} does not count: {why}"
+                return f"; that it {veto.why} does not count: {why}"
         return ""
 
     def verdict(self, record: PodRecord) -> str:
         """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
         there is none."""
-        against_others = self.remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
-        if against_others and not self.remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
+        against_others = self.overruled_remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
+        if against_others and not self.overruled_remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
             return f"{against_others}, where others take back what is theirs"
         return against_others
 
     def _words(self, record: PodRecord) -> Iterator[EvictVeto]:
         for plugin in self._session.pipeline.plugins("evict_veto"):
-            spared = plugin.evict_veto(self._session, record)
-            if spared is not None and spared.own:
-                yield spared
+            veto = plugin.evict_veto(self._session, record)
+            if veto is not None and veto.own:
+                yield veto
 
     def _rule(self, payer: ChargePath) -> ProtectionRule:
         found = self._rules.get(payer)
@@ -157,7 +158,7 @@ class ProtectedPods:
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
         table = session.state.victim_table()
-        chosen = columns.stated | (columns.guarded if guards else False)
+        chosen = columns.self_protected | (columns.limited if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
             for record in session.state.pods.on(row):
                 if record.charge_path is None or record.state not in ACTIVE:
@@ -252,27 +253,27 @@ class ProtectedPods:
 
 def protected_pods_of(session: Session) -> ProtectedPods:
     """One for all questions of a session."""
-    found = session.own_words
+    found = session.protected_pods
     if not isinstance(found, ProtectedPods):
         session.state.ledger.settle()
         session.state.victim_table()  # all kinds are known
-        found = session.own_words = ProtectedPods(session, victim_class_arrays(session))
+        found = session.protected_pods = ProtectedPods(session, victim_class_arrays(session))
     return found
 
 
-def evict_veto_on(session: Session, record: PodRecord, ground: ReclaimRule) -> EvictVeto | None:
-    """What the first plugin says that objects to the pod's eviction on this ground."""
-    return next(evict_vetoes_on(session, record, ground), None)
+def evict_veto_on(session: Session, record: PodRecord, rule: ReclaimRule) -> EvictVeto | None:
+    """What the first plugin says that objects to the pod's eviction by this rule."""
+    return next(evict_vetoes_on(session, record, rule), None)
 
 
-def evict_vetoes_on(session: Session, record: PodRecord, ground: ReclaimRule | None) -> Iterator[EvictVeto]:
-    """What all plugins say; without a ground, whatever owners say counts."""
+def evict_vetoes_on(session: Session, record: PodRecord, rule: ReclaimRule | None) -> Iterator[EvictVeto]:
+    """What all plugins say; without a rule, whatever owners say counts."""
     for plugin in session.pipeline.plugins("evict_veto"):
-        spared = plugin.evict_veto(session, record)
-        if spared is not None and ground is not None:
-            spared = protected_pods_of(session).objection(record, spared, ground)
-        if spared is not None:
-            yield spared
+        veto = plugin.evict_veto(session, record)
+        if veto is not None and rule is not None:
+            veto = protected_pods_of(session).veto_that_counts(record, veto, rule)
+        if veto is not None:
+            yield veto
 
 
 def _least(shares: Iterable[Amounts]) -> Amounts:

@@ -17,7 +17,7 @@ from phalanx.scheduling.preemption.rules.self_protection import evict_veto_on
 from phalanx.scheduling.preemption.victims import Victim, VictimBuilder, lost_work
 from phalanx.scheduling.session.session import Session
 
-# Beyond so many pods that may go, levels and rows are singled out before any pod is looked at.
+# Beyond so many pods that may go, ranks and rows are singled out before any pod is looked at.
 _FEW_PODS = 2000
 # Look at so many nodes at least, and at so many times the room that is needed.
 _ROWS = 12
@@ -25,17 +25,17 @@ _TIMES = 4
 
 
 class Candidates:
-    """Of one question. `refused` counts the pods that something forbids to evict by what that is, `again` is when
-    (seconds since the epoch) the first of them may go."""
+    """Of one question. `refused` counts the pods that something forbids to evict by what that is, `retry_at` is
+    when (seconds since the epoch) the first of them may go."""
 
     def __init__(
-        self, session: Session, beneficiary: Preemptor, lenders: Reclaimees, options: EvictionOptions
+        self, session: Session, preemptor: Preemptor, reclaimees: Reclaimees, options: EvictionOptions
     ) -> None:
-        self.lenders = lenders
+        self.reclaimees = reclaimees
         self.refused: Counter[str] = Counter()
-        self.again: float | None = None
+        self.retry_at: float | None = None
         self._session = session
-        self._for = beneficiary
+        self._preemptor = preemptor
         self._options = options
         self._cut: VictimRank | None = None
         self._judged: dict[str, bool] = {}
@@ -44,66 +44,71 @@ class Candidates:
         self._totals = session.totals()
 
     def rounds(self, suffices: Callable[[VictimRank], bool]) -> Iterable[list[Victim]]:
-        """Candidates in order: of few all, of many first those of the lowest levels on the most promising nodes.
-        `suffices` tells whether it would be enough if all went up to a level."""
-        lenders = self.lenders
-        if lenders.pods <= _FEW_PODS:
-            yield self.on(lenders.rows())
+        """Candidates in order: of few all, of many first those of the lowest ranks on the most promising nodes.
+        `suffices` tells whether it would be enough if all went up to a rank."""
+        reclaimees = self.reclaimees
+        if reclaimees.pods <= _FEW_PODS:
+            yield self.on_rows(reclaimees.rows())
             return
-        everybody = lenders.pods
-        self._cut_levels(suffices)
+        everybody = reclaimees.pods
+        self._cut_ranks(suffices)
         for cut in (self._cut, None):
             self._cut = cut
             if cut is None:
-                if lenders.pods == everybody:
+                if reclaimees.pods == everybody:
                     return
-                lenders.keep_all()
-            if lenders.pods <= _FEW_PODS:
-                yield self.on(lenders.rows())
+                reclaimees.keep_all()
+            if reclaimees.pods <= _FEW_PODS:
+                yield self.on_rows(reclaimees.rows())
             else:
-                for rows in CandidateNodes(self._session, self._for, lenders).windows():
-                    yield self.on(rows)
+                for rows in CandidateNodes(self._session, self._preemptor, reclaimees).windows():
+                    yield self.on_rows(rows)
 
-    def _cut_levels(self, suffices: Callable[[VictimRank], bool]) -> None:
+    def _cut_ranks(self, suffices: Callable[[VictimRank], bool]) -> None:
         """Leaves those alone who come last in the order, as far as the others suffice."""
-        lenders = self.lenders
-        levels = sorted(set(lenders.levels.values()))
-        low, high = 0, len(levels) - 1
+        reclaimees = self.reclaimees
+        ranks = sorted(set(reclaimees.ranks.values()))
+        low, high = 0, len(ranks) - 1
         while low < high:
             middle = (low + high) // 2
-            if suffices(levels[middle]):
+            if suffices(ranks[middle]):
                 high = middle
             else:
                 low = middle + 1
-        self._cut = levels[high]
-        lenders.keep_levels(levels[high])
+        self._cut = ranks[high]
+        reclaimees.keep_up_to(ranks[high])
 
-    def on(self, rows: Iterable[int]) -> list[Victim]:
+    def on_rows(self, rows: Iterable[int]) -> list[Victim]:
         session = self._session
         records = [record for row in rows for record in self._tenants(row)]
-        roster = VictimBuilder(
-            session.state, self.lenders.grounds, self._may_go, session.victim_priority, self._work, self._for.gangs
+        builder = VictimBuilder(
+            session.state,
+            self.reclaimees.rules,
+            self._may_go,
+            session.victim_priority,
+            self._work,
+            self._preemptor.gangs,
         )
-        found = roster.of(records)
-        found = [victim for victim in found if not victim.whole or self._whole_gangs(victim)]
+        found = builder.victims_of(records)
+        found = [victim for victim in found if not victim.whole or self._may_go_as_a_whole(victim)]
         orders = session.pipeline.plugins("victim_order")
         for victim in found:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
-            victim.exposed = self._exposed(victim)
-            victim.key = (
+            victim.exhausted_budgets = self._exhausted_budgets(victim)
+            victim.order_key = (
                 victim.preempted,
                 victim.distance,
                 -victim.excess,
                 victim.priority,
-                victim.exposed > 0,
-                victim.breaks > 0,
-                victim.importance,
+                victim.exhausted_budgets > 0,
+                victim.broken_quorums > 0,
+                victim.highest_priority,
                 opinions,
-                victim.work,
-                -victim.youngest,
+                victim.lost_work,
+                -victim.latest_start,
                 victim.name,
             )
-        return sorted(found, key=lambda victim: victim.key)
+        return sorted(found, key=lambda victim: victim.order_key)
 
     def _tenants(self, row: int) -> list[PodRecord]:
         """Those on a row who are in question; of pods on their own only those who may go."""
@@ -117,22 +122,22 @@ class Candidates:
             ]
         return found
 
-    def _lent(self, record: PodRecord) -> bool:
+    def _of_allowed_class(self, record: PodRecord) -> bool:
         """Whether the pod is of a kind that may go."""
-        return record.charge_path is not None and not isinstance(self.lenders.may_lend(record), str)
+        return record.charge_path is not None and not isinstance(self.reclaimees.reclaim_rule(record), str)
 
     def _in_question(self, record: PodRecord) -> bool:
-        """The same, less those of levels beyond what is needed."""
+        """The same, less those of ranks beyond what is needed."""
         if record.charge_path is None:
             return False
-        ground = self.lenders.may_lend(record)
-        if isinstance(ground, str):
+        rule = self.reclaimees.reclaim_rule(record)
+        if isinstance(rule, str):
             return False
         if self._cut is None:
             return True
         own, gang = record.pod.priority, record.gang
         priority = own if gang is None else self._session.victim_priority(gang, own)
-        return victim_rank(ground, priority) <= self._cut
+        return victim_rank(rule, priority) <= self._cut
 
     def _may_go(self, record: PodRecord) -> bool:
         found = self._judged.get(record.pod.uid)
@@ -143,15 +148,15 @@ class Candidates:
     def _judge(self, record: PodRecord) -> bool:
         if record.state not in CAN_LEAVE or record.charge_path is None:
             return False
-        ground = self.lenders.may_lend(record)
-        if isinstance(ground, str):
+        rule = self.reclaimees.reclaim_rule(record)
+        if isinstance(rule, str):
             return False
-        spared = evict_veto_on(self._session, record, ground)
-        if spared is None:
+        veto = evict_veto_on(self._session, record, rule)
+        if veto is None:
             return True
-        self.refused[f"each {spared.why}"] += 1
-        if spared.until is not None:
-            self.again = spared.until if self.again is None else min(self.again, spared.until)
+        self.refused[f"each {veto.why}"] += 1
+        if veto.until is not None:
+            self.retry_at = veto.until if self.retry_at is None else min(self.retry_at, veto.until)
         return False
 
     def _work(self, record: PodRecord) -> float:
@@ -160,7 +165,7 @@ class Candidates:
             self._works[uid] = lost_work(record, self._session.now, self._totals)
         return self._works[uid]
 
-    def _exposed(self, victim: Victim) -> int:
+    def _exhausted_budgets(self, victim: Victim) -> int:
         budgets = self._session.state.budgets
         return sum(
             1
@@ -169,7 +174,7 @@ class Candidates:
             if (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
         )
 
-    def _whole_gangs(self, victim: Victim) -> bool:
+    def _may_go_as_a_whole(self, victim: Victim) -> bool:
         options = self._options
         return options.preempt_whole_gangs if victim.preempted else options.reclaim_whole_gangs
 
@@ -187,29 +192,29 @@ class Candidates:
 
 
 class CandidateNodes:
-    """The rows on which the beneficiary's pods could be if all went who may go, those first on which the fewest
+    """The rows on which the preemptor's pods could be if all went who may go, those first on which the fewest
     must go; at the end those where nobody could be, but pods that count towards an account that is full, or that
     keep others away."""
 
-    def __init__(self, session: Session, beneficiary: Preemptor, lenders: Reclaimees) -> None:
+    def __init__(self, session: Session, preemptor: Preemptor, reclaimees: Reclaimees) -> None:
         self._session = session
-        self._for = beneficiary
-        self._lenders = lenders
+        self._preemptor = preemptor
+        self._reclaimees = reclaimees
 
     def windows(self) -> Iterator[list[int]]:
         """More and more rows."""
         rows, copies = self._promising()
-        enough = int(np.searchsorted(np.cumsum(copies), _TIMES * self._for.total)) + 1
+        enough = int(np.searchsorted(np.cumsum(copies), _TIMES * self._preemptor.total)) + 1
         size = max(_ROWS, enough)
         while size < len(rows):
             yield rows[:size].tolist()
             size *= 4
         yield rows.tolist()
         accounts = self._full_accounts()
-        minds = any(cls.affinity.restricts for cls in self._for.classes)
+        minds = any(cls.affinity.restricts for cls in self._preemptor.classes)
         if accounts or minds or not len(rows):
             # Who keeps pods out of a whole domain may be on a node where none of them could be.
-            more = self._lenders.present(None if minds else accounts)
+            more = self._reclaimees.rows_mask(None if minds else accounts)
             more[rows] = True
             everywhere = np.flatnonzero(more).tolist()
             if len(everywhere) > len(rows):
@@ -217,19 +222,19 @@ class CandidateNodes:
 
     def _promising(self) -> tuple[IntArray, IntArray]:
         """(rows, how many copies each could have)."""
-        nodes, lenders = self._session.state.nodes, self._lenders
-        free = nodes.idle + lenders.sums().freed
+        nodes, reclaimees = self._session.state.nodes, self._reclaimees
+        free = nodes.idle + reclaimees.freed_amounts().freed
         best: FloatArray = np.full(nodes.capacity, np.inf)
         part: FloatArray = np.full(nodes.capacity, np.inf)
         room: IntArray = np.zeros(nodes.capacity, dtype=np.int64)
-        present: BoolArray = lenders.present()
-        for cls in self._for.classes:
+        present: BoolArray = reclaimees.rows_mask()
+        for cls in self._preemptor.classes:
             wanted = cls.amounts[:, None]
             copies = np.where(
                 self._session.placer.class_view(cls).static, (free[cls.columns] // wanted).min(axis=0), 0
             )
             missing = (wanted - nodes.idle[cls.columns]).clip(min=0)
-            pods = np.ceil(missing / lenders.largest(cls.columns).clip(min=1)).max(axis=0)
+            pods = np.ceil(missing / reclaimees.largest_on_rows(cls.columns).clip(min=1)).max(axis=0)
             better = (copies > 0) & present & (pods < best)
             best[better] = pods[better]
             part[better] = (missing / wanted).max(axis=0)[better]
@@ -239,9 +244,9 @@ class CandidateNodes:
         return rows, room[rows]
 
     def _full_accounts(self) -> set[object]:
-        """The accounts that do not allow the beneficiary now."""
+        """The accounts that do not allow the preemptor now."""
         full: set[object] = set()
-        for payer, wanted in self._for.payers.items():
+        for payer, wanted in self._preemptor.payers.items():
             for bar in self._session.quota_check.bars(payer):
                 if any(bar.refuses(name, amount) for name, amount in wanted.items() if name in bar.ceiling.limits):
                     full.add(bar.account)

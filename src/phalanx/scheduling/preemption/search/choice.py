@@ -35,169 +35,170 @@ _CHOICE = 200
 
 
 class WorkLimit:
-    """What is left for finding a choice at all (`find`), and for better ones (`improve`). A try costs `attempt`."""
+    """What is left for finding a choice at all (`begin_finding`), and for better ones
+    (`begin_improving`). A try costs `per_try`."""
 
-    def __init__(self, attempt: int) -> None:
-        self._attempt = attempt
-        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * attempt)
-        self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * attempt)
+    def __init__(self, per_try: int) -> None:
+        self._per_try = per_try
+        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * per_try)
+        self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * per_try)
         self._improving = False
 
     @property
-    def lasts(self) -> bool:
+    def remains(self) -> bool:
         return self._left > 0
 
     @property
     def cheap(self) -> bool:
         """Whether a try costs little, so that several ways to the same end can be tried."""
-        return self._attempt <= _CHEAP
+        return self._per_try <= _CHEAP
 
-    def find(self) -> None:
+    def begin_finding(self) -> None:
         """From now on something is to be found at all."""
         if self._improving:
             self._to_improve, self._left, self._improving = self._left, self._to_find, False
 
-    def improve(self) -> None:
+    def begin_improving(self) -> None:
         """From now on something better is to be found."""
         if not self._improving:
             self._to_find, self._left, self._improving = self._left, self._to_improve, True
 
-    def attempt(self) -> None:
-        self._left -= self._attempt
+    def count_try(self) -> None:
+        self._left -= self._per_try
 
-    def look(self, victims: int) -> None:
+    def count_looks(self, victims: int) -> None:
         """So many victims are asked about."""
         self._left -= _LOOK * victims
 
-    def move(self, victims: Sequence[Victim]) -> None:
+    def count_moves(self, victims: Sequence[Victim]) -> None:
         """The pods of these are taken off their nodes, or put back."""
         self._left -= _MOVE * sum(len(victim.records) for victim in victims)
 
 
 class VictimChoice:
-    """Tries choices within a transaction. `fits` tells whether the beneficiary can be placed now, `outcome` makes
+    """Tries choices within a transaction. `fits` tells whether the preemptor can be placed now, `outcome` makes
     an answer of those who are off."""
 
     def __init__(
         self,
-        rules: SearchContext,
-        beneficiary: Preemptor,
+        context: SearchContext,
+        preemptor: Preemptor,
         transaction: Transaction,
-        effort: WorkLimit,
+        work_limit: WorkLimit,
         fits: Callable[[], bool],
         outcome: MakeSolution,
     ) -> None:
-        self._rules = rules
-        self._for = beneficiary
+        self._context = context
+        self._preemptor = preemptor
         self._transaction = transaction
-        self._effort = effort
+        self._work_limit = work_limit
         self._fits = fits
-        self._outcome = outcome
-        self._taken = RemovedVictims(rules, transaction, AffinityDependents(rules.session, beneficiary.classes))
+        self._make_solution = outcome
+        self._removed = RemovedVictims(context, transaction, AffinityDependents(context.session, preemptor.classes))
 
-    def of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
+    def best_of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
         best: Eviction | None = None
-        self._effort.find()
+        self._work_limit.begin_finding()
         for order in orders:
             found = self.shrink(order)
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
-            if best is not None and (len(candidates) > _CHOICE or not self._effort.cheap):
+            if best is not None and (len(candidates) > _CHOICE or not self._work_limit.cheap):
                 break
-        self._effort.improve()
+        self._work_limit.begin_improving()
         if len(candidates) <= _FEW:
-            return self._complete(candidates, best)
+            return self._exhaustive(candidates, best)
         return self._improve(best, candidates) if best is not None else None
 
-    def nobody(self) -> Eviction | None:
+    def nobody_evicted(self) -> Eviction | None:
         """The answer if nobody has to go."""
-        return self._outcome(self._taken, [])
+        return self._make_solution(self._removed, [])
 
     def shrink(self, order: Sequence[Victim]) -> Eviction | None:
         """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
-        taken, sequence = self._taken, admissible(self._rules, order)
-        self._effort.look(len(order))
+        taken, sequence = self._removed, admissible(self._context, order)
+        self._work_limit.count_looks(len(order))
         # First a few, then ever more: mostly few suffice.
-        low, high = 0, min(len(sequence), self._for.total)
-        self._go(sequence[:high])
+        low, high = 0, min(len(sequence), self._preemptor.total)
+        self._remove(sequence[:high])
         gone = high
         while not self._fits():
             if high == len(sequence):
-                self._stay(sequence)
+                self._put_back(sequence)
                 return None
             low, high = high + 1, min(len(sequence), 4 * high)
-            self._go(sequence[gone:high])
+            self._remove(sequence[gone:high])
             gone = high
-        while low < high and self._effort.lasts:
+        while low < high and self._work_limit.remains:
             middle = (low + high) // 2
             if middle < gone:
-                self._stay(sequence[middle:gone])
+                self._put_back(sequence[middle:gone])
             else:
-                self._go(sequence[gone:middle])
+                self._remove(sequence[gone:middle])
             gone = middle
             if self._fits():
                 high = middle
             else:
                 low = middle + 1
         if gone < high:
-            self._go(sequence[gone:high])
+            self._remove(sequence[gone:high])
         elif gone > high:
-            self._stay(sequence[high:gone])
-        chosen = self._spare(list(sequence[:high]))
-        found = self._outcome(taken, chosen)
-        self._stay(chosen)
+            self._put_back(sequence[high:gone])
+        chosen = self._without_needless(list(sequence[:high]))
+        found = self._make_solution(taken, chosen)
+        self._put_back(chosen)
         return found
 
-    def _go(self, victims: Sequence[Victim]) -> None:
-        self._effort.move(victims)
-        self._taken.go(victims)
+    def _remove(self, victims: Sequence[Victim]) -> None:
+        self._work_limit.count_moves(victims)
+        self._removed.remove(victims)
 
-    def _stay(self, victims: Sequence[Victim]) -> None:
-        self._effort.move(victims)
-        self._taken.stay(victims)
+    def _put_back(self, victims: Sequence[Victim]) -> None:
+        self._work_limit.count_moves(victims)
+        self._removed.put_back(victims)
 
-    def _spare(self, chosen: list[Victim]) -> list[Victim]:
+    def _without_needless(self, chosen: list[Victim]) -> list[Victim]:
         """Gives back who is not needed, the most valuable first."""
         if len(chosen) > _RETRIES:
-            chosen = self._spare_untouched(chosen)
+            chosen = self._without_untouched(chosen)
         if len(chosen) <= _RETRIES:
-            for victim in sorted(chosen, key=lambda victim: victim.key, reverse=True):
-                if not self._effort.lasts:
+            for victim in sorted(chosen, key=lambda victim: victim.order_key, reverse=True):
+                if not self._work_limit.remains:
                     break
                 if victim not in without_members_of_whole(chosen):
                     continue
-                self._stay([victim])
+                self._put_back([victim])
                 if self._fits():
                     chosen.remove(victim)
                 else:
-                    self._go([victim])
+                    self._remove([victim])
         kept = without_members_of_whole(chosen)
-        self._stay([victim for victim in chosen if victim not in kept])
+        self._put_back([victim for victim in chosen if victim not in kept])
         return kept
 
-    def _spare_untouched(self, chosen: list[Victim]) -> list[Victim]:
-        """Gives back those whose room nobody takes where the beneficiary is now."""
-        session, taken = self._rules.session, self._taken
-        if self._for.place(session, self._transaction) is not None:
+    def _without_untouched(self, chosen: list[Victim]) -> list[Victim]:
+        """Gives back those whose room nobody takes where the preemptor is now."""
+        session, taken = self._context.session, self._removed
+        if self._preemptor.place(session, self._transaction) is not None:
             return chosen
         kept = dict.fromkeys(chosen)
         for victim in reversed(chosen):
-            if taken.has_room(victim):
-                taken.stay([victim])
+            if taken.could_stay(victim):
+                taken.put_back([victim])
                 if self._accounts_hold(victim):
                     del kept[victim]
                 else:
-                    taken.go([victim])
+                    taken.remove([victim])
         self._transaction.unplace()
         if self._fits():
             return list(kept)
-        taken.go([victim for victim in chosen if victim not in kept])  # cannot be: it was placed just so
+        taken.remove([victim for victim in chosen if victim not in kept])  # cannot be: it was placed just so
         return chosen
 
     def _accounts_hold(self, victim: Victim) -> bool:
-        """Whether no account of the beneficiary in which the victim stands holds too much."""
-        overdrawn = self._rules.session.quota_check.overdrawn(self._for.payers)
+        """Whether no account of the preemptor in which the victim stands holds too much."""
+        overdrawn = self._context.session.quota_check.overdrawn(self._preemptor.payers)
         return not any(account in payer.path for account in overdrawn for payer in victim.amounts)
 
     def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
@@ -205,12 +206,12 @@ class VictimChoice:
         rows = {row for _, row in best.placements}
         if len(best.victims) <= _FEW // 2:
             near = [v for v in candidates if v not in best.victims and not rows.isdisjoint(v.rows)]
-            found = self._complete([*best.victims, *near[: _FEW - len(best.victims)]], best)
+            found = self._exhaustive([*best.victims, *near[: _FEW - len(best.victims)]], best)
             best = found if found is not None else best
-        if self._for.total == 1 and all(not rows.isdisjoint(victim.rows) for victim in best.victims):
+        if self._preemptor.total == 1 and all(not rows.isdisjoint(victim.rows) for victim in best.victims):
             return best  # of one pod's nodes each has been weighed
         tried: set[Victim] = set()
-        while self._effort.lasts:
+        while self._work_limit.remains:
             worst = next((v for v in sorted(best.victims, key=victim_cost, reverse=True) if v not in tried), None)
             if worst is None:
                 return best
@@ -222,54 +223,54 @@ class VictimChoice:
                 best = found
         return best
 
-    def _complete(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
-        search = ExhaustiveSearch(self._rules, self._taken, self._fits, self._effort, self._outcome)
-        return search.run(candidates, best)
+    def _exhaustive(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
+        search = ExhaustiveSearch(self._context, self._removed, self._fits, self._work_limit, self._make_solution)
+        return search.best_choice(candidates, best)
 
 
 class ExhaustiveSearch:
-    """Decides on one candidate after the other, the most valuable first: it stays, if the beneficiary would fit
+    """Decides on one candidate after the other, the most valuable first: it stays, if the preemptor would fit
     were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
 
-    `fits` tells whether the beneficiary can be placed now. Once the `effort` is spent the best so far is it.
+    `fits` tells whether the preemptor can be placed now. Once the `work_limit` is spent the best so far is it.
     """
 
     def __init__(
         self,
-        rules: SearchContext,
+        context: SearchContext,
         taken: RemovedVictims,
         fits: Callable[[], bool],
-        effort: WorkLimit,
+        work_limit: WorkLimit,
         outcome: MakeSolution,
     ) -> None:
-        self._rules = rules
-        self._taken = taken
+        self._context = context
+        self._removed = taken
         self._fits = fits
-        self._effort = effort
-        self._outcome = outcome
+        self._work_limit = work_limit
+        self._make_solution = outcome
         self._best: Eviction | None = None
         self._victims: list[Victim] = []
         self._twins: list[object] = []
 
-    def run(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
+    def best_choice(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
         """The best choice, if it is better than what is known (`best`)."""
         self._best = best
         # A whole gang comes before its single members.
-        self._victims = sorted(candidates, key=lambda victim: (victim_cost(victim), victim.key), reverse=True)
+        self._victims = sorted(candidates, key=lambda victim: (victim_cost(victim), victim.order_key), reverse=True)
         self._twins = [_twin(victim) for victim in self._victims]
         # Candidates are judged by what accounts hold before anybody is off.
         accounts = {account for victim in candidates for payer in victim.amounts for account in payer.path}
-        holdings = {account: dict(self._rules.holding(account)) for account in accounts}
-        self._rules = self._rules._replace(holding=holdings.__getitem__)
-        self._taken.go(self._victims)
+        holdings = {account: dict(self._context.holding(account)) for account in accounts}
+        self._context = self._context._replace(holding=holdings.__getitem__)
+        self._removed.remove(self._victims)
         if self._fits():
             self._decide(0, [])
-        self._taken.stay(self._victims)
+        self._removed.put_back(self._victims)
         return self._best
 
     def _decide(self, place: int, chosen: list[Victim]) -> None:
         if place == len(self._victims):
-            found = self._outcome(self._taken, chosen)
+            found = self._make_solution(self._removed, chosen)
             if found is not None and (self._best is None or found.cost.decisive < self._best.cost.decisive):
                 self._best = found
             return
@@ -281,26 +282,26 @@ class ExhaustiveSearch:
             for number, other in enumerate(self._victims[:place])
         )
         if not forced or absorbed:
-            self._taken.stay([victim])
-            if absorbed or (self._effort.lasts and self._fits()):
+            self._removed.put_back([victim])
+            if absorbed or (self._work_limit.remains and self._fits()):
                 self._decide(place + 1, chosen)
-            self._taken.go([victim])
+            self._removed.remove([victim])
         more = [*chosen, victim]
-        if absorbed or not self._effort.lasts:
+        if absorbed or not self._work_limit.remains:
             return
         if self._best is not None and self._cost(more).decisive >= self._best.cost.decisive:
             return
-        self._effort.look(len(more))
-        if possible_order(self._rules, more) is not None:
+        self._work_limit.count_looks(len(more))
+        if possible_order(self._context, more) is not None:
             self._decide(place + 1, more)
 
     def _cost(self, chosen: Sequence[Victim]) -> EvictionCost:
-        caps = EvictionLimits(self._rules.session, self._rules.log)
+        limits = EvictionLimits(self._context.session, self._context.log)
         for victim in chosen:
             for record in victim.records:
                 if record.pod.budgets:
-                    caps.count(record, 1)
-        return cost_of(chosen, caps.violations, self._rules.holding)
+                    limits.count_eviction(record, 1)
+        return cost_of(chosen, limits.violations, self._context.holding)
 
 
 def _twin(victim: Victim) -> object:

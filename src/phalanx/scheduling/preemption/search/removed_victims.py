@@ -15,7 +15,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class AffinityDependents:
-    """Pods whose being there, or not, tells on where the beneficiary's pods may go: they are counted by what these
+    """Pods whose being there, or not, tells on where the preemptor's pods may go: they are counted by what these
     state, or state something about these themselves."""
 
     def __init__(self, session: Session, classes: Iterable[ClassRecord]) -> None:
@@ -29,17 +29,17 @@ class AffinityDependents:
         }
 
     def __bool__(self) -> bool:
-        """Whether it matters to the beneficiary at all which pods are where."""
+        """Whether it matters to the preemptor at all which pods are where."""
         return bool(self._counted)
 
-    def concerns(self, cls: ClassRecord) -> bool:
+    def includes(self, cls: ClassRecord) -> bool:
         """Whether a pod of the class matters for where it is."""
         return any(id(tally) in self._counted for tally, _ in cls.affinity.tallies)
 
-    def first(self, candidates: list[Victim]) -> list[Victim]:
+    def dependents_first(self, candidates: list[Victim]) -> list[Victim]:
         """Those who matter before those who only hold amounts."""
         return sorted(
-            candidates, key=lambda victim: not any(self.concerns(record.pod_class) for record in victim.records)
+            candidates, key=lambda victim: not any(self.includes(record.pod_class) for record in victim.records)
         )
 
 
@@ -49,18 +49,18 @@ class RemovedVictims:
     A pod may be a victim on its own and a part of its whole gang: it is off while either is.
     """
 
-    def __init__(self, rules: SearchContext, transaction: Transaction, interplay: AffinityDependents) -> None:
-        self._interplay = interplay
-        self._nodes = rules.session.state.nodes
+    def __init__(self, context: SearchContext, transaction: Transaction, dependents: AffinityDependents) -> None:
+        self._dependents = dependents
+        self._nodes = context.session.state.nodes
         self._transaction = transaction
-        self._caps = EvictionLimits(rules.session, rules.log)
+        self._limits = EvictionLimits(context.session, context.log)
         self._off: Counter[PodRecord] = Counter()
 
     @property
     def violations(self) -> int:
-        return self._caps.violations
+        return self._limits.violations
 
-    def go(self, victims: Iterable[Victim]) -> None:
+    def remove(self, victims: Iterable[Victim]) -> None:
         off, gone = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
@@ -70,7 +70,7 @@ class RemovedVictims:
         self._transaction.remove(gone)
         self._count(gone, 1)
 
-    def stay(self, victims: Iterable[Victim]) -> None:
+    def put_back(self, victims: Iterable[Victim]) -> None:
         off, back = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
@@ -84,9 +84,9 @@ class RemovedVictims:
     def _count(self, records: Iterable[PodRecord], step: int) -> None:
         for record in records:
             if record.pod.budgets:
-                self._caps.count(record, step)
+                self._limits.count_eviction(record, step)
 
-    def has_room(self, victim: Victim) -> bool:
+    def could_stay(self, victim: Victim) -> bool:
         """Whether all its pods could be where they were."""
         idle = self._nodes.idle
         for record in victim.records:
@@ -95,6 +95,6 @@ class RemovedVictims:
             usage = record.footprint.usage
             if (idle[:, record.row] < usage)[usage > 0].any() or record.pod_class.allocators:
                 return False
-            if self._interplay.concerns(record.pod_class):
+            if self._dependents.includes(record.pod_class):
                 return False
         return True

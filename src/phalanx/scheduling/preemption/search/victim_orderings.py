@@ -1,4 +1,4 @@
-"""In which orders victims are tried: the first of an order that suffice are a choice, the cheapest choice wins."""
+"""In which orders victims are tried: the first that suffice are a choice, and the cheapest choice wins."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _KIND = 6
 
 
 def victim_orderings(
-    rules: SearchContext, beneficiary: Preemptor, candidates: list[Victim]
+    context: SearchContext, preemptor: Preemptor, candidates: list[Victim]
 ) -> Iterator[list[Victim]]:
-    """Node by node, those first who keep the beneficiary out by being where they are, the policy's order, in which
+    """Node by node, those first who keep the preemptor out by being where they are, the policy's order, in which
     the candidates are, by size; and for accounts that need not give all, the one that frees most."""
-    nearby = _node_by_node(rules.session, beneficiary, candidates)
-    if nearby is not None:
-        yield nearby
-    interplay = AffinityDependents(rules.session, beneficiary.classes)
-    blockers = interplay.first(candidates) if interplay else candidates
+    per_node = _node_by_node(context.session, preemptor, candidates)
+    if per_node is not None:
+        yield per_node
+    dependents = AffinityDependents(context.session, preemptor.classes)
+    blockers = dependents.dependents_first(candidates) if dependents else candidates
     if blockers != candidates:
         yield blockers
-    yield in_turns(rules, candidates)
-    larger = _largest_first(beneficiary, candidates)
+    yield in_turns(context, candidates)
+    larger = _largest_first(preemptor, candidates)
     if larger != candidates:
         yield larger
-    if any(ground.overs for victim in candidates for ground in victim.grounds.values()):
-        yield smallest_first(rules, candidates)
+    if any(rule.must_exceed for victim in candidates for rule in victim.rules.values()):
+        yield smallest_first(context, candidates)
 
 
-def _largest_first(beneficiary: Preemptor, candidates: list[Victim]) -> list[Victim]:
+def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victim]:
     """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
     asked: dict[str, int] = {}
-    for wanted in beneficiary.payers.values():
+    for wanted in preemptor.payers.values():
         add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
 
     def part(victim: Victim) -> float:
@@ -54,16 +54,16 @@ def _largest_first(beneficiary: Preemptor, candidates: list[Victim]) -> list[Vic
             add_amounts(held, amounts, 1)
         return max((held.get(name, 0) / amount for name, amount in asked.items()), default=0.0)
 
-    return sorted(candidates, key=lambda victim: (victim.key[:_KIND], -part(victim), victim.key))
+    return sorted(candidates, key=lambda victim: (victim.order_key[:_KIND], -part(victim), victim.order_key))
 
 
-def _node_by_node(session: Session, beneficiary: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
+def _node_by_node(session: Session, preemptor: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
     """Those first who make room where the least is lost; None if that is not enough."""
-    nearby = PerNodeChoice(session, beneficiary.classes, candidates)
-    for cls, count in beneficiary.copies:
-        if not nearby.choose(cls, count):
+    per_node = PerNodeChoice(session, preemptor.classes, candidates)
+    for cls, count in preemptor.copies:
+        if not per_node.make_room_for(cls, count):
             return None
-    return nearby.first(candidates)
+    return per_node.chosen_first(candidates)
 
 
 class PerNodeChoice:
@@ -92,10 +92,10 @@ class PerNodeChoice:
         self._room: dict[int, Amounts] = {row: tuple(room) for row, room in zip(rows, idle, strict=True)}
         self._chosen: dict[Victim, None] = {}
         self._singles: dict[GangRecord, list[Victim]] = {}
-        self._fallen: set[GangRecord] = set()
+        self._whole_gangs: set[GangRecord] = set()
         self._spent: dict[DispensableMembers, int] = {}
 
-    def choose(self, cls: ClassRecord, count: int) -> bool:
+    def make_room_for(self, cls: ClassRecord, count: int) -> bool:
         """Makes room for so many copies beside those before; whether all have it."""
         wanted = dict(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
         amounts = tuple(wanted.get(column, 0) for column in self._columns)
@@ -120,7 +120,7 @@ class PerNodeChoice:
             _, row, turn = heapq.heappop(ways)
             if turn != turns[row]:
                 continue
-            touched = self._take(best[row])
+            touched = self._remove(best[row])
             self._room[row] = _minus(self._room[row], amounts)
             count -= 1
             if alone:
@@ -133,17 +133,17 @@ class PerNodeChoice:
                     weigh(each)
         return not count
 
-    def first(self, candidates: Sequence[Victim]) -> list[Victim]:
+    def chosen_first(self, candidates: Sequence[Victim]) -> list[Victim]:
         """The candidates with those who were chosen at the front."""
         return [*self._chosen, *(victim for victim in candidates if victim not in self._chosen)]
 
-    def _take(self, way: Iterable[Victim]) -> set[int]:
+    def _remove(self, way: Iterable[Victim]) -> set[int]:
         """The rows that have more room now."""
         touched: set[int] = set()
         for victim in way:
             self._chosen[victim] = None
-            if victim.spare is not None:
-                self._spent[victim.spare] = self._spent.get(victim.spare, 0) + 1
+            if victim.dispensable is not None:
+                self._spent[victim.dispensable] = self._spent.get(victim.dispensable, 0) + 1
             mine = (
                 [single for gang in victim.gangs for single in self._singles.get(gang, ())] if victim.whole else []
             )
@@ -154,7 +154,7 @@ class PerNodeChoice:
                 self._room[row] = _plus(self._room[row], freed)
                 touched.add(row)
             if victim.whole:
-                self._fallen.update(victim.gangs)
+                self._whole_gangs.update(victim.gangs)
             for gang in victim.gangs if not victim.whole else ():
                 self._singles.setdefault(gang, []).append(victim)
         return touched
@@ -171,7 +171,7 @@ class PerNodeChoice:
         # Of no higher level than needed, but as few as possible.
         most = max((victim.preempted, victim.distance, victim.priority) for victim in way)
         alike = [each for each in waiting if (each[0].preempted, each[0].distance, each[0].priority) <= most]
-        alike.sort(key=lambda each: (each[0].breaks, -_useful(each[1], room, amounts)))
+        alike.sort(key=lambda each: (each[0].broken_quorums, -_useful(each[1], room, amounts)))
         other = self._enough(alike, room, amounts)
         if other is not None and _cost(other) < _cost(way):
             return other
@@ -185,10 +185,13 @@ class PerNodeChoice:
         for victim, freed in waiting:
             if _covers(room, amounts):
                 break
-            if victim.spare is not None:
-                if self._spent.get(victim.spare, 0) + singles.get(victim.spare, 0) >= victim.spare.free:
+            if victim.dispensable is not None:
+                if (
+                    self._spent.get(victim.dispensable, 0) + singles.get(victim.dispensable, 0)
+                    >= victim.dispensable.free
+                ):
                     continue
-                singles[victim.spare] = singles.get(victim.spare, 0) + 1
+                singles[victim.dispensable] = singles.get(victim.dispensable, 0) + 1
             if victim.whole:
                 for single, part in [each for each in chosen if not set(each[0].gangs).isdisjoint(victim.gangs)]:
                     chosen.remove((single, part))
@@ -205,12 +208,12 @@ class PerNodeChoice:
         return [victim for victim, _ in chosen]
 
     def _may_go(self, victim: Victim) -> bool:
-        return victim not in self._chosen and self._fallen.isdisjoint(victim.gangs)
+        return victim not in self._chosen and self._whole_gangs.isdisjoint(victim.gangs)
 
 
 def _cost(way: Sequence[Victim]) -> EvictionCost:
     """What it costs if these go: of budgets only those count that have nothing left now."""
-    return cost_of(way, sum(victim.exposed for victim in way))
+    return cost_of(way, sum(victim.exhausted_budgets for victim in way))
 
 
 def _useful(freed: Amounts, room: Amounts, amounts: Amounts) -> float:

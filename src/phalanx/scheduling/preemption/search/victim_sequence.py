@@ -1,4 +1,4 @@
-"""In which order victims may go: every removal counts before accounts, caps and gangs are asked about the next."""
+"""In which order victims may go: each removal counts before accounts, limits and gangs are asked about the next."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _STEPS = 500
 
 class SearchContext(NamedTuple):
     """What removals are judged by. `holding` tells what an account held before the first of them. Who would have to
-    wait is noted in `delays`. `bound` tells whether grounds and caps hold: that a gang keeps its minimum or goes as
-    a whole holds in any case. `levelling` is what gangs' shares say, if the policy asks, `overrules` whether a
+    wait is noted in `delays`. `enforced` tells whether rules and limits hold: that a gang keeps its minimum or goes
+    as a whole holds in any case. `drf` is what gangs' shares say, if the policy asks, `overrules_owner` whether a
     pod's disruption budgets may be broken."""
 
     session: Session
     log: EvictionLog
     holding: Callable[[AccountRecord], Mapping[str, int]]
     delays: EvictionDelays
-    bound: bool = True
-    levelling: DrfPreemption | None = None
-    overrules: Callable[[PodRecord], bool] = no_override
+    enforced: bool = True
+    drf: DrfPreemption | None = None
+    overrules_owner: Callable[[PodRecord], bool] = no_override
 
 
 class VictimSequence:
     """Victims that go one after the other. Single members count as a part of the whole if their gang falls."""
 
-    def __init__(self, rules: SearchContext) -> None:
-        self._bound = rules.bound
-        self._removals = Removals(rules.levelling, rules.holding)
-        self._caps = EvictionLimits(rules.session, rules.log, rules.delays, rules.overrules)
+    def __init__(self, context: SearchContext) -> None:
+        self._enforced = context.enforced
+        self._removals = Removals(context.drf, context.holding)
+        self._limits = EvictionLimits(context.session, context.log, context.delays, context.overrules_owner)
         self._singles: dict[GangRecord, list[Victim]] = {}
-        self._fallen: set[GangRecord] = set()
+        self._whole_gangs: set[GangRecord] = set()
 
-    def take(self, victim: Victim) -> bool:
+    def try_add(self, victim: Victim) -> bool:
         """Lets it go, if it may; a single member of a gang that has fallen is gone already."""
-        if not self._fallen.isdisjoint(victim.gangs):
+        if not self._whole_gangs.isdisjoint(victim.gangs):
             return False
         singles: list[Victim] = []
         if victim.whole:
@@ -56,62 +56,62 @@ class VictimSequence:
             return False
         self._removals.add(victim)
         if victim.whole:
-            self._fallen.update(victim.gangs)
-        elif victim.spare is not None:
+            self._whole_gangs.update(victim.gangs)
+        elif victim.dispensable is not None:
             self._singles.setdefault(victim.gangs[0], []).append(victim)
         return True
 
-    def exhausts(self, victim: Victim) -> bool:
+    def is_last_owed(self, victim: Victim) -> bool:
         """Whether some account would have to give nothing more once this victim has gone."""
         self._removals.add(victim)
-        last = not self._removals.permit(victim)
+        last = not self._removals.allows(victim)
         self._removals.add(victim, -1)
         return last
 
     def _permits(self, victim: Victim) -> bool:
-        if not self._removals.spares(victim):
+        if not self._removals.gang_can_lose(victim):
             return False
-        if self._bound and not self._removals.permit(victim):
+        if self._enforced and not self._removals.allows(victim):
             return False
-        if self._bound:
-            return self._caps.take_all(victim.records) is None
+        if self._enforced:
+            return self._limits.try_evict_all(victim.records) is None
         for record in victim.records:
-            self._caps.count(record, 1)
+            self._limits.count_eviction(record, 1)
         return True
 
     def _count(self, victims: Iterable[Victim], step: int) -> None:
         for victim in victims:
             self._removals.add(victim, step)
             for record in victim.records:
-                self._caps.count(record, step)
+                self._limits.count_eviction(record, step)
 
 
-def admissible(rules: SearchContext, order: Iterable[Victim]) -> list[Victim]:
+def admissible(context: SearchContext, order: Iterable[Victim]) -> list[Victim]:
     """The order without those who may not go once those before them have gone."""
-    succession = VictimSequence(rules)
-    return [victim for victim in order if succession.take(victim)]
+    sequence = VictimSequence(context)
+    return [victim for victim in order if sequence.try_add(victim)]
 
 
-def in_turns(rules: SearchContext, candidates: list[Victim]) -> list[Victim]:
-    """The candidates, which are in the policy's order, with lenders counted anew after everyone who goes: of equal
-    distance the next is one of whoever is furthest above his due then."""
-    lenders: dict[object, list[Victim]] = {}
+def in_turns(context: SearchContext, candidates: list[Victim]) -> list[Victim]:
+    """The candidates, which are in the policy's order, with reclaimees counted anew after everyone who goes: of
+    equal distance the next is one of whoever is furthest above his due then."""
+    reclaimees: dict[object, list[Victim]] = {}
     for victim in candidates:
-        if not any(ground.dues for ground in victim.grounds.values()):
+        if not any(rule.shares for rule in victim.rules.values()):
             return candidates
-        lenders.setdefault((victim.preempted, victim.distance, *map(id, victim.grounds)), []).append(victim)
-    if len(lenders) < 2:
+        reclaimees.setdefault((victim.preempted, victim.distance, *map(id, victim.rules)), []).append(victim)
+    if len(reclaimees) < 2:
         return candidates
-    removals = Removals(None, rules.holding)
+    removals = Removals(None, context.holding)
 
     def place(waiting: list[Victim]) -> tuple[object, ...]:
         first = waiting[-1]
-        excess = min(ground.excess_at(removals.holdings) for ground in first.grounds.values())
-        return (first.preempted, first.distance, -excess, *first.key[3:])
+        excess = min(rule.excess_at(removals.holdings_of) for rule in first.rules.values())
+        return (first.preempted, first.distance, -excess, *first.order_key[3:])
 
-    # What a lender has too much only shrinks: one whose place is as good as before is the next.
+    # What a reclaimee has too much only shrinks: one whose place is as good as before is the next.
     heap = []
-    for number, waiting in enumerate(lenders.values()):
+    for number, waiting in enumerate(reclaimees.values()):
         waiting.reverse()
         heap.append((place(waiting), number, waiting))
     heapq.heapify(heap)
@@ -132,43 +132,43 @@ def in_turns(rules: SearchContext, candidates: list[Victim]) -> list[Victim]:
     return order
 
 
-def smallest_first(rules: SearchContext, candidates: Iterable[Victim]) -> list[Victim]:
+def smallest_first(context: SearchContext, candidates: Iterable[Victim]) -> list[Victim]:
     """An order that frees much although accounts need not give more than they have too much: small victims first,
     and the largest that there is where one more is the last that an account has to give."""
-    succession = VictimSequence(rules)
-    waiting = sorted(candidates, key=lambda victim: (reclaimable_size(victim), victim.key))
+    sequence = VictimSequence(context)
+    waiting = sorted(candidates, key=lambda victim: (reclaimable_size(victim), victim.order_key))
     order: list[Victim] = []
     gone: set[Victim] = set()
     for victim in waiting:
         if victim in gone:
             continue
         last = victim
-        if victim.grounds and succession.exhausts(victim):
-            alike = [each for each in waiting if each not in gone and each.grounds.keys() == victim.grounds.keys()]
+        if victim.rules and sequence.is_last_owed(victim):
+            alike = [each for each in waiting if each not in gone and each.rules.keys() == victim.rules.keys()]
             last = alike[-1]
         for each in (last, victim):
-            if each not in gone and succession.take(each):
+            if each not in gone and sequence.try_add(each):
                 gone.add(each)
                 order.append(each)
     return order
 
 
-def possible_order(rules: SearchContext, victims: Sequence[Victim]) -> list[Victim] | None:
+def possible_order(context: SearchContext, victims: Sequence[Victim]) -> list[Victim] | None:
     """An order in which all of them may go, None if none is found."""
-    order = sorted(victims, key=lambda victim: (victim.whole, reclaimable_size(victim), victim.key))
-    found = admissible(rules, order)
+    order = sorted(victims, key=lambda victim: (victim.whole, reclaimable_size(victim), victim.order_key))
+    found = admissible(context, order)
     if len(found) == len(order):
         return found
-    if not any(ground.overs for victim in order for ground in victim.grounds.values()):
+    if not any(rule.must_exceed for victim in order for rule in victim.rules.values()):
         return None
-    return _OrderSearch(rules, order).find()
+    return _OrderSearch(context, order).find()
 
 
 class _OrderSearch:
     """Looks through the orders, with a limit; sets of victims that cannot go first are not tried twice."""
 
-    def __init__(self, rules: SearchContext, victims: Sequence[Victim]) -> None:
-        self._rules = rules
+    def __init__(self, context: SearchContext, victims: Sequence[Victim]) -> None:
+        self._rules = context
         self._victims = victims
         self._left = _STEPS
         self._failed: set[frozenset[Victim]] = set()
@@ -199,8 +199,8 @@ def reclaimable_size(victim: Victim) -> int:
     """How much it holds of what its accounts have too much of, in amounts of different resources added up."""
     return sum(
         victim.amounts[payer].get(name, 0)
-        for payer, ground in victim.grounds.items()
-        for name in {name for over in ground.overs for name in over.limits}
+        for payer, rule in victim.rules.items()
+        for name in {name for over in rule.must_exceed for name in over.limits}
     )
 
 

@@ -1,0 +1,29 @@
+"""docs/plugins.md shows the examples as they are, and every extension point."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from phalanx.scheduling.framework.points import POINTS
+
+HERE = Path(__file__).parent
+DOCS = (HERE.parent / "docs" / "plugins.md").read_text("utf-8")
+
+
+@pytest.fixture
+def installed() -> None:
+    """There is nothing to install."""
+
+
+@pytest.mark.parametrize("file", ["plugin/node_price.py", "action/express.py"])
+def test_the_code_shown_is_that_of_the_example(file: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+    code = (HERE / file).read_text("utf-8")
+    assert [block for block in blocks if code.endswith(block)]
+
+
+def test_the_table_has_every_point_in_order() -> None:
+    assert tuple(re.findall(r"^\| `(\w+)` \|", DOCS, re.MULTILINE)) == POINTS

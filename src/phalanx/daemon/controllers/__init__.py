@@ -1,0 +1,1 @@
+"""What the process mends by itself beside scheduling: objects that it makes, gates and gangs that it releases."""

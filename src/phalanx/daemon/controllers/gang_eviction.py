@@ -1,0 +1,25 @@
+"""Members of a gang that leave together, for nobody in particular."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import Evict, EvictionReason
+
+
+def evict_members(
+    state: ClusterState,
+    gang: GangRecord,
+    members: Iterable[PodRecord],
+    reason: EvictionReason,
+    message: str,
+    cause: str,
+) -> list[Evict]:
+    """Counts the members as terminating from now on; the decision that is to be carried out."""
+    evictions = []
+    for member in members:
+        state.pods.mark_evicting(member)
+        evictions.append(Evict.of(member.pod, reason, message, cause=cause, gang=gang.key))
+    return evictions

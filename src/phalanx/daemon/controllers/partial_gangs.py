@@ -1,0 +1,63 @@
+"""Gangs that stay below their quorum after some of their bindings failed: a stated, configurable end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.controllers.gang_eviction import evict_members
+from phalanx.model.decisions import Evict, EvictionReason
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import CAN_LEAVE, PlanMark
+from phalanx.scheduling.gangs.quorum import unfinished_plan
+from phalanx.status.event_publisher import EventPublisher
+
+_DEFAULT_TIMEOUT = 600
+_CUT_OFF = "the rest of the pod's gang could not be bound in time"
+
+
+class PartialGangs:
+    """Looks for gangs whose plan was cut off and whose timeout (seconds since the plan, the gang's own or 600) is
+    over. `keep` leaves the bound members where they are and says so once; `release` evicts them (`evict`), so that
+    what they hold is free and the gang starts as one later. Either way the repair goes on every cycle.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        event_publisher: EventPublisher,
+        evict: Callable[[Sequence[Evict]], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._event_publisher = event_publisher
+        self._evict = evict
+        self._now = now
+        self._dealt_with: dict[GangKey, PlanMark] = {}
+
+    def check(self, policy: str) -> None:
+        """`policy` is keep or release."""
+        gangs = self._state.gangs
+        for key in [key for key in self._dealt_with if key not in gangs or not gangs[key].marks]:
+            del self._dealt_with[key]
+        for key, record in gangs.items():
+            if not record.marks:
+                continue
+            mark = self._overdue(record)
+            if mark is None or self._dealt_with.get(key) == mark:
+                continue
+            self._dealt_with[key] = mark
+            holding = [member for member in record.members.values() if member.state in CAN_LEAVE]
+            self._event_publisher.plan_timed_out(record, mark, len(holding), released=policy == "release")
+            if policy == "release":
+                reason, cause = EvictionReason.RESCHEDULED, f"{mark.plan} {key}"
+                self._evict(evict_members(self._state, record, holding, reason, _CUT_OFF, cause))
+
+    def _overdue(self, record: GangRecord) -> PlanMark | None:
+        noun = record.spec
+        if noun is None:
+            return None
+        mark = unfinished_plan(record, noun)
+        timeout = noun.timeout if noun.timeout is not None else _DEFAULT_TIMEOUT
+        return mark if mark is not None and self._now() >= mark.time + timeout else None

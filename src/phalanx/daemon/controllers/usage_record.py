@@ -1,0 +1,267 @@
+"""The memory of what accounts used, kept in ConfigMaps so that it outlives the process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.own_objects import LABELS
+from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.model.account import AccountKey
+from phalanx.model.decoding import decode_json
+from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
+
+log = logging.getLogger(__name__)
+
+NAME = "phalanx-usage"
+DATA_KEY = "usage.json"
+VERSION = 1
+# An account takes up to about a kilobyte, a ConfigMap holds a megabyte.
+ACCOUNTS_PER_OBJECT = 500
+# The rights name each object, so there is a last one.
+MOST_OBJECTS = 20
+PERIOD = 15.0
+# After so long what is still held is written down anew: a crash then costs no more of it than that.
+CHECKPOINT = 300.0
+
+_Amount = Annotated[int, msgspec.Meta(ge=0)]
+_Average = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One account as it is written; see AccountUsage."""
+
+    account: AccountKey
+    at: _Amount
+    held: dict[str, _Amount] = {}
+    decayed: dict[str, _Average] = {}
+    window: _Amount = 0
+    spent: dict[str, _Amount] = {}
+
+
+class UsageRecord:
+    """Reads the history once, before anything is planned, and writes what has changed, at most once a period.
+
+    Accounts are spread over objects `phalanx-usage-<n>` and stay where they are. What is stored says what was held
+    since when, so fading, and windows that end, need no writing: where nothing changes hands, nothing is written
+    but a checkpoint of what is held, every few minutes.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: WritePool,
+        namespace: str,
+        history: UsageHistory,
+        now: Callable[[], float],
+        *,
+        period: float = PERIOD,
+        checkpoint: float = CHECKPOINT,
+        per_object: int = ACCOUNTS_PER_OBJECT,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._namespace = namespace
+        self._history = history
+        self._now = now
+        self._period = period
+        self._checkpoint = checkpoint
+        self._per_object = per_object
+        self._retry = retry or RetryPolicy()
+        self._stored: list[dict[AccountKey, AccountUsage]] = []
+        self._place: dict[AccountKey, int] = {}
+        self._exists: set[int] = set()
+        self._writing: set[int] = set()
+        self._said: dict[int, str] = {}
+        self._told_full = False
+
+    async def load(self) -> None:
+        """Returns when everything has been read, however long the API server keeps us waiting for it."""
+        for number in range(MOST_OBJECTS):
+            document = await self._read(number)
+            if document is None:
+                break
+            self._exists.add(number)
+            usages = self._parse(number, document)
+            self._stored.append({usage.key: usage for usage in usages if usage.key not in self._place})
+            self._place.update((key, number) for key in self._stored[number])
+            self._history.restore(self._stored[number].values(), self._now())
+        if self._place:
+            log.info("the usage of %d accounts goes on where it was", len(self._place))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._period)
+            self.save()
+
+    def save(self, last: bool = False) -> None:
+        """Asks for what has changed to be written; call it a `last` time before the write pool is finished."""
+        usages = self._history.export(self._now(), 0.0 if last else self._checkpoint)
+        self._settle(usages)
+        wanted: list[dict[AccountKey, AccountUsage]] = [{} for _ in self._stored]
+        for usage in usages:
+            if usage.key in self._place:
+                wanted[self._place[usage.key]][usage.key] = usage
+        for number, accounts in enumerate(wanted):
+            stored = self._stored[number]
+            changed = any(stored.get(key) != usage for key, usage in accounts.items())
+            if changed and number not in self._writing:
+                self._writing.add(number)
+                self._pool.submit(Urgency.STATUS, _job(self._write, number, accounts))
+
+    def _settle(self, usages: list[AccountUsage]) -> None:
+        """Gives every account a place that it keeps; places of accounts that are forgotten become free."""
+        known = {usage.key for usage in usages}
+        for key in [key for key in self._place if key not in known]:
+            del self._place[key]
+        free = [self._per_object] * MOST_OBJECTS
+        for number in self._place.values():
+            free[number] -= 1
+        number = 0
+        for usage in usages:
+            if usage.key in self._place:
+                continue
+            while number < MOST_OBJECTS and free[number] <= 0:
+                number += 1
+            if number == MOST_OBJECTS:
+                self._tell_full()
+                return
+            free[number] -= 1
+            self._place[usage.key] = number
+            self._stored.extend({} for _ in range(number + 1 - len(self._stored)))
+
+    def _tell_full(self) -> None:
+        if not self._told_full:
+            most = MOST_OBJECTS * self._per_object
+            log.warning("the usage of %d accounts is stored; that of the others ends with this process", most)
+        self._told_full = True
+
+    async def _write(self, number: int, accounts: dict[AccountKey, AccountUsage]) -> None:
+        document = {
+            "apiVersion": CONFIG_MAPS.api_version,
+            "kind": CONFIG_MAPS.kind,
+            "metadata": {"name": f"{NAME}-{number}", "labels": dict(LABELS)},
+            "data": {DATA_KEY: encode(accounts.values())},
+        }
+        try:
+            await self._put(number, document)
+        except (ApiError, ConnectionLost) as error:
+            self._complain(number, f"is not written: {error}")
+        else:
+            self._said.pop(number, None)
+            self._stored[number] = accounts
+        finally:
+            self._writing.discard(number)
+
+    async def _put(self, number: int, document: dict[str, Any]) -> None:
+        """Whether the object exists may have changed since we last saw it: then the other way serves."""
+        for _ in range(2):
+            exists = number in self._exists
+            try:
+                if exists:
+                    path = CONFIG_MAPS.path(self._namespace, f"{NAME}-{number}")
+                    patch = {"metadata": {"labels": dict(LABELS)}, "data": document["data"]}
+                    await self._retry.run(
+                        lambda path=path, patch=patch: self._client.patch(path, patch, PatchType.MERGE),  # type: ignore[misc]
+                        "PATCH",
+                        guarded=True,
+                    )
+                else:
+                    path = CONFIG_MAPS.path(self._namespace)
+                    await self._retry.run(lambda path=path: self._client.create(path, document), "POST")  # type: ignore[misc]
+            except ApiError as error:
+                if error.status != (404 if exists else 409):
+                    raise
+                (self._exists.discard if exists else self._exists.add)(number)
+            else:
+                self._exists.add(number)
+                return
+        raise ConnectionLost(f"{NAME}-{number} comes and goes")
+
+    async def _read(self, number: int) -> Any:
+        """The object; None if there is none or we may not know."""
+        path, backoff = CONFIG_MAPS.path(self._namespace, f"{NAME}-{number}"), Backoff()
+        while True:
+            try:
+                return await self._client.get(path)
+            except (ApiError, ConnectionLost) as error:
+                if isinstance(error, ApiError) and error.status == 404:
+                    return None
+                if not self._retry.retryable(error, "GET"):
+                    self._complain(number, f"is not read, usage starts anew: {error}")
+                    return None
+                self._complain(number, f"is not read yet: {error}")
+                await asyncio.sleep(backoff.next())
+
+    def _complain(self, number: int, what: str) -> None:
+        """Says it once until something else is wrong."""
+        if self._said.get(number) != what:
+            self._said[number] = what
+            log.warning("configmap %s/%s-%d %s", self._namespace, NAME, number, what)
+
+    def _parse(self, number: int, document: Any) -> list[AccountUsage]:
+        data = document.get("data") if isinstance(document, dict) else None
+        text = data.get(DATA_KEY) if isinstance(data, dict) else None
+        usages, faults = decode(text if isinstance(text, str) else "")
+        for fault in faults:
+            log.warning("configmap %s/%s-%d, key %s: %s", self._namespace, NAME, number, DATA_KEY, fault)
+        return usages
+
+
+def encode(usages: Iterable[AccountUsage]) -> str:
+    """The text of one object."""
+    accounts = [
+        _StoredUsage(each.key, each.at, dict(each.held), dict(each.decayed), each.window, dict(each.spent))
+        for each in sorted(usages, key=lambda usage: usage.key)
+    ]
+    return msgspec.json.encode({"version": VERSION, "accounts": accounts}, order="deterministic").decode()
+
+
+def decode(text: str) -> tuple[list[AccountUsage], list[str]]:
+    """What can be read of a text, and what is wrong with the rest of it, a sentence each."""
+    try:
+        document = decode_json(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError as error:
+        return [], [f"no usage can be read and what it told is forgotten: {error}"]
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        return [], [f"it is not of version {VERSION} and what it told is forgotten"]
+    accounts = document.get("accounts")
+    if not isinstance(accounts, list):
+        return [], ["accounts is no list and what it told is forgotten"]
+    usages: list[AccountUsage] = []
+    faults: list[str] = []
+    for place, entry in enumerate(accounts):
+        try:
+            stored = msgspec.convert(entry, _StoredUsage)
+        except msgspec.ValidationError as error:
+            faults.append(f"accounts[{place}] is forgotten: {error}")
+            continue
+        if not all(math.isfinite(value) for value in stored.decayed.values()):
+            faults.append(f"accounts[{place}] is forgotten: an average is no number")
+            continue
+        usages.append(
+            AccountUsage(stored.account, stored.at, stored.held, stored.decayed, stored.window, stored.spent)
+        )
+    return usages, faults
+
+
+def _job(
+    write: Callable[[int, dict[AccountKey, AccountUsage]], Any],
+    number: int,
+    accounts: dict[AccountKey, AccountUsage],
+) -> Callable[[], Any]:
+    async def job() -> None:
+        await write(number, accounts)
+
+    return job

@@ -1,0 +1,135 @@
+"""From a kubeconfig, or from the pod that we run in, to one cluster and an identity for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from phalanx.kube.auth.credentials import Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.auth.kubeconfig import Kubeconfig
+from phalanx.kube.auth.tls import TlsSettings
+from phalanx.kube.errors import ConfigError
+from phalanx.kube.http.proxy import environment_proxy
+
+__all__ = ["ClusterConfig", "load_config"]
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """Everything that a client needs: a value that may be shared between threads and event loops.
+
+    ``server`` is an http(s) URL without a trailing slash; it may have a path (a server behind a gateway).
+    ``credentials`` makes a fresh source of identities; every client makes its own.
+    """
+
+    server: str
+    namespace: str = "default"
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    credentials: Callable[[], Credentials] = field(default=StaticCredentials, repr=False)
+    proxy_url: str | None = None
+    #: Extra request headers (impersonation), in order.
+    headers: tuple[tuple[str, str], ...] = ()
+    context: str = ""
+    #: Where this came from, for messages: file and context, or "in-cluster".
+    source: str = ""
+
+
+def load_config(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    service_account: str = SERVICE_ACCOUNT,
+) -> ClusterConfig:
+    """Find the cluster as kubectl does: explicit file, $KUBECONFIG (a merged list), ~/.kube/config, in-cluster.
+
+    The in-cluster configuration is used only when no kubeconfig file exists or the files name no context at
+    all. ConfigError names the file and the entry at fault; entries that are not used are not judged.
+    """
+    environ = os.environ if environ is None else environ
+    if kubeconfig is not None:
+        if not os.path.exists(kubeconfig):
+            raise ConfigError(f"kubeconfig {kubeconfig}: no such file")
+        paths = [kubeconfig]
+    elif environ.get("KUBECONFIG"):
+        listed = [path for path in environ["KUBECONFIG"].split(os.pathsep) if path]
+        paths = list(dict.fromkeys(listed))
+    else:
+        home = environ.get("HOME") or os.path.expanduser("~")
+        paths = [os.path.join(home, ".kube", "config")]
+    loaded = Kubeconfig.load([path for path in paths if os.path.exists(path)])
+    if kubeconfig is None and context is None and not loaded.current_context:
+        inside = _in_cluster(environ, service_account)
+        if inside is not None:
+            return inside
+    if not loaded.files:
+        raise ConfigError(f"no kubeconfig: {', '.join(paths)} does not exist, and this is not a pod in a cluster")
+    return _from_kubeconfig(loaded, context, environ)
+
+
+def _from_kubeconfig(loaded: Kubeconfig, context: str | None, environ: Mapping[str, str]) -> ClusterConfig:
+    chosen = loaded.context(context)
+    cluster = loaded.cluster(chosen)
+    user = loaded.user(chosen)
+    tls = loaded.tls(cluster, user)
+    server = _server_url(cluster.entry.server, tls.configured, cluster.origin)
+    proxy = cluster.entry.proxy_url or environment_proxy(server, environ)
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise ConfigError(f"{cluster.origin}: proxy-url {proxy!r}: only http and https proxies are supported")
+    return ClusterConfig(
+        server=server,
+        namespace=chosen.entry.namespace or "default",
+        tls=tls,
+        credentials=loaded.credentials(cluster, user, server),
+        proxy_url=proxy or None,
+        headers=loaded.impersonation(user),
+        context=chosen.name,
+        source=chosen.origin,
+    )
+
+
+def _server_url(server: str, tls: bool, origin: str) -> str:
+    if not server:
+        raise ConfigError(f"{origin}: no server")
+    # A server may be given as host:port; then the presence of TLS settings decides.
+    url = server if "://" in server else f"{'https' if tls else 'http'}://{server}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{origin}: server {server!r}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ConfigError(f"{origin}: server {server!r} is not an http or https URL of a server")
+    if parts.username or parts.password:
+        raise ConfigError(f"{origin}: server: a name or password belongs into the user entry, not into the URL")
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(f"{origin}: server {server!r} has characters that cannot be in a URL")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+
+
+def _in_cluster(environ: Mapping[str, str], directory: str) -> ClusterConfig | None:
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    token, authority = os.path.join(directory, "token"), os.path.join(directory, "ca.crt")
+    if not host or not port or not os.path.exists(token):
+        return None
+    try:
+        namespace = Path(directory, "namespace").read_text(encoding="utf-8").strip()
+    except OSError:
+        namespace = ""
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    return ClusterConfig(
+        server=server,
+        namespace=namespace or "default",
+        tls=TlsSettings(
+            authority_file=authority if os.path.exists(authority) else None, origin=f"in-cluster: {authority}"
+        ),
+        credentials=lambda: TokenFileCredentials(token, origin="in-cluster"),
+        proxy_url=environment_proxy(server, environ),
+        source="in-cluster",
+    )

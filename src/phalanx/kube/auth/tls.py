@@ -1,0 +1,112 @@
+"""TLS settings of a cluster, the SSL contexts made from them, and a look at whether their files changed."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+
+from phalanx.kube.auth.credentials import ClientCertificate
+from phalanx.kube.errors import ConfigError
+
+__all__ = ["TlsSettings"]
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    """How to check the server and what certificate to show it. Bytes are PEM and win over files.
+
+    Without a certificate authority the system's are used. ``server_name`` replaces the URL's host both in
+    SNI and in the check of the server's certificate.
+    """
+
+    authority: bytes | None = None
+    authority_file: str | None = None
+    certificate: ClientCertificate | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    insecure: bool = False
+    origin: str = "tls"
+
+    @property
+    def configured(self) -> bool:
+        """Whether anything here asks for TLS (decides the scheme of a server given without one)."""
+        return bool(
+            self.authority
+            or self.authority_file
+            or self.certificate
+            or self.certificate_file
+            or self.insecure
+            or self.server_name
+        )
+
+    def context(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
+        """A fresh context. ``certificate`` (of an exec plugin) wins over the settings' own.
+
+        Raises ConfigError naming the origin and what could not be loaded. Reads files: call it rarely.
+        """
+        try:
+            context = self._verifying()
+        except (OSError, ValueError) as error:
+            where = f"file {self.authority_file}" if not self.authority else "data"
+            raise ConfigError(f"{self.origin}: cannot load the certificate authority {where}: {error}") from error
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Judge certificates as kubectl does: any certificate given as an authority is one, root or not; and
+        # authorities without the extensions that Python 3.13 began to insist on are in use everywhere.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
+        # No ALPN offer: one request at a time per connection is what both our transports speak.
+        try:
+            self._load_certificate(context, certificate or self.certificate)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.origin}: cannot load the client certificate or key: {error}") from error
+        return context
+
+    def stamp(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Changes when one of the files is replaced or rewritten; empty when everything is inline.
+
+        Mounted secrets and service account CAs are replaced by switching a symlink, so the inode tells.
+        """
+        stamps = []
+        for path in (
+            None if self.authority else self.authority_file,
+            None if self.certificate else self.certificate_file,
+            None if self.certificate else self.key_file,
+        ):
+            if path:
+                with suppress(OSError):
+                    status = os.stat(path)
+                    stamps.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(stamps)
+
+    def _verifying(self) -> ssl.SSLContext:
+        if self.insecure:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            return context
+        if self.authority:
+            return ssl.create_default_context(cadata=self.authority.decode("ascii", "ignore"))
+        return ssl.create_default_context(cafile=self.authority_file or None)
+
+    def _load_certificate(self, context: ssl.SSLContext, inline: ClientCertificate | None) -> None:
+        if inline is not None:
+            # The ssl module loads keys from files only. mkstemp makes the file 0600, and it is gone again
+            # before anything else runs.
+            descriptor, path = tempfile.mkstemp(prefix="phalanx-", suffix=".pem")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(inline.key.rstrip() + b"\n" + inline.certificate)
+                context.load_cert_chain(path, password=_no_password)
+            finally:
+                os.unlink(path)
+        elif self.certificate_file:
+            context.load_cert_chain(self.certificate_file, self.key_file, password=_no_password)
+
+
+def _no_password() -> str:
+    # Without this OpenSSL would ask on the terminal and a daemon would hang.
+    raise ValueError("the key is encrypted; give an unencrypted one")

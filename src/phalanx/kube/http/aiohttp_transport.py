@@ -1,0 +1,153 @@
+"""The transport on aiohttp: streams, and everything that goes through a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+import aiohttp
+from yarl import URL
+
+from phalanx.kube.auth.credentials import ClientIdentity
+from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
+
+__all__ = ["AiohttpTransport", "keep_alive"]
+
+CONNECT_TIMEOUT = 10.0
+#: kube-apiserver closes idle connections after 90 s, many load balancers after 60: be earlier than both.
+IDLE_LIMIT = 50.0
+_READ_BUFFER = 2**18
+
+
+class AiohttpTransport:
+    """Requests share ``max_connections``; streams, which live for minutes, have connections of their own."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        context: ssl.SSLContext | None,
+        server_name: str | None = None,
+        proxy_url: str | None = None,
+        user_agent: str = "phalanx",
+        headers: tuple[tuple[str, str], ...] = (),
+        max_connections: int = 64,
+    ) -> None:
+        self._server = server
+        self._proxy = proxy_url
+        self._server_name = server_name
+        fixed = [("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
+        self._requests = self._session(fixed, context, max_connections)
+        self._streams = self._session(fixed, context, 0)
+
+    @staticmethod
+    def _session(
+        headers: list[tuple[str, str]], context: ssl.SSLContext | None, limit: int
+    ) -> aiohttp.ClientSession:
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=limit, ssl=context if context is not None else True, keepalive_timeout=IDLE_LIMIT
+            ),
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER,
+            # We ask for identity; if a proxy compresses all the same, aiohttp unpacks it.
+            auto_decompress=True,
+            skip_auto_headers=("Content-Type",),
+        )
+        # aiohttp repeats PUT and DELETE by itself on a dead kept-alive connection. A DELETE that was carried
+        # out and is sent again could hit the next object of the same name; who may repeat is said by us.
+        session._retry_connection = False
+        return session
+
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
+        headers = {"Accept": call.accept}
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        if identity.authorization is not None:
+            headers["Authorization"] = identity.authorization
+        url = URL(self._server + call.target, encoded=True)
+        limits = aiohttp.ClientTimeout(total=call.limit, sock_connect=CONNECT_TIMEOUT)
+        for last_try in (not call.repeatable, True):
+            try:
+                with _translated(call.method, call.target):
+                    async with self._requests.request(
+                        call.method,
+                        url,
+                        data=call.body,
+                        headers=headers,
+                        allow_redirects=False,
+                        proxy=self._proxy,
+                        server_hostname=self._server_name,
+                        timeout=limits,
+                    ) as response:
+                        return HttpResponse(
+                            response.status, await response.read(), response.headers.get("Retry-After")
+                        )
+            except _Stale:
+                if last_try:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def stream(
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
+        headers = {"Accept": accept}
+        if identity.authorization is not None:
+            headers["Authorization"] = identity.authorization
+        with _translated("GET", target):
+            async with self._streams.get(
+                URL(self._server + target, encoded=True),
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                server_hostname=self._server_name,
+                # No total: a watch lives as long as both sides like. Silence is what ends it.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout),
+            ) as response:
+                if not 200 <= response.status < 300:
+                    yield HttpResponse(response.status, await response.read(), response.headers.get("Retry-After"))
+                    return
+                if response.connection is not None and response.connection.transport is not None:
+                    keep_alive(response.connection.transport)
+                yield HttpResponse(response.status, b"")
+                while piece := await response.content.readany():
+                    yield HttpResponse(response.status, piece)
+
+    async def close(self) -> None:
+        await self._requests.close()
+        await self._streams.close()
+
+
+class _Stale(ConnectionLost):
+    """The server closed the connection without a byte of answer: typical of one that idled too long."""
+
+
+@contextmanager
+def _translated(method: str, target: str) -> Iterator[None]:
+    where = f"{method} {target.partition('?')[0]}"
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError) as error:
+        raise Unreachable(f"{where}: {error}") from error
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+        raise _Stale(f"{where}: {error or 'connection closed by the server'}") from error
+    except TimeoutError as error:
+        raise ConnectionLost(f"{where}: no answer in time") from error
+    except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+        raise ConnectionLost(f"{where}: {error or type(error).__name__}") from error
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let the kernel probe a silent connection, so that a vanished peer is noticed even while we wait."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # not every system lets us choose
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

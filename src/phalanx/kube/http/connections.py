@@ -1,0 +1,176 @@
+"""Which transport carries a request: the one for the TLS identity of this moment, while old ones drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity
+from phalanx.kube.errors import ConfigError
+from phalanx.kube.http.aiohttp_transport import AiohttpTransport
+from phalanx.kube.http.http1_transport import Http1Transport
+from phalanx.kube.http.transport import Transport
+
+__all__ = ["Connections", "Transports", "aiohttp_transport", "default_transport"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at certificate files (they are replaced days before they expire).
+CERTIFICATE_PERIOD = 60.0
+
+
+class Transports(Protocol):
+    """Makes a transport for a cluster and an SSL context."""
+
+    def __call__(
+        self, config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
+    ) -> Transport: ...
+
+
+def aiohttp_transport(
+    config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
+) -> AiohttpTransport:
+    """aiohttp for everything."""
+    return AiohttpTransport(
+        config.server,
+        context=context,
+        server_name=config.tls.server_name,
+        proxy_url=config.proxy_url,
+        user_agent=user_agent,
+        headers=config.headers,
+        max_connections=max_connections,
+    )
+
+
+def default_transport(
+    config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
+) -> Transport:
+    """aiohttp for streams and behind a proxy; our own connections for everything else."""
+    general = aiohttp_transport(config, context, user_agent=user_agent, max_connections=max_connections)
+    if config.proxy_url is not None:
+        return general
+    return Http1Transport(
+        config.server,
+        context=context,
+        streams=general,
+        server_name=config.tls.server_name,
+        user_agent=user_agent,
+        headers=config.headers,
+        max_connections=max_connections,
+    )
+
+
+class _Generation:
+    """A transport with the certificate it was made with, and how many requests still use it."""
+
+    def __init__(self, transport: Transport, certificate: ClientCertificate | None) -> None:
+        self.transport = transport
+        self.certificate = certificate
+        self.users = 0
+
+
+class Connections:
+    """Swaps the transport when a plugin hands out a new certificate or a certificate file is replaced.
+
+    A connection keeps the certificate of its handshake, so a rotation means new connections. The old
+    transport is closed when its last request has ended; a watch may use it until it ends by itself.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str,
+        max_connections: int,
+        clock: Callable[[], float] = time.monotonic,
+        transports: Transports | None = None,
+    ) -> None:
+        self._config = config
+        self._user_agent = user_agent
+        self._max_connections = max_connections
+        self._clock = clock
+        self._make = transports or default_transport
+        self._current: _Generation | None = None
+        self._retired: set[_Generation] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._stamp: object = None
+        self._look_due = float("-inf")
+        self._closed = False
+
+    @contextmanager
+    def lease(self, identity: ClientIdentity) -> Iterator[Transport]:
+        """The transport for one request; it stays open at least until the block is left."""
+        generation = self._for(identity.certificate)
+        generation.users += 1
+        try:
+            yield generation.transport
+        finally:
+            generation.users -= 1
+            if generation.users == 0 and generation is not self._current:
+                self._dispose(generation)
+
+    async def close(self) -> None:
+        self._closed = True
+        generations = [*self._retired, *([self._current] if self._current else [])]
+        self._retired.clear()
+        self._current = None
+        for generation in generations:
+            await generation.transport.close()
+        if self._closing:
+            await asyncio.gather(*self._closing)
+
+    def _for(self, certificate: ClientCertificate | None) -> _Generation:
+        current = self._current
+        if current is not None and current.certificate == certificate and not self._files_changed():
+            return current
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        try:
+            context = self._context(certificate)
+        except ConfigError as error:
+            if current is None or current.certificate != certificate:
+                raise
+            # A file caught in the middle of its replacement: the old certificate is good for a while.
+            log.warning("keeping the old certificates: %s", error)
+            return current
+        made = self._make(self._config, context, user_agent=self._user_agent, max_connections=self._max_connections)
+        self._current = _Generation(made, certificate)
+        if current is not None:
+            log.info("certificates changed, connecting anew to %s", self._config.server)
+            if current.users:
+                self._retired.add(current)
+            else:
+                self._dispose(current)
+        return self._current
+
+    def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext | None:
+        if not self._config.server.startswith("https:"):
+            return None
+        stamp = self._config.tls.stamp()
+        context = self._config.tls.context(certificate)
+        self._stamp = stamp
+        self._look_due = self._clock() + CERTIFICATE_PERIOD
+        return context
+
+    def _files_changed(self) -> bool:
+        if self._clock() < self._look_due:
+            return False
+        self._look_due = self._clock() + CERTIFICATE_PERIOD
+        if not self._config.server.startswith("https:"):
+            self._look_due = float("inf")
+            return False
+        return self._config.tls.stamp() != self._stamp
+
+    def _dispose(self, generation: _Generation) -> None:
+        self._retired.discard(generation)
+        if self._closed:
+            return
+        task = asyncio.get_running_loop().create_task(generation.transport.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,241 @@
+"""One HTTP/1.1 connection: a request goes out, an answer comes in, whole.
+
+Only what a client of API servers needs: no pipelining, no upgrade, no trailers kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import cast
+
+from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.aiohttp_transport import keep_alive
+from phalanx.kube.http.transport import HttpResponse
+
+__all__ = ["Http1Connection", "StaleConnection"]
+
+HEAD_LIMIT = 65536
+_NO_BODY = frozenset({204, 304})
+
+
+class StaleConnection(ConnectionLost):
+    """The connection ended without a byte of answer: typical of one that idled too long."""
+
+
+class _Garbled(Exception):  # noqa: N818 - private, and always told as a ConnectionLost
+    """What came is not HTTP as we know it."""
+
+
+class Http1Connection(asyncio.Protocol):
+    """Use ``exchange`` for one request at a time, and only while ``usable``."""
+
+    __slots__ = (
+        "_answer",
+        "_buffer",
+        "_chunked",
+        "_encoding",
+        "_head_only",
+        "_length",
+        "_parts",
+        "_retry_after",
+        "_started",
+        "_status",
+        "_until_end",
+        "idle_since",
+        "transport",
+        "usable",
+    )
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.usable = False
+        self.idle_since = 0.0
+        self._answer: asyncio.Future[HttpResponse] | None = None
+        self._buffer = bytearray()
+        self._head_only = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started = False
+        self._status = 0  # 0: the head is not complete
+        self._length = 0
+        self._chunked = False
+        self._until_end = False
+        self._encoding = ""
+        self._retry_after: str | None = None
+        self._parts: list[bytes] = []
+
+    async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> HttpResponse:
+        """Send a whole request and wait for its answer; ConnectionLost when there is none within ``seconds``.
+
+        After any exception, cancellation included, the connection is closed: what would still come belongs
+        to nobody.
+        """
+        assert self.transport is not None
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[HttpResponse] = loop.create_future()
+        self._answer = answer
+        self._head_only = head_only
+        self._begin()
+        self.transport.write(request)
+        timer = loop.call_later(seconds, self._fail, ConnectionLost("no answer in time"))
+        try:
+            return await answer
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+            self._answer = None
+
+    def abort(self) -> None:
+        self.usable = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    # -- asyncio.Protocol --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.usable = True
+        keep_alive(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.abort()  # nobody asked: a late or second answer must not be taken for the next one's
+            return
+        try:
+            if not self._started:
+                self._started = True
+                if self._all_at_once(data):
+                    return
+            self._buffer += data
+            self._parse()
+        except (_Garbled, ValueError, zlib.error) as error:
+            self._fail(ConnectionLost(f"the answer is garbled: {error}"))
+
+    def eof_received(self) -> None:
+        if self._until_end and self._status:
+            self.usable = False
+            self._complete(bytes(self._buffer))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.usable = False
+        if self._answer is None or self._answer.done():
+            return
+        text = str(error) if error else "connection closed by the server"
+        if self._started:
+            self._fail(ConnectionLost(f"{text}, in the middle of the answer"))
+        else:
+            self._fail(StaleConnection(text))
+
+    # -- parsing -----------------------------------------------------------------------------------------
+
+    def _all_at_once(self, data: bytes) -> bool:
+        """The usual case: the whole answer in one piece, with its length given."""
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        if not self._head(data[: end + 2]):
+            return False
+        if self._chunked or self._until_end or len(data) - end - 4 != self._length:
+            self._status = 0
+            return False
+        self._complete(data[end + 4 :])
+        return True
+
+    def _parse(self) -> None:
+        buffer = self._buffer
+        while not self._status:
+            end = buffer.find(b"\r\n\r\n")
+            if end < 0:
+                if len(buffer) > HEAD_LIMIT:
+                    raise _Garbled("no end of the header")
+                return
+            self._head(bytes(buffer[: end + 2]))  # False for 1xx: the real one follows
+            del buffer[: end + 4]
+        if self._chunked:
+            if self._take_chunks():
+                self._complete(b"".join(self._parts))
+        elif not self._until_end and len(buffer) >= self._length:
+            body = bytes(buffer[: self._length])
+            del buffer[: self._length]
+            self._complete(body)
+
+    def _head(self, head: bytes) -> bool:
+        """Read status line and headers; False for an interim answer (1xx)."""
+        if not head.startswith(b"HTTP/1."):
+            raise _Garbled("not HTTP/1")
+        status = int(head[9:12])
+        if status < 200:
+            return False
+        fields = head.lower()
+        self._status = status
+        length = _field(fields, b"\r\ncontent-length:")
+        self._chunked = _field(fields, b"\r\ntransfer-encoding:") == "chunked"
+        self._encoding = _field(fields, b"\r\ncontent-encoding:")
+        if status >= 300:
+            self._retry_after = _field(head, b"\r\nRetry-After:") or _field(fields, b"\r\nretry-after:") or None
+        if self._head_only or status in _NO_BODY:
+            self._length, self._chunked = 0, False
+        elif not self._chunked:
+            self._until_end = not length
+            self._length = int(length or 0)
+            if self._length < 0:
+                raise _Garbled("a negative length")
+        connection = _field(fields, b"\r\nconnection:")
+        if connection == "close" or (head.startswith(b"HTTP/1.0") and connection != "keep-alive"):
+            self.usable = False
+        return True
+
+    def _take_chunks(self) -> bool:
+        """Move complete chunks out of the buffer; True after the last one."""
+        buffer, at = self._buffer, 0
+        try:
+            while True:
+                end = buffer.find(b"\r\n", at)
+                if end < 0:
+                    return False
+                size = int(buffer[at:end].partition(b";")[0], 16)
+                start = end + 2
+                if size == 0:
+                    # Trailers, if any, end with an empty line; the size's own line end may be its first half.
+                    last = buffer.find(b"\r\n\r\n", end)
+                    if last < 0:
+                        return False
+                    at = last + 4
+                    return True
+                if size < 0 or len(buffer) < start + size + 2:
+                    if size < 0:
+                        raise _Garbled("a negative chunk")
+                    return False
+                if buffer[start + size : start + size + 2] != b"\r\n":
+                    raise _Garbled("a chunk without its end")
+                self._parts.append(bytes(buffer[start : start + size]))
+                at = start + size + 2
+        finally:
+            del buffer[:at]
+
+    def _complete(self, body: bytes) -> None:
+        if self._encoding and self._encoding != "identity":
+            if self._encoding not in ("gzip", "deflate"):
+                raise _Garbled(f"content encoding {self._encoding!r}")
+            body = zlib.decompress(body, 47)  # 32 + 15: gzip or zlib, by their header
+        if self._buffer and not self._until_end:
+            self.usable = False  # more came than was announced
+        assert self._answer is not None
+        if not self._answer.done():
+            self._answer.set_result(HttpResponse(self._status, body, self._retry_after))
+
+    def _fail(self, error: ConnectionLost) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        self.abort()
+
+
+def _field(head: bytes, name: bytes) -> str:
+    at = head.find(name)
+    if at < 0:
+        return ""
+    return head[at + len(name) : head.index(b"\r\n", at + 2)].strip().decode("latin-1")

@@ -1,0 +1,87 @@
+"""All that a plugin or an action imports: what it implements, what it is given, and what it answers with.
+
+Names here stay; where one has to go, it is told for a release before. docs/plugins.md explains them.
+"""
+
+from __future__ import annotations
+
+from phalanx.cluster.accounts import AccountRecord, ChargePath
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.framework.action import Action
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
+from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import (
+    AdmissionPlugin,
+    Evictee,
+    EvictionPlugin,
+    EvictVeto,
+    FilterPlugin,
+    LifecyclePlugin,
+    OrderPlugin,
+    QuotaPlugin,
+    ScorePlugin,
+    SortKey,
+    Vote,
+)
+from phalanx.scheduling.framework.timers import Timers
+from phalanx.scheduling.framework.view import ActionView, PodPlacer, View, WaitingUnit
+from phalanx.scheduling.quota.limits import Limit
+
+__all__ = [
+    "CPU_COLUMN",
+    "MEMORY_COLUMN",
+    "AccountKey",
+    "AccountRecord",
+    "Action",
+    "ActionView",
+    "AdmissionPlugin",
+    "Arguments",
+    "BoolArray",
+    "ChargePath",
+    "ClassRecord",
+    "ColocationGroups",
+    "EvictVeto",
+    "Evictee",
+    "EvictionPlugin",
+    "EvictionReason",
+    "FilterPlugin",
+    "FloatArray",
+    "GangRecord",
+    "IntArray",
+    "InterPodRules",
+    "LifecyclePlugin",
+    "Limit",
+    "Load",
+    "NodeBackoff",
+    "NodeTable",
+    "OrderPlugin",
+    "Plugin",
+    "PodPlacer",
+    "PodRecord",
+    "PolicyError",
+    "QuotaPlugin",
+    "Rows",
+    "ScorePlugin",
+    "SortKey",
+    "Timers",
+    "TopologySettings",
+    "Tree",
+    "UsageDecay",
+    "Verdict",
+    "View",
+    "Vote",
+    "WaitingUnit",
+]

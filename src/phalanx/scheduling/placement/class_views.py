@@ -1,0 +1,295 @@
+"""One class of pods against all nodes: masks, scores and copies, kept current from the table's change logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.placement.domain_greedy import NOWHERE
+from phalanx.scheduling.placement.inter_pod_constraints import (
+    InterPodConstraints,
+    quantised,
+)
+
+RowArray = npt.NDArray[np.intp]
+
+# A class that lags behind by more than this part of the table is scored anew as a whole; that is cheaper.
+_RESCORE_PART = 4
+# Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
+_VIEW_BYTES = 2**26
+_FEWEST_VIEWS = 64
+
+
+class ClassView:
+    """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
+
+    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the stocks
+    allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what other pods
+    mean for the class, which `peering` says (None where they mean nothing). `copies` (how many fit on each row) and
+    their sum `room` are kept once somebody has asked for them.
+    """
+
+    __slots__ = (
+        "allowed",
+        "base",
+        "cls",
+        "copies",
+        "cursor",
+        "grained",
+        "label_cursor",
+        "limit",
+        "mask",
+        "peer_stamp",
+        "peering",
+        "preference",
+        "room",
+        "room_cursor",
+        "score",
+        "static",
+        "stock_cursors",
+    )
+
+    def __init__(self, cls: ClassRecord, capacity: int) -> None:
+        self.cls = cls
+        self.static: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.allowed = self.mask = self.static
+        self.limit: IntArray | None = None
+        self.preference: FloatArray | None = None
+        self.base: FloatArray = np.full(capacity, NOWHERE)
+        self.score = self.base
+        self.peering: InterPodConstraints | None = None
+        self.peer_stamp: tuple[int, ...] = ()
+        self.grained = False
+        self.copies: IntArray | None = None
+        self.room = 0
+        self.cursor = -1
+        self.label_cursor = -1
+        self.stock_cursors: tuple[int, ...] = ()
+        self.room_cursor = -1
+
+
+class ClassViews:
+    """Keeps a view per class. `filters`, `preferences` and `scorers` are plugins that implement the respective
+    extension point, `allocators` the names of those that the policy looks at, `rules` what it makes of other pods,
+    `limits` plugins that implement `max_copies`."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        filters: Sequence[Plugin],
+        preferences: Sequence[Plugin],
+        scorers: Sequence[Plugin],
+        allocators: Collection[str],
+        rules: InterPodRules,
+        limits: Sequence[Plugin],
+    ) -> None:
+        self._rules = rules
+        self._rooms = limits
+        self._nodes = nodes
+        self._filters = filters
+        self._stocks = frozenset(allocators)
+        self._preferences = preferences
+        self._scorers = scorers
+        self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
+        self._views: dict[int, ClassView] = {}
+
+    @property
+    def single(self) -> bool:
+        """Whether copies have to be placed one at a time, whatever their class."""
+        return any(scorer.depends_on_other_nodes for scorer in self._wide)
+
+    def invalidate(self) -> None:
+        """What filters and preferences say is different now although no node has changed."""
+        self._views.clear()
+
+    def complete(self, cls: ClassRecord) -> ClassView:
+        """The class's view, current with the table."""
+        view = self.current(cls)
+        peering = view.peering
+        if peering is None:
+            view.mask, view.score = view.allowed, view.base
+            return view
+        stamp = (peering.ticks, self._nodes.changes.end)
+        if view.peer_stamp != stamp:
+            view.mask = view.allowed & peering.open()
+            points = peering.points() if peering.wishful else 0.0
+            view.score = np.where(view.mask, view.base + points, NOWHERE)
+            view.peer_stamp = stamp
+        return view
+
+    def current(self, cls: ClassRecord) -> ClassView:
+        """The view, current but for what other pods mean for the class."""
+        view = self._views.pop(cls.number, None)
+        if view is None:
+            view = self._new_view(cls)
+        self._views[cls.number] = view  # last in the dict: used last
+        nodes = self._nodes
+        if view.label_cursor != nodes.relabelled.end or view.stock_cursors != self._allocator_ends(cls):
+            self._refresh_mask(view)
+        if view.cursor != nodes.changes.end:
+            self._refresh_score(view)
+        self._meet_other_pods(view)
+        return view
+
+    def allocators_of(self, cls: ClassRecord) -> list[NodeAllocator]:
+        """The stocks that concern the class and that the policy looks at."""
+        return [stock for stock in cls.allocators if stock.name in self._stocks]
+
+    def copies(self, view: ClassView, rows: Rows) -> IntArray:
+        cls = view.cls
+        idle = self._nodes.idle[cls.columns][:, rows]
+        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, UNLIMITED_COPIES)
+        for plugin in self._rooms:
+            fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
+        return fits if view.limit is None else np.minimum(fits, view.limit[rows])
+
+    def copy_scores(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
+        """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
+        copies = np.arange(1, deepest + 1, dtype=np.int64)
+        total = np.zeros((len(rows), deepest))
+        load = Load(view.cls, self._nodes, rows, copies)
+        for scorer in self._scorers:
+            total += scorer.score(view.cls, load)
+        if view.preference is not None:
+            total += view.preference[rows, None]
+        return quantised(total) if view.grained else total
+
+    def _new_view(self, cls: ClassRecord) -> ClassView:
+        capacity = self._nodes.capacity
+        if len(self._views) >= max(_FEWEST_VIEWS, _VIEW_BYTES // (32 * capacity)):
+            del self._views[next(iter(self._views))]
+        return ClassView(cls, capacity)
+
+    def _allocator_ends(self, cls: ClassRecord) -> tuple[int, ...]:
+        return tuple(stock.changes.end for stock in self.allocators_of(cls)) if cls.allocators else ()
+
+    def _meet_other_pods(self, view: ClassView) -> None:
+        """Brings what other pods mean for the class up to date."""
+        nodes, cls = self._nodes, view.cls
+        if not cls.affinity.restricts or self._rules == NO_RULES:
+            view.peering = None
+            return
+        bearing = cls.affinity_state(nodes.affinity)
+        if view.peering is None or not view.peering.holds(bearing, view.static):
+            view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
+            view.peer_stamp = ()
+            if view.peering.wishful and not view.grained:
+                view.grained, view.cursor = True, -1
+                self._refresh_score(view)
+
+    def _refresh_mask(self, view: ClassView) -> None:
+        nodes = self._nodes
+        stale = self._stale_eligibility(view)
+        if stale is None:
+            view.static = self._filter(view.cls, slice(None))
+            self._ask_allocators(view, slice(None))
+            view.base = np.full(nodes.capacity, NOWHERE)
+            view.copies, view.cursor = None, -1
+            view.preference = self._preference(view)
+        else:
+            # These rows are among the changed ones too, so their scores and copies follow by themselves.
+            rows = np.unique(np.array(stale, dtype=np.intp))
+            view.static[rows] = self._filter(view.cls, rows)
+            self._ask_allocators(view, rows)
+            self._renew_preference(view)
+            self._score_rows(view, rows)
+            if view.copies is not None and view.limit is not None:
+                self.recount(view, view.copies, rows)
+        view.label_cursor, view.stock_cursors = nodes.relabelled.end, self._allocator_ends(view.cls)
+
+    def _ask_allocators(self, view: ClassView, rows: Rows) -> None:
+        """Puts together `allowed` on some rows from `static` and what the stocks allow there."""
+        stocks = self.allocators_of(view.cls)
+        if not stocks:
+            view.allowed, view.limit = view.static, None
+            return
+        if view.limit is None:
+            rows, view.allowed = slice(None), view.static.copy()
+            view.limit = np.zeros(len(view.static), dtype=np.int64)
+        limit = np.full(view.limit[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
+        for stock in stocks:
+            limit = np.minimum(limit, stock.copies(view.cls.spec, rows))
+        view.limit[rows] = limit
+        view.allowed[rows] = view.static[rows] & (limit > 0)
+
+    def _stale_eligibility(self, view: ClassView) -> list[int] | None:
+        """The rows on which the class's eligibility may have changed; None for all."""
+        nodes = self._nodes
+        if view.label_cursor < 0 or len(view.base) != nodes.capacity:
+            return None
+        limit = nodes.capacity // _RESCORE_PART
+        stale = nodes.relabelled.since(view.label_cursor, limit)
+        for stock, cursor in zip(self.allocators_of(view.cls), view.stock_cursors, strict=True):
+            changed = stock.changes.since(cursor, limit)
+            if stale is None or changed is None:
+                return None
+            stale = stale + changed
+        return stale
+
+    def _renew_preference(self, view: ClassView) -> None:
+        """Preferences are normalised over all eligible nodes: one relabelled node may shift all, or none."""
+        last, new = view.preference, self._preference(view)
+        if last is None and new is None:
+            return
+        view.preference = new
+        nothing = np.zeros(self._nodes.capacity)
+        shifted = np.flatnonzero((nothing if last is None else last) != (nothing if new is None else new))
+        if len(shifted) * _RESCORE_PART > self._nodes.capacity:
+            view.cursor = -1
+        elif len(shifted):
+            self._score_rows(view, shifted)
+
+    def _filter(self, cls: ClassRecord, rows: Rows) -> BoolArray:
+        mask: BoolArray = self._nodes.alive[rows].copy()
+        for plugin in self._filters:
+            mask &= plugin.filter(cls, self._nodes, rows)
+        return mask
+
+    def _preference(self, view: ClassView) -> FloatArray | None:
+        total: FloatArray | None = None
+        for plugin in self._preferences:
+            part = plugin.static_score(view.cls, self._nodes, view.allowed)
+            if part is not None:
+                total = part if total is None else total + part
+        return total
+
+    def _refresh_score(self, view: ClassView) -> None:
+        nodes = self._nodes
+        afresh = view.cursor < 0 or any(scorer.depends_on_other_nodes for scorer in self._wide)
+        changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
+        rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
+        self._score_rows(view, rows)
+        view.cursor = nodes.changes.end
+
+    def _score_rows(self, view: ClassView, rows: RowArray) -> None:
+        """Scores some rows (repeats are harmless)."""
+        cls, nodes = view.cls, self._nodes
+        fits = (nodes.idle.take(rows, axis=1) >= cls.min_idle).all(axis=0)
+        fits &= view.allowed.take(rows)
+        for plugin in self._rooms:
+            fits &= plugin.max_copies(cls, nodes, rows) > 0
+        load = Load(cls, nodes, rows)
+        total: FloatArray | float = 0.0
+        for scorer in self._scorers:
+            total = total + scorer.score(cls, load)
+        if view.preference is not None:
+            total = total + view.preference.take(rows)
+        if view.grained:
+            total = quantised(np.asarray(total))
+        view.base[rows] = np.where(fits, total, NOWHERE)
+
+    def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
+        """Counts the copies on some (distinct) rows again."""
+        found = np.where(view.allowed[rows], self.copies(view, rows), 0)
+        view.room += int(found.sum()) - int(copies[rows].sum())
+        copies[rows] = found

@@ -1,0 +1,162 @@
+"""What a cycle decides: bindings, nominations, evictions and verdicts, written into its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from phalanx.cluster.pods.nominations import Nomination
+from phalanx.cluster.pods.occupancy import binding_writes
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import Bind, Evict, EvictionReason, Nominate, Plan
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import PlanMark
+from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
+from phalanx.scheduling.gangs.quorum import joining_mark
+from phalanx.scheduling.queue.unit import QueuedUnit
+
+if TYPE_CHECKING:
+    pass
+
+from phalanx.scheduling.session.eviction_log import EvictionLog
+
+
+class Decisions:
+    """The plan is their sum. `steps` counts what was done that the next cycle will not have to do again."""
+
+    def __init__(self, state: ClusterState, plan: Plan, now: float, log: EvictionLog) -> None:
+        self._state = state
+        self._log = log
+        self._now = now
+        self.plan = plan
+        self.cause = f"c{plan.cycle}"
+        self.steps = 0
+        # The pod that is counted as placed and not in the plan yet.
+        self._unbound = ""
+        self._causes = 0
+        self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
+        self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
+
+    def begin_turn(self) -> tuple[int, ...]:
+        """What there is of the plan, for `undo_turn`."""
+        self._state.transactions.forget()
+        plan = self.plan
+        return len(plan.binds), len(plan.nominations), len(plan.evictions), len(plan.admissions)
+
+    def undo_turn(self, marks: tuple[int, ...]) -> None:
+        """Takes back what was begun and decided since then, but for pods that belong to no gang: each of them is
+        complete by itself."""
+        self._state.transactions.end_all()
+        plan = self.plan
+        binds, nominations, evictions, admissions = (
+            part[mark:] for part, mark in zip(self._lists(), marks, strict=True)
+        )
+        kept = [bind for bind in binds if bind.gang is None]
+        plan.binds[marks[0] :] = kept
+        self._state.pods.binding_failed(self._unbound)
+        for part, mark in zip(self._lists()[1:], marks[1:], strict=True):
+            del part[mark:]
+        for bind in binds:
+            if bind.gang is not None:
+                self._state.pods.binding_failed(bind.uid)
+        for evict in evictions:
+            self._state.pods.eviction_refused(evict.uid, self._now)
+        for uid in {nomination.uid for nomination in nominations}:
+            if (record := self._state.pods.get(uid)) is not None:
+                self.withdraw_nominations([record])
+        for admission in admissions:
+            self._state.gangs.admission_failed(admission.gang)
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        return self.plan.binds, self.plan.nominations, self.plan.evictions, self.plan.admissions
+
+    def bind(
+        self, record: PodRecord, row: int, gang: GangKey | None, mark: PlanMark | None, together: str = ""
+    ) -> None:
+        """Records a placement whose row is already charged (by a committed transaction); `together` names the
+        decision where none of its pods may be bound before all are prepared."""
+        pod = record.pod
+        self.steps += 1
+        self._state.pods.assume(record, row, mark)
+        node = self._state.nodes.names[row]
+        # The binding clears the nomination, and one that this cycle has made need not be written.
+        self._unbound = pod.uid
+        preparations, annotations = binding_writes(record, self._now)
+        self._unbound = ""
+        self.plan.binds.append(
+            Bind(
+                pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations, together
+            )
+        )
+        if record.last_verdict is not None:
+            self.judge_pod(record, None)
+
+    def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
+        """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
+        if gang is None or gang.spec is None:
+            self.bind(record, row, None, None)
+        else:
+            self.bind(record, row, gang.key, joining_mark(gang.spec, self.cause, int(self._now)))
+
+    def next_cause(self) -> str:
+        """A name for one more decision of this cycle."""
+        self._causes += 1
+        return f"{self.cause}.{self._causes}"
+
+    def nominate(self, record: PodRecord, row: int, claim: Nomination) -> None:
+        """Holds room for a pod that waits until others have left."""
+        self._state.pods.nominate(record, row, claim)
+        self._nominated(record)
+
+    def withdraw_nominations(self, records: Iterable[PodRecord], heir: str = "") -> None:
+        """Gives up what is held for the pods; `heir` is the cause of the decision that takes it over."""
+        for record in records:
+            if self._state.pods.cancel_nomination(record):
+                self._nominated(record, heir)
+
+    def _nominated(self, record: PodRecord, heir: str = "") -> None:
+        """Says on which node room is held for a pod now, if on any."""
+        pod, claim = record.pod, record.nomination
+        cause = claim.cause if claim is not None else self.cause
+        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
+
+    def evict(
+        self, record: PodRecord, reason: EvictionReason, message: str, preemptor: str = "", cause: str = ""
+    ) -> None:
+        """Tells a pod to leave; from now on it counts as terminating."""
+        pod, gang = record.pod, record.gang
+        self.steps += 1
+        self._log.evicted(record, self._now)
+        self._state.pods.mark_evicting(record)
+        key = gang.key if gang is not None else None
+        self.plan.evictions.append(
+            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
+        )
+
+    def judge_gang(self, gang: GangRecord, verdict: Verdict | None) -> None:
+        """The last judgement of a cycle counts."""
+        self._gang_verdicts[gang.key] = (gang, verdict)
+
+    def judge_pod(self, record: PodRecord, verdict: Verdict | None) -> None:
+        """A pod on its own, or a member above its gang's minimum."""
+        self._pod_verdicts[record.pod.uid] = (record, verdict)
+
+    def has_verdict(self, unit: QueuedUnit) -> bool:
+        if unit.pod is not None:
+            return unit.pod.pod.uid in self._pod_verdicts
+        return any(gang.key in self._gang_verdicts for gang in unit.gangs)
+
+    def publish_verdicts(self) -> None:
+        """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
+        for key, (gang, verdict) in self._gang_verdicts.items():
+            news = (verdict, gang.arrivals)
+            if gang.last_verdict != news:
+                gang.last_verdict = news
+                self.plan.gangs.append(GangVerdict(key, verdict))
+                for member in gang.pending.values() if verdict is not None else ():
+                    member.last_verdict = None  # what the gang is told now takes the place of it
+        for uid, (record, verdict) in self._pod_verdicts.items():
+            if record.last_verdict != verdict:
+                record.last_verdict = verdict
+                self.plan.pods.append(PodVerdict(uid, verdict))

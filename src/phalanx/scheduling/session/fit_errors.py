@@ -1,0 +1,101 @@
+"""What was found to be lacking in a cycle, and why, told to everyone who asks for the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.domain_shortage import no_room_near
+from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
+from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
+from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.placement.topology_domains import TopologyDomains
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.queue.signatures import (
+    PodSignature,
+    SchedulingSignature,
+    helped_by_placements,
+)
+from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.quota.quota_check import QuotaCheck
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.framework.pipeline import Pipeline
+
+
+class FitErrors:
+    """Lives for one cycle. Room only shrinks in it: what did not fit goes on not fitting, except for pods that may
+    be helped by the placement of others."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        pipeline: Pipeline,
+        placer: Placer,
+        queue: SchedulingQueue,
+        quota_check: QuotaCheck,
+        topology_domains: TopologyDomains,
+    ) -> None:
+        self.state = state
+        self.pipeline = pipeline
+        self.topology_domains = topology_domains
+        self._placer = placer
+        self._queue = queue
+        self._quota_check = quota_check
+        # With how many openings there had been by then.
+        self._found: dict[SchedulingSignature, tuple[FitError, int]] = {}
+        self._verdicts: dict[Shortage | OverQuota, Verdict] = {}
+        self._shortages: dict[ClassRecord, FitError] = {}
+
+    def known(self, demand: SchedulingSignature) -> FitError | None:
+        """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
+        hope for others to be placed."""
+        found, openings = self._found.get(demand, (None, 0))
+        if found is not None:
+            return found if openings == self.state.affinity_version or not helped_by_placements(demand) else None
+        return self._queue.known_fit_error(demand)
+
+    def record(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
+        """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
+        refusal = FitError(facts, self.state.version if version is None else version)
+        self._found[demand] = (refusal, self.state.affinity_version)
+        return refusal
+
+    def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:
+        """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
+        found = self._shortages.get(cls)
+        if found is None or (afresh and found.version != self.state.version):
+            facts: Shortage = shortage(self.pipeline, self.state.nodes, cls)
+            found = self._shortages[cls] = FitError(facts, self.state.version)
+        return found
+
+    def verdict(self, facts: Shortage | OverQuota) -> Verdict:
+        """The verdict on every pod on its own that lacks this room: one object for all of them."""
+        verdict = self._verdicts.get(facts)
+        if verdict is None:
+            verdict = no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
+            self._verdicts[facts] = verdict
+        return verdict
+
+    def facts_now(self, kind: PodSignature) -> Shortage | OverQuota:
+        """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
+        excess = self._quota_check.over_quota(kind.payer, kind.cls.footprint)
+        if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
+            return excess
+        if kind.area is not None:
+            return no_room_near(self, kind.area, kind)
+        return shortage(self.pipeline, self.state.nodes, kind.cls)
+
+    def facts(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
+        """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
+        excess = self._quota_check.over_quota(kind.payer, kind.cls.footprint)
+        if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
+            return excess, self.state.version
+        if kind.area is not None:
+            return no_room_near(self, kind.area, kind), self.state.version
+        found = self.shortage(kind.cls, afresh)
+        assert isinstance(found.facts, Shortage)
+        return found.facts, found.version

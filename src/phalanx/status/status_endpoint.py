@@ -1,0 +1,137 @@
+"""Where the API server takes the status of an object, and what is said when it refuses one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from phalanx.dialects.status import StatusChange
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.discovery import Discovery
+from phalanx.kube.errors import ApiError
+from phalanx.kube.events import EventRecorder
+from phalanx.kube.paths import Resource
+from phalanx.model.gang import GroupRef
+from phalanx.status.event_publisher import object_reference
+
+log = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    pass
+
+
+class StatusEndpoint:
+    """Many definitions of other projects have no status subresource: there a status is a field like any other, and
+    is written to the object itself.
+
+    `learn` takes in each answer of discovery. `moved` are called after the place of a kind's status has changed:
+    what was written before may have been ignored. `outdated` asks for a new discovery. `count` counts the refused
+    writes of a kind.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        recorder: EventRecorder,
+        count: Callable[[str], None] = lambda kind: None,
+        outdated: Callable[[], None] = _nothing,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._count = count
+        self.outdated = outdated
+        self.moved: list[Callable[[], None]] = []
+        # The kinds that are known to have none.
+        self._without: frozenset[Resource] = frozenset()
+        self._served: frozenset[tuple[str, str]] = frozenset()
+
+    def learn(self, served: Discovery) -> None:
+        without = frozenset(
+            entry.resource for entry in served.served if "status" not in entry.subresources and entry.resource.group
+        )
+        # Of what could not be read nothing is news.
+        without |= {resource for resource in self._without if resource.api_version in served.degraded}
+        self._served = frozenset((entry.resource.group, entry.resource.plural) for entry in served.served)
+        self._move(without)
+
+    def serves(self, group: str, plural: str) -> bool:
+        """Whether the kind was served when discovery was last asked."""
+        return (group, plural) in self._served
+
+    async def write(self, change: StatusChange) -> None:
+        """Raises ApiError (404: the object is gone), ConnectionLost or ConfigError."""
+        ref, patch = change.ref, change.patch
+        # Whatever has no namespace is served for the cluster as a whole.
+        resource = Resource(ref.group, ref.version, ref.plural, ref.kind, namespaced=bool(ref.namespace))
+        path = resource.path(ref.namespace, ref.name)
+        if change.annotations:
+            marks = {"metadata": {"uid": ref.uid, "annotations": dict(change.annotations)}}
+            await self._client.patch(path, marks, PatchType.MERGE)
+        if patch:
+            await self._write(resource, path, patch, PatchType.STRATEGIC if change.strategic else PatchType.MERGE)
+
+    async def _write(self, resource: Resource, path: str, patch: Mapping[str, Any], patch_type: PatchType) -> None:
+        if resource not in self._without:
+            try:
+                await self._client.patch(f"{path}/status", patch, patch_type)
+                return
+            except ApiError as error:
+                # The answer is the same whether the object is not there or its kind has no such subresource.
+                if error.status != 404 or not await self._exists(path):
+                    raise
+            log.info("%s.%s has no status subresource", resource.plural, resource.group)
+            self._move(self._without | {resource})
+            self.outdated()
+        answer = await self._client.patch(path, patch, patch_type)
+        if not _shows(answer, patch) and await self._takes(f"{path}/status", patch, patch_type):
+            # It has one by now: what is written to the object itself passes it by.
+            log.info("%s.%s has a status subresource", resource.plural, resource.group)
+            self._move(self._without - {resource})
+            self.outdated()
+
+    def tell_refused(self, ref: GroupRef, error: Exception) -> None:
+        """The API server does not want a status although its object is there: tells so on the object."""
+        self._count(ref.kind)
+        about = object_reference(ref)
+        note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
+        self._recorder.record(about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning")
+
+    async def _exists(self, path: str) -> bool:
+        try:
+            await self._client.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    async def _takes(self, path: str, patch: Mapping[str, Any], patch_type: PatchType) -> bool:
+        try:
+            await self._client.patch(path, patch, patch_type)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    def _move(self, without: frozenset[Resource]) -> None:
+        if without == self._without:
+            return
+        self._without = without
+        for tell in self.moved:
+            tell()
+
+
+def _shows(answer: Any, patch: Mapping[str, Any]) -> bool:
+    """Whether the object that the API server answers with has any of the status that was written."""
+    status = answer.get("status") or {} if isinstance(answer, dict) else {}
+    wanted = patch.get("status") or {}
+    return not wanted or any(_has(status.get(name), value) for name, value in wanted.items())
+
+
+def _has(value: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, dict):
+        return bool(value == wanted)
+    return isinstance(value, dict) and all(_has(value.get(name), each) for name, each in wanted.items())

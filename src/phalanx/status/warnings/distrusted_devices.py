@@ -1,0 +1,43 @@
+"""Pods of whose cards not all is believed that is written on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.warnings import ObjectWarning, pod_ref
+
+# How they are counted among annotations that are not believed.
+DEVICE_RESULTS = "device results"
+_CODE = "DeviceResultDoubted"
+
+
+class DistrustedDevices:
+    """Each pod once, as long as the doubt lasts; `counted` is called for each as well."""
+
+    def __init__(self, state: ClusterState, counted: Callable[[], None]) -> None:
+        self._state = state
+        self._counted = counted
+        self._told: dict[str, str] = {}
+
+    def new_warnings(self) -> list[ObjectWarning]:
+        """What has come up since the last call."""
+        stock = self._state.nodes.allocators[SHARED_DEVICES]
+        assert isinstance(stock, SharedDevices)
+        if not stock.doubts and not self._told:
+            return []
+        doubts = {
+            uid: held.doubt
+            for uid, held in stock.doubts.items()
+            if held.need.family in stock.families and uid in self._state.pods
+        }
+        fresh = [uid for uid, doubt in doubts.items() if self._told.get(uid) != doubt]
+        self._told = doubts
+        return [self._notice(uid) for uid in fresh]
+
+    def _notice(self, uid: str) -> ObjectWarning:
+        self._counted()
+        pod = self._state.pods[uid].pod
+        note = f"{self._told[uid]}; it counts for what it asks for on the cards where most is free; delete it"
+        return ObjectWarning(pod_ref(pod.namespace, pod.name, uid), "Warning", _CODE, note)

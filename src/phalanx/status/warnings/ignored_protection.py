@@ -1,0 +1,49 @@
+"""Tells owners when what they say against the eviction of their pods has no effect at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.pods.decoder import PREEMPTIBLE
+from phalanx.dialects.pods.evictability import COOLDOWN, PREEMPTABLE
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, group_ref, pod_ref
+from phalanx.model.account import SelfProtection
+from phalanx.model.decisions import Bind
+from phalanx.scheduling.preemption.rules.self_protection import protection_rule
+
+
+def ignored_protection(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[ObjectWarning]:
+    """For every pod or group that gets its place now, once: afterwards nothing about it is written any more.
+
+    How far a word reaches that is heard depends on who asks for the room; whoever must go in spite of it is told
+    then.
+    """
+    found: dict[ObjectRef, ObjectWarning] = {}
+    for bind in binds:
+        record = state.pods.get(bind.uid)
+        if record is None or record.charge_path is None or not (words := _words(record)):
+            continue
+        rule = protection_rule(record.charge_path, default)
+        if rule.reach is SelfProtection.NONE:
+            about, subject = _about(record)
+            said = " and ".join(words) + (" has" if len(words) == 1 else " have")
+            message = f"{said} no effect on {subject}: {rule.word} lets no pod protect itself"
+            found.setdefault(about, ObjectWarning(about, "Warning", "SelfProtectionIgnored", message))
+    return list(found.values())
+
+
+def _words(record: PodRecord) -> list[str]:
+    pod, gang = record.pod, record.gang
+    marked = not pod.preemptable or (gang is not None and gang.spec is not None and not gang.spec.preemptable)
+    said = ((PREEMPTABLE, marked), (COOLDOWN, pod.cooldown > 0), (PREEMPTIBLE, pod.firm))
+    return [key for key, stated in said if stated]
+
+
+def _about(record: PodRecord) -> tuple[ObjectRef, str]:
+    """The object of the pod's group if there is one, else the pod."""
+    pod, gang = record.pod, record.gang
+    if gang is not None and gang.spec is not None and gang.spec.source is not None:
+        return group_ref(gang.spec.source), f"the members of gang {gang.key}"
+    return pod_ref(pod.namespace, pod.name, pod.uid), f"pod {pod.key}"

@@ -1,0 +1,36 @@
+"""Tells administrators what of their HyperNodes does not hold, where only all of them together show it."""
+
+from __future__ import annotations
+
+from phalanx.cluster.network.hypernodes import Fault
+from phalanx.cluster.network.topology import Topology
+from phalanx.dialects.nodes.hypernodes import HYPER_NODES
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning
+
+
+class NetworkFaults:
+    """Each fault once, until it is gone."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._as_of: object = None
+        self._told: frozenset[Fault] = frozenset()
+
+    def new_warnings(self) -> list[ObjectWarning]:
+        """What has come up since the last call; that costs something only if nodes or HyperNodes have changed."""
+        if self._as_of == self._topology.version:
+            return []
+        self._as_of = self._topology.version
+        faults = self._topology.hypernodes.faults() if len(self._topology.hypernodes) else []
+        fresh = [fault for fault in faults if fault not in self._told]
+        self._told = frozenset(faults)
+        api_version = f"{HYPER_NODES.group}/{HYPER_NODES.versions[0]}"
+        return [
+            ObjectWarning(
+                ObjectRef(api_version, HYPER_NODES.kind, "", fault.hypernode, ""),
+                "Warning",
+                "HyperNodeConflict",
+                fault.message,
+            )
+            for fault in fresh
+        ]

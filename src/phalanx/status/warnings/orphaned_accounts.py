@@ -1,0 +1,42 @@
+"""Queues and quotas that have no place in their tree."""
+
+from __future__ import annotations
+
+from phalanx.cluster.state import ClusterState
+from phalanx.kube.events import EventRecorder
+from phalanx.status.event_publisher import object_reference
+
+_CODES = frozenset({"ParentNotFound", "ParentCycle"})
+
+
+class OrphanedAccounts:
+    """Tells, once per change, an account whose parent is missing or whose parents form a circle, on its object.
+
+    What hangs below it says the same to whoever asks, but only the object that can be mended gets the event.
+    """
+
+    def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
+        self._state = state
+        self._recorder = recorder
+        self._looked: int | None = None
+        self._told: dict[str, str] = {}
+
+    def warn_of_changes(self) -> None:
+        """Looks anew if anything may have changed; the ledger must be settled."""
+        version = self._state.ledger.shape_version
+        if version == self._looked:
+            return
+        self._looked = version
+        found: dict[str, str] = {}
+        for record in self._state.ledger.accounts.values():
+            fault, noun = record.fault, record.spec
+            if fault is None or fault.code not in _CODES or noun is None or noun.source is None:
+                continue
+            if record.parent is not None and record.parent.fault is fault:
+                continue
+            found[noun.uid] = fault.message
+            if self._told.get(noun.uid) != fault.message:
+                about = object_reference(noun.source)
+                note = f"{fault.message}; nothing new is charged to it or below it"
+                self._recorder.record(about, type="Warning", reason=fault.code, action="Validating", note=note)
+        self._told = found

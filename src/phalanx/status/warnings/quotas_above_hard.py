@@ -1,0 +1,68 @@
+"""ElasticQuotas that allow more than the ResourceQuotas of their namespace let anybody create (seed 004)."""
+
+from __future__ import annotations
+
+from phalanx.cluster.state import ClusterState
+from phalanx.kube.events import EventRecorder
+from phalanx.model.account import Account, Tree
+from phalanx.model.quantity import format_quantity
+from phalanx.status.event_publisher import object_reference
+
+CODE = "QuotaExceedsResourceQuota"
+
+
+class QuotasAboveHard:
+    """Tells, once per change, an ElasticQuota whose min or max is above what a ResourceQuota of its namespace has
+    as hard: the rest can never be used. A max that is not stated is no claim to anything."""
+
+    def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
+        self._state = state
+        self._recorder = recorder
+        self._told: dict[str, str] = {}
+
+    def warn_of_changes(self) -> None:
+        """Compares anew; costs nothing where there are no ResourceQuotas."""
+        if not self._state.resource_quotas:
+            self._told.clear()
+            return
+        found: dict[str, str] = {}
+        for record in self._state.ledger.accounts.values():
+            noun = record.spec
+            if noun is None or noun.key.tree is not Tree.ELASTIC_QUOTA or noun.source is None:
+                continue
+            above = self._above(noun, noun.source.namespace)
+            if not above:
+                continue
+            note = f"{'; '.join(above)}: the rest can never be used; lower it, or raise the ResourceQuota"
+            found[noun.uid] = note
+            if self._told.get(noun.uid) != note:
+                about = object_reference(noun.source)
+                self._recorder.record(about, type="Warning", reason=CODE, action="Validating", note=note)
+        self._told = found
+
+    def _above(self, noun: Account, namespace: str) -> list[str]:
+        """A phrase for each resource, about max before min."""
+        phrases: list[str] = []
+        hard = self._hard(namespace)
+        stated = [("min", name, amount) for name, amount in noun.deserved or ()]
+        named = {name for name, _ in noun.capability or ()}
+        stated = [entry for entry in stated if entry[1] not in named]
+        for field, name, amount in [("max", name, amount) for name, amount in noun.capability or ()] + stated:
+            if name in hard and amount > hard[name][0]:
+                least, quota = hard[name]
+                phrases.append(
+                    f"spec.{field} is {name} {format_quantity(amount, name)}, but ResourceQuota "
+                    f"{namespace}/{quota} lets no more than {format_quantity(least, name)} be created"
+                )
+        return phrases
+
+    def _hard(self, namespace: str) -> dict[str, tuple[int, str]]:
+        """By resource: the lowest hard among the quotas that count every pod, and whose it is."""
+        found: dict[str, tuple[int, str]] = {}
+        for quota in self._state.resource_quotas.get(namespace, {}).values():
+            for key, amount in quota.hard if not quota.scoped else ():
+                if key.startswith(("limits.", "count/")):
+                    continue
+                name = key.removeprefix("requests.")
+                found[name] = min(found.get(name, (amount, quota.name)), (amount, quota.name))
+        return found

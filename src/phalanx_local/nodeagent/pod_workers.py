@@ -1,0 +1,475 @@
+"""All pods of the nodes that one agent tends: who is admitted where, who is due when, what is to be written.
+
+No input or output and no clock, like the lives of the single pods (`lifecycle.py`); what has to be done
+outside is asked of `Outside`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterable, Set
+from typing import Any, Protocol
+
+import msgspec
+
+from phalanx_local.nodeagent.addresses import AddressPool
+from phalanx_local.nodeagent.capacity import NodeInfo, Rejection
+from phalanx_local.nodeagent.claims import has_claims
+from phalanx_local.nodeagent.containers import RestartBackoff
+from phalanx_local.nodeagent.core_v1 import V1Pod
+from phalanx_local.nodeagent.images import ALL_IMAGES, Images
+from phalanx_local.nodeagent.kubelet_node import KubeletNode, NodeOffer
+from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StopCause
+from phalanx_local.nodeagent.requests import charge_of, wanted_charge
+from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
+from phalanx_local.nodeagent.status import status_patch
+
+
+class StatusWrite(msgspec.Struct, frozen=True):
+    """Patch the pod's status (strategic merge). `revision` is handed back with `wrote`."""
+
+    namespace: str
+    name: str
+    revision: int
+    body: dict[str, Any]
+
+
+class DeleteWrite(msgspec.Struct, frozen=True):
+    """Delete the pod object at once: nothing of it runs any more."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+Write = StatusWrite | DeleteWrite
+
+
+class NodeQuery(msgspec.Struct, frozen=True):
+    """A question to the API about one node: the pods whose admission hangs on it, and those that hold its room."""
+
+    node: str
+    unconfirmed: frozenset[str]
+    holders: frozenset[str]
+
+
+class Outside(Protocol):
+    """What the set of pods asks of the world. Called synchronously; must not call back."""
+
+    def write(self, uid: str) -> None:
+        """There is something to write about this pod (see `PodWorkers.next_write`)."""
+
+    def wake(self) -> None:
+        """`next_due` may be another moment than before."""
+
+    def command(self, life: PodLifecycle, command: Command) -> None:
+        """A container has to be started or stopped."""
+
+    def ended(self, life: PodLifecycle) -> None:
+        """All containers of the pod have ended, for good."""
+
+    def forget(self, life: PodLifecycle) -> None:
+        """The pod or its node is gone: nothing of it may go on on this machine."""
+
+    def confirm(self, node: str) -> None:
+        """A pod does not seem to fit: `query_node`, read the node and its pods, then `confirm_admission`."""
+
+    def rejected(self, life: PodLifecycle) -> None:
+        """A pod was refused (worth an event)."""
+
+    def prepare(self, life: PodLifecycle) -> None:
+        """A pod has claims: see whether it may use them, and say `prepared` when it may."""
+
+
+class _Member:
+    """One pod and what the API has been told about it."""
+
+    __slots__ = ("deleted", "life", "over", "told", "wake")
+
+    def __init__(self, life: PodLifecycle) -> None:
+        self.life = life
+        self.told = 0
+        self.deleted = False
+        self.over = False
+        self.wake: float | None = None
+
+
+class PodWorkers:
+    """`defaults` as in `PodLifecycle`; `host_ip` is the address of nodes that state none."""
+
+    def __init__(
+        self,
+        outside: Outside,
+        *,
+        defaults: ScriptDefaults | None,
+        backoff: RestartBackoff,
+        addresses: AddressPool,
+        host_ip: str,
+        images: Images = ALL_IMAGES,
+    ) -> None:
+        self._outside = outside
+        self._defaults = defaults
+        self._backoff = backoff
+        self._addresses = addresses
+        self._host_ip = host_ip
+        self._images = images
+        self._kubelets: dict[str, KubeletNode] = {}
+        self._members: dict[str, _Member] = {}
+        # Pods on nodes that nobody tends (yet): only that they exist is remembered.
+        self._of_other_nodes: dict[str, set[str]] = {}
+        self._arrivals: list[V1Pod] | None = []
+        self._waiting: deque[V1Pod] = deque()
+        self._timers: list[tuple[float, int, str]] = []
+        self._serial = itertools.count()
+
+    # Nodes
+
+    def add_node(self, node: str, offer: NodeOffer, now: float) -> bool:
+        """Take a node on, or change what it offers. True: pods on it have gone by unread; tell them again."""
+        kubelet = self._kubelets.get(node)
+        if kubelet is None:
+            self._kubelets[node] = KubeletNode(node, offer)
+            return bool(self._of_other_nodes.pop(node, None))
+        kubelet.update(offer)
+        self._retry_resizes(kubelet, now)
+        return False
+
+    def remove_node(self, node: str) -> None:
+        """The node is gone or somebody else's: its pods end here at once, and nothing is written about them."""
+        kubelet = self._kubelets.pop(node, None)
+        if kubelet is None:
+            return
+        others = set(kubelet.unconfirmed)
+        for uid in [member.life.uid for member in self._on(node)]:
+            others.add(uid)
+            self._forget(uid)
+        if others:
+            self._of_other_nodes[node] = others
+
+    def drain(self, node: str, now: float) -> None:
+        """Stop all pods of the node and admit no more; `drained` says when the last one has ended."""
+        if kubelet := self._kubelets.get(node):
+            kubelet.draining = True
+        for member in self._on(node):
+            member.life.drain(now)
+            self._step(member, now)
+
+    def undrain(self, node: str) -> None:
+        """The node stays after all, and admits again."""
+        if kubelet := self._kubelets.get(node):
+            kubelet.draining = False
+
+    def drained(self, node: str) -> bool:
+        return all(member.life.finished and self._pending(member) is None for member in self._on(node))
+
+    def _on(self, node: str) -> list[_Member]:
+        return [member for member in self._members.values() if member.life.pod.node == node]
+
+    @property
+    def nodes(self) -> Set[str]:
+        return self._kubelets.keys()
+
+    def address(self, node: str) -> str:
+        """Where the pods of a node say that they are."""
+        kubelet = self._kubelets.get(node)
+        return (kubelet.address if kubelet is not None else "") or self._host_ip
+
+    def node_info(self, node: str) -> NodeInfo:
+        return self._kubelets[node].info
+
+    # Pods
+
+    def upsert(self, pod: V1Pod, now: float) -> None:
+        """The API's newest word on a bound pod."""
+        uid = pod.metadata.uid
+        member, kubelet = self._members.get(uid), self._kubelets.get(pod.node)
+        if member is not None:
+            if member.life.observe(pod, now) and kubelet is not None:
+                self._resize(kubelet, member, pod)
+            self._step(member, now)
+            self._drop_if_over(member)
+        elif kubelet is None:
+            self._of_other_nodes.setdefault(pod.node, set()).add(uid)
+        elif uid in kubelet.unconfirmed:
+            kubelet.unconfirmed[uid] = pod
+        elif self._arrivals is not None:
+            self._arrivals.append(pod)
+        else:
+            self._arrive(kubelet, pod, now)
+
+    def remove(self, uid: str, node: str = "") -> None:
+        """The pod object is gone. `node` is where it was, if that is known."""
+        for kubelet in [self._kubelets[node]] if node in self._kubelets else self._kubelets.values():
+            kubelet.unconfirmed.pop(uid, None)
+        for name in [node] if node else list(self._of_other_nodes):
+            others = self._of_other_nodes.get(name)
+            if others is not None:
+                others.discard(uid)
+                if not others:
+                    del self._of_other_nodes[name]
+        if self._arrivals is not None:
+            self._arrivals = [pod for pod in self._arrivals if pod.metadata.uid != uid]
+        if uid in self._members:
+            self._forget(uid)
+
+    def synced(self, now: float) -> None:
+        """All pods that exist have been told once: admit those that run already, then the others by age.
+
+        To be called again if one raises: the others have still to come.
+        """
+        if self._arrivals is not None:
+            arrivals, self._arrivals = self._arrivals, None
+            arrivals.sort(key=lambda pod: (not pod.status.start_time, pod.metadata.creation_timestamp or ""))
+            self._waiting.extend(arrivals)
+        while self._waiting:
+            pod = self._waiting.popleft()
+            if kubelet := self._kubelets.get(pod.node):
+                self._arrive(kubelet, pod, now)
+
+    def life(self, uid: str) -> PodLifecycle | None:
+        member = self._members.get(uid)
+        return member.life if member else None
+
+    def _arrive(self, kubelet: KubeletNode, pod: V1Pod, now: float) -> None:
+        if pod.finished and not pod.terminating:
+            return
+        if pod.status.start_time or pod.terminating or pod.finished:
+            self._take_over(kubelet, pod, now)
+        elif kubelet.admit(pod) is None:
+            self._begin(kubelet, pod, None, now)
+        else:
+            kubelet.unconfirmed[pod.metadata.uid] = pod
+            self._outside.confirm(kubelet.name)
+
+    def _take_over(self, kubelet: KubeletNode, pod: V1Pod, now: float) -> None:
+        address = pod.status.pod_ip or ""
+        if address and not pod.spec.host_network:
+            self._addresses.claim(pod.metadata.uid, address)
+        elif not address and not pod.finished:
+            address = self._address(pod)
+        life = PodLifecycle.resumed(
+            pod,
+            now,
+            defaults=self._defaults,
+            backoff=self._backoff,
+            pod_ip=address,
+            images=self._images,
+        )
+        member = self._enroll(life)
+        if not life.finished:
+            kubelet.info.occupy(pod.metadata.uid, charge_of(pod))
+            if life.granted is not None and life.granted != life.stated_resources:
+                self._resize(kubelet, member, pod)
+        self._enter(kubelet, member, now)
+
+    def _begin(self, kubelet: KubeletNode, pod: V1Pod, rejection: Rejection | None, now: float) -> None:
+        """Start a pod that its node has admitted, or refuse it."""
+        if rejection is None:
+            try:
+                address = self._address(pod)
+                life = PodLifecycle(
+                    pod,
+                    now,
+                    defaults=self._defaults,
+                    backoff=self._backoff,
+                    pod_ip=address,
+                    images=self._images,
+                )
+            except ScriptError as error:
+                rejection = Rejection("InvalidAnnotation", f"Pod was rejected: {error}")
+            except LookupError as error:
+                rejection = Rejection("OutOfPodAddresses", f"Pod was rejected: {error}")
+        if rejection is not None:
+            kubelet.release(pod.metadata.uid)
+            life = PodLifecycle.rejected(pod, now, rejection)
+            self._outside.rejected(life)
+        self._enter(kubelet, self._enroll(life), now)
+
+    def _address(self, pod: V1Pod) -> str:
+        return self.address(pod.node) if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
+
+    def _enroll(self, life: PodLifecycle) -> _Member:
+        member = self._members[life.uid] = _Member(life)
+        return member
+
+    def _enter(self, kubelet: KubeletNode, member: _Member, now: float) -> None:
+        life = member.life
+        if has_claims(life.pod) and life.never_ran and not life.finished:
+            life.held = True
+            self._outside.prepare(life)
+        if kubelet.draining:
+            life.drain(now)
+        self._step(member, now)
+
+    # Claims
+
+    def prepared(self, uid: str, now: float) -> None:
+        """The pod may use its claims, so it can start."""
+        if member := self._members.get(uid):
+            member.life.held = False
+            self._step(member, now)
+
+    def unprepared(self, uid: str, now: float) -> bool:
+        """It may not yet. True the first time, when that is to be told."""
+        member = self._members.get(uid)
+        first = member is not None and member.life.held and member.life.tell_hold()
+        if first and member is not None:
+            self._step(member, now)
+        return first
+
+    # In-place resize
+
+    def _resize(self, kubelet: KubeletNode, member: _Member, pod: V1Pod) -> None:
+        """The spec wants other resources than the pod was given: give them, or say why not."""
+        if not member.life.finished:
+            member.life.resize(kubelet.resize(member.life.uid, wanted_charge(pod)))
+
+    def _retry_resizes(self, kubelet: KubeletNode, now: float) -> None:
+        for uid, wanted in list(kubelet.deferred.items()):
+            member = self._members[uid]
+            if kubelet.info.check(uid, wanted) is None:
+                member.life.resize(kubelet.resize(uid, wanted))
+                self._step(member, now)
+
+    # Doubts: a pod that does not fit by our possibly stale view
+
+    def query_node(self, node: str) -> NodeQuery:
+        """What is to be found out about a node; take it before the API is asked, so that the answer covers it."""
+        kubelet = self._kubelets.get(node)
+        if kubelet is None:
+            return NodeQuery(node, frozenset(), frozenset())
+        return NodeQuery(node, frozenset(kubelet.unconfirmed), frozenset(kubelet.info.holders))
+
+    def confirm_admission(self, query: NodeQuery, offer: NodeOffer, existing: Iterable[str], now: float) -> None:
+        """The API's word: what the node offers and the uids of its pods. Admit or refuse what is unconfirmed."""
+        kubelet = self._kubelets.get(query.node)
+        if kubelet is None:
+            return
+        kubelet.update(offer)
+        present = set(existing)
+        for uid in query.holders - present:
+            if uid in self._members:
+                self._forget(uid)
+        for uid in query.unconfirmed & kubelet.unconfirmed.keys():
+            pod = kubelet.unconfirmed.pop(uid)
+            if uid not in present:
+                continue
+            if pod.terminating or pod.finished:
+                self._arrive(kubelet, pod, now)
+            else:
+                self._begin(kubelet, pod, kubelet.admit(pod), now)
+        if kubelet.unconfirmed:
+            self._outside.confirm(kubelet.name)
+
+    # What the runtime reports
+
+    def started(self, uid: str, container: str, now: float) -> None:
+        if member := self._members.get(uid):
+            member.life.started(container, now)
+            self._step(member, now)
+
+    def refused(self, uid: str, container: str, reason: str, message: str, now: float) -> None:
+        if member := self._members.get(uid):
+            member.life.refused(container, reason, message)
+            self._step(member, now)
+
+    def exited(
+        self, uid: str, container: str, exit_code: int, now: float, reason: str = "", message: str = ""
+    ) -> None:
+        if member := self._members.get(uid):
+            member.life.exited(container, now, exit_code, reason, message)
+            self._step(member, now)
+
+    # Time
+
+    def next_due(self) -> float | None:
+        """The moment at which `advance` has something to do."""
+        while self._timers:
+            at, _, uid = self._timers[0]
+            member = self._members.get(uid)
+            if member is not None and member.wake == at:
+                return at
+            heapq.heappop(self._timers)
+        return None
+
+    def advance(self, now: float) -> None:
+        """Step all pods that are due; to be called again if one raises."""
+        while (at := self.next_due()) is not None and at <= now:
+            member = self._members[heapq.heappop(self._timers)[2]]
+            member.wake = None
+            self._step(member, now)
+
+    def _step(self, member: _Member, now: float) -> None:
+        life = member.life
+        for command in life.step(now):
+            self._outside.command(life, command)
+        if life.finished and not member.over:
+            member.over = True
+            self._release(life)
+            self._outside.ended(life)
+            if kubelet := self._kubelets.get(life.pod.node):
+                self._retry_resizes(kubelet, now)
+        wake, before = life.wake_at(), member.wake
+        member.wake = wake
+        if wake is not None and wake != before:
+            heapq.heappush(self._timers, (wake, next(self._serial), life.uid))
+            self._outside.wake()
+        if self._pending(member) is not None:
+            self._outside.write(life.uid)
+
+    # Writes
+
+    def next_write(self, uid: str, now: float) -> Write | None:
+        """What to tell the API about the pod now; None when it knows everything."""
+        member = self._members.get(uid)
+        kind = self._pending(member) if member else None
+        if member is None or kind is None:
+            return None
+        metadata = member.life.pod.metadata
+        if kind is DeleteWrite:
+            return DeleteWrite(metadata.namespace, metadata.name, uid)
+        body = status_patch(member.life, now, self.address(member.life.pod.node))
+        return StatusWrite(metadata.namespace, metadata.name, member.life.revision, body)
+
+    def wrote(self, uid: str, write: Write) -> None:
+        """The API has taken the write (or the pod is not there any more to be written about)."""
+        member = self._members.get(uid)
+        if member is None:
+            return
+        if isinstance(write, DeleteWrite):
+            member.deleted = True
+        else:
+            member.told = max(member.told, write.revision)
+        self._drop_if_over(member)
+
+    def _pending(self, member: _Member) -> type[StatusWrite] | type[DeleteWrite] | None:
+        life = member.life
+        deletable = life.finished and life.pod.terminating
+        if member.deleted:
+            return None
+        if life.revision > member.told and not (deletable and life.never_ran and life.cause is StopCause.DELETED):
+            return StatusWrite
+        return DeleteWrite if deletable else None
+
+    # Ends
+
+    def _release(self, life: PodLifecycle) -> None:
+        if kubelet := self._kubelets.get(life.pod.node):
+            kubelet.release(life.uid)
+        self._addresses.release(life.uid, life.pod_ip)
+
+    def _drop_if_over(self, member: _Member) -> None:
+        # Once the watch has shown the end, no older state of the pod can come any more: nothing to remember.
+        life = member.life
+        if life.finished and life.pod.finished and not life.pod.terminating and self._pending(member) is None:
+            self._drop(life.uid)
+
+    def _drop(self, uid: str) -> None:
+        member = self._members.pop(uid)
+        self._release(member.life)
+
+    def _forget(self, uid: str) -> None:
+        self._outside.forget(self._members[uid].life)
+        self._drop(uid)

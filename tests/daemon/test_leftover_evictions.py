@@ -1,0 +1,74 @@
+"""Gangs that a former process was evicting when it ended."""
+
+from __future__ import annotations
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
+from phalanx.model.decisions import Evict
+from phalanx.model.events import PodRemoved, PodUpdated
+from phalanx.model.gang import Gang
+from phalanx.model.pod import MemberState, PodPhase
+from tests.cluster_content import REF, G, pod, state_of
+
+
+class World:
+    """A gang of four that needs three; two of its members say that we evict them."""
+
+    def __init__(self, condemned: str = "phalanx") -> None:
+        members = [
+            pod(f"p{number}", node="n1", phase=PodPhase.RUNNING, condemned=condemned if number < 2 else "")
+            for number in range(4)
+        ]
+        self.state: ClusterState = state_of(*members, gang=Gang(G, source=REF, min_member=3))
+        self.now = 1000.0
+        self.evictions: list[Evict] = []
+        self.remnants = LeftoverEvictions(self.state, self.evictions.extend, lambda: self.now)
+
+    def lose(self, *names: str) -> None:
+        for name in names:
+            self.state.apply(PodRemoved(f"uid-{name}"))
+
+    def check(self, at: float) -> list[str]:
+        self.now = at
+        self.evictions.clear()
+        self.remnants.check()
+        return [evict.name for evict in self.evictions]
+
+
+def test_a_gang_that_lost_its_quorum_loses_those_who_say_that_they_go() -> None:
+    world = World()
+    world.lose("p2", "p3")
+    assert world.check(1000) == []
+    assert world.check(1006) == ["p0", "p1"]
+    assert world.state.gangs[G].count(MemberState.TERMINATING) == 2
+    assert world.check(1007) == []
+
+
+def test_a_gang_that_has_its_quorum_is_left_alone() -> None:
+    world = World()
+    world.lose("p3")
+    assert [world.check(at) for at in (1000, 1006, 1020)] == [[], [], []]
+
+
+def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
+    world = World()
+    world.lose("p2", "p3")
+    world.check(1000)
+    world.state.apply(PodUpdated(pod("p9", node="n1", phase=PodPhase.RUNNING)))
+    assert [world.check(at) for at in (1003, 1008, 1020)] == [[], [], []]
+
+
+def test_what_another_scheduler_evicts_is_its_own_business() -> None:
+    world = World(condemned="default-scheduler")
+    world.lose("p2", "p3")
+    assert [world.check(at) for at in (1000, 1006)] == [[], []]
+
+
+def test_who_could_not_be_evicted_stays() -> None:
+    world = World()
+    world.lose("p2", "p3")
+    world.check(1000)
+    assert world.check(1006) == ["p0", "p1"]
+    for name in ("p0", "p1"):
+        world.state.pods.eviction_refused(f"uid-{name}", 1066)
+    assert world.check(1010) == []

@@ -1,0 +1,154 @@
+"""`phalanx why` about a gang that was evicted: for whom, when, why, and what happens next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.cli.why import render
+from phalanx.model.events import GangUpdated, PodRemoved
+from phalanx.model.gang import Gang, GangKey, GroupRef
+from phalanx.reports.past_evictions import add_past_gang_eviction
+from phalanx.reports.snapshot import DisruptionTarget
+from phalanx.reports.why import WhyAnswer
+from tests.reports.test_why_evictions import NOW, Cluster, Events
+
+OLD = GangKey("ns", "old")
+REF = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "ns", "old", "uid-old")
+WHY = "preempted by gang ns/hi (priority 0 gives way to priority 10)"
+TOLD = "1970-01-12T13:46:30Z"
+NOTE = "3 member(s) evicted for gang ns/hi: priority 0 gives way to priority 10"
+
+
+def cluster(minimum: int = 3) -> Cluster:
+    made = Cluster()
+    made.state.apply(GangUpdated(Gang(OLD, source=REF, min_member=minimum)))
+    return made
+
+
+def leave(made: Cluster, *names: str, reason: str = "PreemptionByScheduler", message: str = WHY) -> None:
+    """The pods were told ten seconds ago, with thirty seconds of grace."""
+    for name in names:
+        made.becomes(name, terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
+        made.snapshot.disruption_targets[name] = DisruptionTarget(reason, f"phalanx: {message}")
+
+
+def gone(made: Cluster, *names: str) -> None:
+    for name in names:
+        made.state.apply(PodRemoved(name))
+
+
+def event(time: str, note: str, uid: str = "uid-old", kind: str = "PodGroup") -> dict[str, Any]:
+    about = {"kind": kind, "uid": uid}
+    return {"reason": "Preempted", "message": note, "eventTime": time, "involvedObject": about}
+
+
+async def recall(answer: WhyAnswer | None, *events: dict[str, Any], status: int = 0) -> WhyAnswer | None:
+    client = Events(*events, status=status)
+    return await add_past_gang_eviction(client, "ns", "old", answer)  # type: ignore[arg-type]
+
+
+def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() -> None:
+    made = cluster()
+    leave(made, "old-0", "old-1", "old-2")
+    answer = made.ask("old")
+    assert (answer.state, answer.reason) == ("Terminating", "PreemptionByScheduler")
+    assert answer.message == f"3 pods were told to leave at {TOLD} (the last has until 1970-01-12T13:47:00Z): {WHY}"
+    assert answer.change == (
+        "nothing need be changed: once its pods are created anew (a controller does so by itself) it waits at its "
+        "old place in the queue"
+    )
+    assert answer.loss is not None
+    assert answer.loss.pods == ["ns/old-0", "ns/old-1", "ns/old-2"]
+
+
+def test_whoever_loses_some_and_has_its_minimum_is_satisfied_and_says_so_too() -> None:
+    made = cluster(minimum=2)
+    leave(made, "old-2")
+    answer = made.ask("old")
+    assert answer.state == "Satisfied"
+    assert f"  1 pod was told to leave at {TOLD} (the last has until 1970-01-12T13:47:00Z): {WHY}" in render(answer)
+
+
+def test_while_its_new_pods_wait_already_both_are_told() -> None:
+    made = cluster()
+    leave(made, "old-0", "old-1", "old-2")
+    for number in range(3):
+        made.pod(f"new-{number}", gang="old", cpu=4)
+    answer = made.ask("old")
+    assert (answer.state, answer.reason) == ("Waiting", "NotEnoughResources")
+    assert f"3 pods were told to leave at {TOLD}" in render(answer)
+
+
+def test_what_most_of_them_were_told_comes_first() -> None:
+    made = cluster()
+    leave(made, "old-0", "old-1")
+    leave(made, "old-2", reason="DeletionByTaintManager", message="its node is tainted")
+    loss = made.ask("old").loss
+    assert loss is not None
+    assert loss.message == f"{WHY}; 1 of them for other reasons"
+
+
+def test_a_gang_that_nobody_has_told_anything_lacks_members() -> None:
+    made = cluster()
+    for name in ("old-0", "old-1", "old-2"):
+        made.becomes(name, terminating=True, leaves=int(NOW) + 20)
+    answer = made.ask("old")
+    assert (answer.state, answer.reason, answer.loss) == ("Waiting", "NotEnoughMembers", None)
+    assert answer.change == "create 3 more pod(s) of the gang"
+
+
+async def test_when_its_pods_are_gone_its_event_tells() -> None:
+    made = cluster()
+    gone(made, "old-0", "old-1", "old-2")
+    answer = await recall(
+        made.ask("old"), event("2026-01-01T09:00:00Z", "before"), event("2026-01-01T10:00:00.000001Z", NOTE)
+    )
+    assert answer is not None
+    assert (answer.state, answer.reason) == ("Evicted", "Preempted")
+    assert answer.message == f"its pods were evicted at 2026-01-01T10:00:00Z, and none is there now: {NOTE}"
+    assert "old place in the queue" in answer.change
+
+
+async def test_when_its_new_pods_wait_its_event_is_told_beside_it() -> None:
+    made = cluster()
+    gone(made, "old-0", "old-1", "old-2")
+    for number in range(3):
+        made.pod(f"new-{number}", gang="old", cpu=4)
+    answer = await recall(made.ask("old"), event("2026-01-01T10:00:00Z", NOTE))
+    assert answer is not None
+    assert answer.state == "Waiting"
+    assert f"  Lost members at 2026-01-01T10:00:00Z: {NOTE}" in render(answer)
+
+
+async def test_where_the_api_server_evicts_the_event_knows_for_whom() -> None:
+    made = cluster()
+    leave(made, "old-0", "old-1", "old-2", reason="EvictionByEvictionAPI", message="evicted")
+    answer = await recall(made.ask("old"), event("2026-01-01T10:00:00Z", NOTE))
+    assert answer is not None
+    assert answer.message.endswith(f"evicted; {NOTE}")
+
+
+async def test_of_a_group_that_is_gone_its_event_tells() -> None:
+    answer = await recall(None, event("2026-01-01T10:00:00Z", NOTE))
+    assert answer is not None
+    assert (answer.kind, answer.state) == ("Gang", "Evicted")
+    assert await recall(None, event("2026-01-01T10:00:00Z", NOTE, kind="Pod")) is None
+
+
+@pytest.mark.parametrize("found", [event("2026-01-01T10:00:00Z", NOTE, uid="another"), None])
+async def test_where_no_event_is_its_own_nothing_is_added(found: dict[str, Any] | None) -> None:
+    made = cluster()
+    gone(made, "old-0", "old-1", "old-2")
+    answer = made.ask("old")
+    before = msgspec.to_builtins(answer)
+    assert msgspec.to_builtins(await recall(answer, *([found] if found else []))) == before
+    assert msgspec.to_builtins(await recall(answer, status=403)) == before
+
+
+async def test_a_gang_that_runs_again_has_nothing_to_tell() -> None:
+    answer = await recall(cluster().ask("old"), event("2026-01-01T10:00:00Z", NOTE))
+    assert answer is not None
+    assert (answer.state, answer.loss) == ("Satisfied", None)

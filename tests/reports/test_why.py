@@ -1,0 +1,131 @@
+"""`phalanx why`: what it says of pods and gangs, from the facts alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.cli.why import render
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.intake import Intake
+from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey, MatchPolicy
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.resources import requests_of
+from phalanx.model.topology import TopologyRule
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.scheduling.policy.loader import load_policy
+
+KEY = GangKey("ns", "g")
+ONE = PodClass(requests=requests_of({"cpu": 1000}))
+
+
+class Cluster:
+    def __init__(self, cpus: int, minimum: int, policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING) -> None:
+        self.snapshot = Snapshot(ClusterState(), Intake(("phalanx",)))
+        state = self.snapshot.state
+        state.apply(NodeUpdated(Node("n", allocatable=requests_of({"cpu": cpus * 1000, "pods": 110}))))
+        state.apply(GangUpdated(Gang(KEY, min_member=minimum, match_policy=policy)))
+
+    def pods(self, first: int, count: int, phase: PodPhase = PodPhase.PENDING, node: str = "") -> None:
+        for number in range(first, first + count):
+            pod = Pod("ns", f"g-{number}", f"u{number}", ONE, ONE.requests, "phalanx", node, phase, gang="g")
+            self.snapshot.state.apply(PodUpdated(pod))
+
+    def gang(self) -> WhyAnswer:
+        answer = WhyReport(self.snapshot, load_policy(), 1e9).gang(KEY)
+        assert answer is not None
+        return answer
+
+    def pod(self, number: int) -> WhyAnswer:
+        answer = WhyReport(self.snapshot, load_policy(), 1e9).pod("ns", f"g-{number}")
+        assert answer is not None
+        return answer
+
+
+def test_a_gang_without_room_names_counts_and_the_smallest_change() -> None:
+    cluster = Cluster(cpus=2, minimum=3)
+    cluster.pods(0, 3)
+    answer = cluster.gang()
+    assert (answer.state, answer.reason) == ("Waiting", "NotEnoughResources")
+    assert (answer.placeable, answer.missing) == (2, 1)
+    assert [(part.reason, part.count) for part in answer.nodes] == [("Insufficient cpu", 1)]
+    assert "1 cpu" in answer.change
+
+
+def test_a_gang_that_would_start_says_where() -> None:
+    cluster = Cluster(cpus=3, minimum=3)
+    cluster.pods(0, 3)
+    answer = cluster.gang()
+    assert (answer.state, answer.reason) == ("Starting", "")
+    assert answer.message.endswith("placed now on n")
+
+
+def test_a_gang_whose_binding_fails_repeats_what_the_api_said() -> None:
+    cluster = Cluster(cpus=3, minimum=3)
+    cluster.pods(0, 3)
+    cluster.snapshot.refused["u1"] = "binding to node n failed: 403 Forbidden"
+    answer = cluster.gang()
+    assert (answer.state, answer.reason) == ("Waiting", "SchedulerError")
+    assert "403 Forbidden" in answer.message
+
+
+def test_a_gang_that_lost_a_member_lacks_it() -> None:
+    cluster = Cluster(cpus=3, minimum=3)
+    cluster.pods(0, 2, PodPhase.RUNNING, "n")
+    cluster.pods(2, 1, PodPhase.FAILED, "n")
+    answer = cluster.gang()
+    assert (answer.state, answer.reason, answer.missing) == ("Partial", "NotEnoughMembers", 1)
+    assert answer.message.startswith("2 members have a node; the gang has 2 of the 3 members")
+
+
+@pytest.mark.parametrize("about", ["gang", "pod"])
+def test_a_gang_with_its_quorum_tells_what_its_surplus_waits_for(about: str) -> None:
+    cluster = Cluster(cpus=3, minimum=2)
+    cluster.pods(0, 3, PodPhase.RUNNING, "n")
+    cluster.pods(3, 1)
+    answer = cluster.gang() if about == "gang" else cluster.pod(3)
+    state = "Running" if about == "gang" else "Waiting"
+    assert (answer.state, answer.reason) == (state, "NotEnoughResources")
+    if about == "gang":
+        assert answer.message.startswith("3 members have a node; 1 waits: ")
+
+
+@pytest.mark.parametrize(("phase", "state"), [(PodPhase.RUNNING, "Satisfied"), (PodPhase.SUCCEEDED, "Finished")])
+def test_a_gang_that_has_all_it_needs(phase: PodPhase, state: str) -> None:
+    cluster = Cluster(cpus=3, minimum=3, policy=MatchPolicy.WAITING_RUNNING_SUCCEEDED)
+    cluster.pods(0, 3, phase, "n")
+    assert cluster.gang().state == state
+
+
+def test_who_is_not_there_gets_no_answer() -> None:
+    cluster = Cluster(cpus=3, minimum=3)
+    inquiry = WhyReport(cluster.snapshot, load_policy(), 1e9)
+    assert inquiry.pod("ns", "nobody") is None
+    assert inquiry.gang(GangKey("ns", "nobody")) is None
+
+
+def test_a_gang_with_a_topology_says_in_which_domain_it_is_or_would_be() -> None:
+    cluster = Cluster(cpus=1, minimum=2)
+    state = cluster.snapshot.state
+    for name in ("r1a", "r1b"):
+        offered = requests_of({"cpu": 1000, "pods": 110})
+        state.apply(NodeUpdated(Node(name, allocatable=offered, labels=(("rack", "r1"),))))
+    state.apply(GangUpdated(Gang(KEY, min_member=2, topology=TopologyRule.by_label("rack"))))
+    cluster.pods(0, 2)
+    answer = cluster.gang()
+    assert (answer.state, answer.domain) == ("Starting", "r1 (rack)")
+    assert "  Domain: r1 (rack)" in render(answer)
+
+
+@pytest.mark.parametrize("about", ["gang", "pod"])
+def test_it_is_said_when_a_minimum_is_not_asked_for_any_more(about: str) -> None:
+    cluster = Cluster(cpus=3, minimum=3, policy=MatchPolicy.ONCE_SATISFIED)
+    cluster.pods(0, 3, PodPhase.RUNNING, "n")
+    cluster.pods(3, 1)
+    answer = cluster.gang() if about == "gang" else cluster.pod(3)
+    assert answer.message.endswith(
+        "1 Insufficient cpu; the minimum of 3 was met in this run, so by match policy once-satisfied it is not "
+        "asked for while a member is left (3 have a node)"
+    )

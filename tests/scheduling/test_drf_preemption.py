@@ -1,0 +1,152 @@
+"""Levelling by drf: gangs of one queue and priority, the smaller takes from the larger, and never back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from phalanx.cluster.accounts import add_amounts
+from phalanx.model.pod import PodPhase
+from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption, gang_holdings
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
+
+from .desk import policy
+from .scenario import Scenario, key
+from .takings import takes
+
+LEVELS = policy("name: drf, enablePreemptable: true").replace("backfill", "backfill, preempt")
+
+
+def world(**gangs: int) -> Scenario:
+    """Twenty CPUs and so many one-CPU pods of each gang on them; the rest is idle."""
+    scenario = Scenario(LEVELS).node("n", cpu=20, gpu=20, pods=1000)
+    for name, members in gangs.items():
+        scenario.job(name, members, 1, node="n", cpu=1)
+    return scenario
+
+
+def levelling(scenario: Scenario, wanted: dict[str, int], *gangs: str) -> DrfPreemption:
+    records = [scenario.state.gangs[key(name)] for name in gangs]
+    return DrfPreemption(scenario.scheduler.new_session(scenario.now), records, wanted)
+
+
+class TestShares:
+    def test_the_smaller_gang_takes_while_it_stays_no_larger(self) -> None:
+        scenario = world(small=2, large=8)
+        large = scenario.state.gangs[key("large")]
+        for wanted, taken, allowed in [(1, 0, True), (5, 0, True), (6, 0, False), (3, 2, True), (3, 3, False)]:
+            level = levelling(scenario, {"cpu": wanted * 1000}, "small")
+            assert level.allows_victim(large, {"cpu": 1000}, {"cpu": taken * 1000}) is allowed
+
+    def test_pods_on_their_own_hold_nothing(self) -> None:
+        scenario = world(large=8)
+        level = levelling(scenario, {"cpu": 3000})
+        assert level.allows_victim(scenario.state.gangs[key("large")], {"cpu": 1000})
+        assert not level.allows_victim(None, {"cpu": 1000})
+
+    def test_what_does_not_move_a_share_is_not_taken_between_equals(self) -> None:
+        scenario = world(one=4, other=4)
+        for name in ("one", "other"):
+            scenario.pod(f"{name}-gpu", gang=name, node="n", gpu=1)
+        level = levelling(scenario, {"gpu": 1000}, "one")
+        assert not level.allows_victim(scenario.state.gangs[key("other")], {"nvidia.com/gpu": 1})
+
+
+class TestGrounds:
+    def word(self, scenario: Scenario, pod: str) -> ReclaimRule | str:
+        return takes(scenario.pod("more", cpu=1, gang="small"), "more").word(pod)
+
+    def levels(self, scenario: Scenario, pod: str) -> bool:
+        word = self.word(scenario, pod)
+        return isinstance(word, ReclaimRule) and word.drf
+
+    def test_within_a_queue_if_the_policy_says_so(self) -> None:
+        assert self.levels(world(small=2, large=8), "large-0")
+        scenario = Scenario(policy("name: drf")).node("n").job("small", 1, node="n", cpu=1)
+        assert not self.levels(scenario.job("large", 2, node="n", cpu=1), "large-0")
+
+    def test_not_between_queues_nor_within_a_quota(self) -> None:
+        scenario = world(small=2, large=8).queue("q").pod("far", queue="q", node="n", cpu=1)
+        assert not self.levels(scenario, "far")
+        scenario = world(small=2, large=8).elastic_quota("ns", {"cpu": 1}, {})
+        assert not self.levels(scenario, "large-0")
+
+
+class TestEvictions:
+    """The whole way: eight CPUs, all with one gang that needs one member only."""
+
+    def late(self, members: int, text: str = LEVELS, priority: int = 0) -> Scenario:
+        scenario = Scenario(text).node("n", cpu=8).job("large", 8, 1, cpu=1).run()
+        return scenario.job("small", members, cpu=1, priority=priority).run()
+
+    @pytest.mark.parametrize(("members", "gets"), [(3, 3), (4, 4), (5, 0)])
+    def test_a_gang_gets_its_minimum_from_one_that_keeps_as_much(self, members: int, gets: int) -> None:
+        scenario = self.late(members)
+        assert len(scenario.placed("small")) == gets
+        assert len(scenario.evicted) == gets
+
+    def test_nobody_is_told_a_priority_that_is_not(self) -> None:
+        scenario = self.late(3)
+        (message,) = {eviction.message for plan in scenario.plans for eviction in plan.evictions}
+        assert message == "both have priority 0, and the other holds less"
+
+    def test_without_the_switch_equals_do_not_move_each_other(self) -> None:
+        text = LEVELS.replace(", enablePreemptable: true", "")
+        assert self.late(3, text).evicted == []
+        assert len(self.late(5, text, priority=1).evicted) == 5
+
+    def test_members_above_the_minimum_if_gangs_starve_without_them(self) -> None:
+        starving = LEVELS.replace("{name: gang}", "{name: gang, enableJobStarving: false}")
+        for text, gets in ((LEVELS, 1), (starving, 4)):
+            scenario = Scenario(text).node("n", cpu=8).job("large", 8, 1, cpu=1).run()
+            scenario.job("small", 8, 1, cpu=1).run()
+            assert len(scenario.placed("small")) == gets
+            assert len(scenario.placed("large")) == 8 - gets
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_levelling_comes_to_an_end(seed: int) -> None:
+    """Whoever may takes pod by pod from whoever has more; nobody is ever taken from by whom he took from."""
+    draw = random.Random(seed)
+    scenario = Scenario(LEVELS).node("n", cpu=40, gpu=40, pods=60)
+    sizes: list[dict[str, Any]] = [{"cpu": 1}, {"cpu": 2}, {"gpu": 1}, {"cpu": 1, "gpu": 2}, {}]
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        scenario.gang(name, 1)
+        for number in range(draw.randint(1, 6)):
+            scenario.pod(f"{name}-{number}", gang=name, node="n", **draw.choice(sizes))
+    waiting = [f"{name}-w{number}" for name in names for number in range(3)]
+    for pod in waiting:
+        scenario.pod(pod, gang=pod[0], **draw.choice(sizes))
+    for _ in range(200):
+        move = _move(scenario, draw, waiting)
+        if move is None:
+            return
+        taker, evicted = move
+        scenario.becomes(taker, node="n", phase=PodPhase.RUNNING)
+        scenario.becomes(evicted, node="", phase=PodPhase.PENDING)
+        waiting[waiting.index(taker)] = evicted
+    raise AssertionError("gangs go on taking from each other")
+
+
+def _move(scenario: Scenario, draw: random.Random, waiting: list[str]) -> tuple[str, str] | None:
+    pods = scenario.state.pods
+    session = scenario.scheduler.new_session(scenario.now)
+    for taker in draw.sample(waiting, len(waiting)):
+        wanted, gang = pods[taker].footprint.amounts, pods[taker].gang
+        assert gang is not None
+        level = DrfPreemption(session, [gang], wanted)
+        others = [record for record in pods.values() if record.pod.node and record.gang is not gang]
+        for victim in sorted(others, key=lambda record: record.pod.name):
+            if level.allows_victim(victim.gang, victim.footprint.amounts):
+                return taker, victim.pod.name
+    return None
+
+
+def test_what_a_gang_holds_is_the_sum_over_its_members() -> None:
+    scenario = world(a=3).pod("a-big", gang="a", node="n", cpu=2, gpu=1)
+    held = gang_holdings(scenario.state.gangs[key("a")])
+    add_amounts(held, {"pods": 4}, -1)
+    assert held == {"cpu": 5000, "nvidia.com/gpu": 1}

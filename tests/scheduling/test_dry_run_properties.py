@@ -1,0 +1,106 @@
+"""Whatever a cluster looks like: asking what evictions would do changes nothing, and what is advised is true."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
+
+from ..cluster.audit import audit
+from .scenario import Scenario
+from .test_reclaim import CAPACITY, PROPORTION
+
+SEEDS = range(24)
+OUTRANK = "raise its priority above "
+
+
+def world(seed: int) -> Scenario:
+    """A few full nodes, and more that waits; with queues, with quotas, or with neither."""
+    draw = random.Random(seed)
+    kind = seed % 3
+    scenario = Scenario([None, CAPACITY, PROPORTION][kind]).nodes(draw.randint(1, 3), cpu=4)
+    names = ["q1", "q2"]
+    for name in names:
+        if kind == 0 and draw.random() < 0.7:
+            scenario.elastic_quota(name, {"cpu": draw.randint(0, 6)}, {"cpu": draw.randint(6, 12)})
+        elif kind:
+            fields: dict[str, object] = {"deserved": {"cpu": draw.randint(0, 6)}} if kind == 1 else {}
+            fields |= {"weight": draw.randint(1, 3), "reclaimable": draw.random() < 0.7}
+            scenario.queue(name, **fields)  # type: ignore[arg-type]
+    for number in range(draw.randint(4, 9)):
+        name = draw.choice(names)
+        fields = {"cpu": draw.randint(1, 2), "priority": draw.randint(0, 2)}
+        if kind:
+            fields["queue"] = name
+        else:
+            scenario.within(name)
+        marks = {"preemptable": draw.random() < 0.8, "preempts": draw.random() < 0.9}
+        if draw.random() < 0.5:
+            scenario.job(f"g{number}", draw.randint(1, 4), more=marks, **fields)  # type: ignore[arg-type]
+        else:
+            scenario.pod(f"p{number}", more=marks, **fields)  # type: ignore[arg-type]
+        if number < 5:
+            scenario.work().confirm()
+    return scenario.restart()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_asking_changes_nothing(seed: int) -> None:
+    scenario = world(seed)
+    rehearsal = DryRun(scenario.state, scenario.policy)
+    rehearsal.cycle(scenario.now)
+    idle = scenario.state.nodes.idle.copy()
+    scenario.state.ledger.settle()
+    sums = {key: account.as_tuple() for key, account in scenario.state.ledger.accounts.items()}
+    for unit in rehearsal.session.units:
+        found = rehearsal.disruption(unit)
+        audit(scenario.state)
+        assert np.array_equal(scenario.state.nodes.idle, idle)
+        if isinstance(found, NothingHelps) and found.what_if is not None and found.what_if.eviction is not None:
+            eviction = found.what_if.eviction
+            wanted = {record for victim in eviction.victims for record in victim.records} | {*eviction.displaced}
+            assert wanted
+            assert found.what_if.obstacles
+            assert all(set(obstacle.records) <= wanted for obstacle in found.what_if.obstacles)
+    scenario.state.ledger.settle()
+    assert {key: account.as_tuple() for key, account in scenario.state.ledger.accounts.items()} == sums
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_outranks_whom_he_was_told_to_gets_room(seed: int) -> None:
+    scenario = world(seed)
+    rehearsal = DryRun(scenario.state, scenario.policy)
+    rehearsal.cycle(scenario.now)
+    advised: dict[str, int] = {}
+    for unit in rehearsal.session.units:
+        found = rehearsal.disruption(unit)
+        if isinstance(found, NothingHelps) and unit.pod is not None:
+            for change in found.changes:
+                if change.startswith(OUTRANK) and ", and " not in change:
+                    advised[unit.pod.pod.uid] = int(change.removeprefix(OUTRANK)) + 1
+    for name, priority in advised.items():
+        again = world(seed).becomes(name, priority=priority).restart()
+        rehearsal = DryRun(again.state, again.policy)
+        plan = rehearsal.cycle(again.now)
+        asks = rehearsal.unit(name)
+        assert asks is not None
+        placed = name in [bind.name for bind in plan.binds]
+        assert placed or not isinstance(rehearsal.disruption(asks), NothingHelps)
+
+
+def test_the_worlds_have_something_to_tell() -> None:
+    """Otherwise the properties above would hold of nothing."""
+    kinds: set[str] = set()
+    for seed in SEEDS:
+        scenario = world(seed)
+        rehearsal = DryRun(scenario.state, scenario.policy)
+        rehearsal.cycle(scenario.now)
+        for unit in rehearsal.session.units:
+            found = rehearsal.disruption(unit)
+            kinds.add(type(found).__name__)
+            if isinstance(found, NothingHelps):
+                kinds.update(" ".join(change.split()[:3]) for change in found.changes)
+    assert {"Vain", "Eviction", "raise its priority", "raise the deserved", "give it a"} <= kinds, kinds

@@ -1,0 +1,161 @@
+"""How many pods may go together: PodDisruptionBudgets, and how fast an account may lose pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.model.account import AccountKey, EvictionRate, Tree
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.events import DisruptionBudgetUpdated
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
+from phalanx.scheduling.session.eviction_log import EvictionLog
+
+from .desk import policy, queue
+from .scenario import NAMESPACE, Scenario
+
+STRICT = policy("name: pdb")
+
+
+def world(plugins: str | None = None, pods: int = 6, **fields: Any) -> Scenario:
+    scenario = Scenario(plugins or policy()).node("n", pods=100).queue("a").queue("b")
+    for number in range(pods):
+        scenario.pod(f"p{number}", queue="a", node="n", cpu=1)
+        scenario.becomes(f"p{number}", **fields)
+    return scenario
+
+
+def budget(scenario: Scenario, name: str, allowed: int, *disrupted: str) -> Scenario:
+    noun = DisruptionBudget(NAMESPACE, name, allowed, frozenset(disrupted))
+    return scenario.observe(f"budget {name}", DisruptionBudgetUpdated(noun))
+
+
+def caps(scenario: Scenario, log: EvictionLog | None = None) -> EvictionLimits:
+    return EvictionLimits(scenario.scheduler.new_session(scenario.now), log or EvictionLog())
+
+
+def pods(scenario: Scenario, *numbers: int) -> list[PodRecord]:
+    return [scenario.state.pods[f"p{number}"] for number in numbers]
+
+
+class TestBudgets:
+    REFUSED = f"PodDisruptionBudget {NAMESPACE}/web allows no further disruption"
+
+    def test_the_whole_set_counts(self) -> None:
+        scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
+        cap = caps(scenario)
+        said = [cap.try_evict(record) for record in pods(scenario, 0, 1, 2)]
+        assert said == [None, None, self.REFUSED]
+        assert cap.violations == 0  # who was refused does not count
+        cap.take_back(pods(scenario, 0)[0])
+        assert cap.try_evict(pods(scenario, 2)[0]) is None
+
+    def test_without_the_plugin_what_is_broken_is_counted(self) -> None:
+        scenario = budget(world(budgets=("web",)), "web", 2)
+        cap = caps(scenario)
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1, 2, 3)] == [None] * 4
+        assert cap.violations == 2
+        cap.take_back(pods(scenario, 0)[0])
+        assert cap.violations == 1
+
+    def test_a_unit_goes_as_one_or_not_at_all(self) -> None:
+        scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
+        cap = caps(scenario)
+        assert cap.try_evict_all(pods(scenario, 0, 1, 2)) == self.REFUSED
+        assert cap.try_evict_all(pods(scenario, 0, 1)) is None
+
+    def test_a_pod_counts_in_each_of_its_budgets(self) -> None:
+        scenario = budget(budget(world(budgets=("web", "all")), "web", 0), "all", 1)
+        cap = caps(scenario)
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
+        assert cap.violations == 3
+
+    def test_pods_that_no_known_budget_counts_may_go(self) -> None:
+        """Volcano's plugin spares every pod without labels."""
+        scenario = budget(world(STRICT), "web", 0)
+        assert caps(scenario).try_evict(pods(scenario, 0)[0]) is None
+        assert caps(scenario.becomes("p0", budgets=("gone",))).try_evict(pods(scenario, 0)[0]) is None
+
+    def test_what_the_api_server_has_granted_costs_nothing(self) -> None:
+        scenario = budget(world(STRICT, budgets=("web",)), "web", 1, "p0")
+        cap = caps(scenario)
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
+        assert cap.try_evict(pods(scenario, 2)[0]) == self.REFUSED
+
+    def test_whoever_was_told_to_leave_counts_before_the_budget_knows(self) -> None:
+        scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
+        scenario.state.pods.mark_evicting(pods(scenario, 0)[0])
+        cap = caps(scenario)
+        assert [cap.try_evict(record) for record in pods(scenario, 1, 2)] == [None, self.REFUSED]
+
+
+class TestRates:
+    RATE = EvictionRate(2, 600)
+    REFUSED = "queue a may lose no more than 2 pods within 10m"
+
+    def world(self, rate: EvictionRate = RATE) -> Scenario:
+        return world().queue("a", eviction_rate=rate)
+
+    def test_so_many_within_a_window(self) -> None:
+        scenario, log = self.world(), EvictionLog()
+        cap = caps(scenario, log)
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1, 2)] == [None, None, self.REFUSED]
+        for record in pods(scenario, 0, 1):
+            log.evicted(record, scenario.now)
+        scenario.now += 599
+        assert caps(scenario, log).try_evict(pods(scenario, 2)[0]) == self.REFUSED
+        scenario.now += 1
+        assert caps(scenario, log).try_evict(pods(scenario, 2)[0]) is None
+
+    def test_windows_slide(self) -> None:
+        scenario, log = self.world(), EvictionLog()
+        log.evicted(pods(scenario, 0)[0], scenario.now)
+        log.evicted(pods(scenario, 1)[0], scenario.now + 500)
+        scenario.now += 600
+        cap = caps(scenario, log)
+        assert [cap.try_evict(record) for record in pods(scenario, 2, 3)] == [None, self.REFUSED]
+
+    def test_what_is_larger_than_the_rate_goes_when_nothing_else_went(self) -> None:
+        scenario, log = self.world(), EvictionLog()
+        cap = caps(scenario, log)
+        assert cap.try_evict_all(pods(scenario, 0, 1, 2, 3)) is None
+        assert cap.try_evict(pods(scenario, 4)[0]) == self.REFUSED
+        cap = caps(scenario, log)
+        assert cap.try_evict(pods(scenario, 0)[0]) is None
+        assert cap.try_evict_all(pods(scenario, 1, 2, 3)) == self.REFUSED
+        assert cap.try_evict(pods(scenario, 1)[0]) is None
+        log.evicted(pods(scenario, 5)[0], scenario.now)
+        assert caps(scenario, log).try_evict_all(pods(scenario, 1, 2, 3)) == self.REFUSED
+
+    def test_nothing_at_all_may_be_said_too(self) -> None:
+        scenario = self.world(EvictionRate(0, 60))
+        assert (
+            caps(scenario).try_evict_all(pods(scenario, 0, 1)) == "queue a may lose no more than 0 pods within 1m"
+        )
+
+    def test_every_account_on_the_path_counts_and_others_do_not(self) -> None:
+        scenario = world().account(AccountKey(Tree.QUEUE, "root"), label="root", eviction_rate=EvictionRate(3, 60))
+        scenario.queue("a", eviction_rate=self.RATE).pods("b", 3, queue="b", node="n", cpu=1)
+        cap = caps(scenario)
+        assert [cap.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
+        others = [scenario.state.pods[f"b-{number}"] for number in range(2)]
+        assert [cap.try_evict(record) for record in others] == [None, "root may lose no more than 3 pods within 1m"]
+        assert cap.try_evict(pods(scenario, 2)[0]) == self.REFUSED
+
+    @pytest.mark.parametrize(("more", "free"), [(1, 700), (2, 800), (3, 800)])
+    def test_when_so_many_more_may_go(self, more: int, free: int) -> None:
+        log, key, rate = EvictionLog(), queue("a"), EvictionRate(2, 600)
+        log.note(key, 100, 1)
+        log.note(key, 200, 1)
+        assert log.free_at(key, 300, rate, more) == free
+        assert log.free_at(key, 900, rate, more) == 900
+
+    def test_what_is_old_is_forgotten(self) -> None:
+        log, key = EvictionLog(), queue("a")
+        assert log.count(key, 0, 10) == 0
+        for moment in range(1000):
+            log.note(key, moment, 1)
+        assert log.count(key, 999, 10) == 10
+        assert log.noted <= 11

@@ -1,0 +1,489 @@
+"""The status of queues and quotas: written when it is not true, and at no other time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
+from phalanx.daemon.observer import Observer
+from phalanx.dialects.core import decode_resource_quota
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientIdentity
+from phalanx.kube.client import KubeClient
+from phalanx.kube.discovery import Discovery, ServedResource
+from phalanx.kube.events import EventRecorder
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
+from phalanx.kube.paths import Resource
+from phalanx.kube.retry import RetryPolicy
+from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
+from phalanx.model.gang import GangKey
+from phalanx.status.account_status import AccountStatuses
+from phalanx.status.status_endpoint import StatusEndpoint
+from tests.cluster_content import Clock, Recorded, node
+from tests.dialects.objects import (
+    EPOCH,
+    QUOTA,
+    QUOTA_TREE,
+    VOLCANO,
+    VOLCANO_QUEUE,
+    container,
+    group,
+    pod,
+    queue,
+    quota,
+    quota_tree,
+)
+from tests.execution.podserver import status
+
+NOTHING = {"cpu": "0", "memory": "0"}
+
+
+class Api:
+    """Objects by path, with merge patches of their status. `answers` are errors for the next patches."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[ServedKind, dict[str, Any]]] = {}
+        self.patches: list[dict[str, Any]] = []
+        self.created: list[str] = []
+        self.answers: list[int] = []
+
+    def client(self) -> KubeClient:
+        return KubeClient(ClusterConfig("http://objects.invalid"), transports=lambda *_, **__: self)
+
+    def hold(self, kind: ServedKind, document: dict[str, Any]) -> None:
+        self.objects[path_of(kind, document)] = (kind, document)
+
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
+        path = call.target.partition("?")[0]
+        body = msgspec.json.decode(call.body or b"null")
+        if self.answers:
+            return status(self.answers.pop(0), "injected")
+        if call.method == "POST":
+            self.created.append(body["metadata"]["name"])
+            return HttpResponse(201, msgspec.json.encode(body))
+        assert (call.method, path.endswith("/status")) == ("PATCH", True)
+        _, document = self.objects[path.removesuffix("/status")]
+        if body["metadata"]["uid"] != document["metadata"]["uid"]:
+            return status(409, "Precondition failed: UID")
+        self.patches.append(body["status"])
+        document["status"] = merged(document["status"], body["status"])
+        return HttpResponse(200, msgspec.json.encode(document))
+
+    def stream(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+def path_of(kind: ServedKind, document: dict[str, Any]) -> str:
+    metadata = document["metadata"]
+    inside = f"/namespaces/{metadata['namespace']}" if metadata["namespace"] else ""
+    return f"/apis/{kind.group}/{kind.version}{inside}/{kind.plural}/{metadata['name']}"
+
+
+def merged(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    result = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name) or {}, value) if isinstance(value, dict) else value
+    return result
+
+
+class World:
+    def __init__(self) -> None:
+        self.api = Api()
+        self.state = ClusterState()
+        self.intake = Intake(["phalanx"])
+        self.pool = WritePool(concurrency=4)
+        self.recorded = Recorded()
+        self.refused: list[str] = []
+        self.clock = Clock()
+        recorder = cast(EventRecorder, self.recorded)
+        self.endpoint = StatusEndpoint(self.api.client(), recorder, self.refused.append)
+        self.statuses = AccountStatuses(
+            self.endpoint,
+            self.pool,
+            self.state,
+            self.intake,
+            recorder,
+            self.clock,
+            RetryPolicy(base=0.001),
+        )
+        self.apply([NodeUpdated(node("n1", cpu=8))])
+
+    def apply(self, events: list[ClusterEvent]) -> None:
+        for event in events:
+            self.state.apply(event)
+            if isinstance(event, GangUpdated):
+                self.statuses.gang_touched(event.gang.key)
+            if isinstance(event, GangRemoved):
+                self.statuses.gang_touched(event.key)
+
+    def put(self, kind: ServedKind, document: dict[str, Any]) -> None:
+        """An object as its users write it: the API server keeps it, the watch shows it."""
+        self.api.hold(kind, document)
+        self.apply(self.intake.account(kind, document))
+
+    def pod(self, name: str, namespace: str = "team-a", cpu: str = "1", **details: Any) -> None:
+        details.setdefault("node", "n1")
+        details.setdefault("phase", "Running")
+        containers = [container(cpu=cpu)]
+        self.apply(self.intake.pod(pod(name, namespace=namespace, containers=containers, **details)))
+
+    def group(self, name: str, **details: Any) -> None:
+        self.apply(self.intake.group(VOLCANO, group(name, **details)))
+        self.statuses.gang_touched(GangKey("default", name))
+
+    async def look(self) -> list[dict[str, Any]]:
+        """The status patches of one look, in order; then the watch shows what they have made of the objects."""
+        self.api.patches.clear()
+        self.statuses.write_changed()
+        async with asyncio.timeout(5):
+            await self.pool.drained()
+        for kind, document in self.api.objects.values():
+            self.apply(self.intake.account(kind, document))
+        return list(self.api.patches)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.pool.close()
+
+
+async def test_a_quota_tells_what_its_running_pods_request_and_then_is_silent(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}, max={"nvidia.com/gpu": 1}))
+    world.pod("a")
+    world.pod("b", phase="Pending")
+    world.pod("elsewhere", namespace="other")
+    assert await world.look() == [{"used": {"cpu": "1", "nvidia.com/gpu": "0"}}]
+    assert await world.look() == []
+    world.pod("b")
+    assert await world.look() == [{"used": {"cpu": "2"}}]
+    assert await world.look() == []
+    assert [entry for entry in world.recorded.told if entry[1] == "Synced"] == [("ElasticQuota/q", "Synced")] * 2
+
+
+async def test_a_queue_tells_state_and_holdings(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q"))
+    world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
+    assert await world.look() == [{"state": "Open", "allocated": {"cpu": "1", "memory": "0", "pods": "1"}}]
+    assert await world.look() == []
+    world.apply(world.intake.pod_removed("team-a", "a", "uid-a"))
+    assert await world.look() == [{"allocated": {"cpu": "0", "pods": None}}]
+    assert await world.look() == []
+
+
+async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q"))
+    world.group("a", queue="q", status={"phase": "Running"})
+    world.group("b", queue="q")
+    world.group("c", queue="other")
+    assert await world.look() == [{"state": "Open", "running": 1, "pending": 1, "allocated": NOTHING}]
+    world.group("b", queue="q", status={"phase": "Inqueue"})
+    assert await world.look() == [{"pending": 0, "inqueue": 1}]
+    world.apply(world.intake.group_removed(VOLCANO, "default", "b"))
+    world.group("a", queue="other", status={"phase": "Running"})
+    assert await world.look() == [{"running": 0, "inqueue": 0}]
+    assert await world.look() == []
+
+
+async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q", status={"state": "Closing", "allocated": NOTHING}))
+    world.group("a", queue="q", status={"phase": "Running"})
+    assert await world.look() == [{"running": 1}]
+    world.apply(world.intake.group_removed(VOLCANO, "default", "a"))
+    assert await world.look() == [{"running": 0, "state": "Closed"}]
+    assert await world.look() == []
+
+
+async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(world: World) -> None:
+    told = queue("q", status={"state": "Closing", "allocated": NOTHING})
+    fields: dict[str, Any] = {"f:status": {"f:state": {}}}
+    told["metadata"]["managedFields"] = [{"manager": "queue-controller", "operation": "Apply", "fieldsV1": fields}]
+    world.put(VOLCANO_QUEUE, told)
+    assert await world.look() == []
+    told["metadata"]["managedFields"] = [{"manager": "kubectl-patch", "operation": "Update", "fieldsV1": fields}]
+    told["status"] = dict(told["status"])
+    world.put(VOLCANO_QUEUE, told)
+    assert await world.look() == [{"state": "Closed"}]
+
+
+async def test_counts_are_left_to_a_controller_that_replaces_the_status(world: World) -> None:
+    told = queue("q", status={"state": "Open", "allocated": NOTHING})
+    fields: dict[str, Any] = {"f:status": {"f:state": {}}}
+    told["metadata"]["managedFields"] = [{"manager": "vc-controller", "operation": "Update", "fieldsV1": fields}]
+    world.put(VOLCANO_QUEUE, told)
+    world.group("a", queue="q", status={"phase": "Completed"})
+    world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
+    assert await world.look() == [{"allocated": {"cpu": "1", "pods": "1"}}]
+
+
+async def test_where_volcanos_controller_takes_orders_no_queue_is_given_a_state(world: World) -> None:
+    """It applies the state without force: whoever wrote one before makes every later order fail."""
+    world.endpoint.learn(Discovery((ServedResource(Resource("bus.volcano.sh", "v1alpha1", "commands")),)))
+    world.put(VOLCANO_QUEUE, queue("q"))
+    assert await world.look() == [{"allocated": NOTHING}]
+
+
+async def test_a_queue_that_another_scheduler_serves_is_left_to_it(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q", status={"state": "Open", "allocated": {"cpu": "7"}}))
+    annotations = {"scheduling.k8s.io/group-name": "a"}
+    world.group("a", queue="q", status={"phase": "Running"})
+    world.pod("p", namespace="default", annotations=annotations, schedulerName="volcano")
+    world.statuses.gang_touched(GangKey("default", "a"))
+    assert await world.look() == []
+    world.group("b", queue="q")
+    assert await world.look() == [{"running": 1, "pending": 1, "allocated": {"cpu": "0"}}]
+
+
+async def test_what_others_write_into_a_status_stays(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q", status={"reservation": {"nodes": ["n1"]}, "allocated": {"odd/one": "0"}}))
+    await world.look()
+    _, document = world.api.objects["/apis/scheduling.volcano.sh/v1beta1/queues/q"]
+    assert document["status"]["reservation"] == {"nodes": ["n1"]}
+
+
+async def test_a_write_that_fails_for_now_is_tried_again(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.answers = [409, 503]
+    assert await world.look() == [{"used": {"cpu": "0"}}]
+
+
+async def test_a_write_that_finds_nothing_is_tried_again_while_the_object_is_known(world: World) -> None:
+    """A definition that is made anew serves nothing for a moment."""
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.answers = [404, 404, 404, 404]
+    assert await world.look() == [{"used": {"cpu": "0"}}]
+    assert world.refused == []
+
+
+async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.answers = [403]
+    assert await world.look() == []
+    (event,) = world.recorded.events
+    assert event[:2] == ("ElasticQuota/q", "StatusRefused")
+    assert "The status of this ElasticQuota (scheduling.x-k8s.io) was not written: 403" in event[2]
+    assert world.refused == ["ElasticQuota"]
+    assert await world.look() == []
+    world.pod("a")
+    assert await world.look() == [{"used": {"cpu": "1"}}]
+
+
+async def test_two_writers_do_not_correct_each_other_for_ever(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    await world.look()
+    written = 0
+    for second in range(600):
+        world.clock.now = 1000.0 + second
+        world.put(QUOTA, quota(min={"cpu": 2}, status={"used": {"cpu": "7"}}))
+        written += len(await world.look())
+    assert 2 <= written <= 12
+    # What is really new is told at once again.
+    world.clock.now += 600
+    world.pod("a")
+    assert await world.look() == [{"used": {"cpu": "1"}}]
+
+
+async def test_an_object_that_goes_is_forgotten(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    await world.look()
+    world.apply(world.intake.account_removed(QUOTA, "team-a", "q"))
+    world.api.objects.clear()
+    assert await world.look() == []
+    assert len(world.statuses) == 0
+
+
+async def test_another_object_of_the_name_is_left_alone(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.hold(QUOTA, quota(min={"cpu": 2}, uid="another"))
+    world.statuses.write_changed()
+    async with asyncio.timeout(5):
+        await world.pool.drained()
+    assert world.api.patches == []
+
+
+# Minima beyond capacity
+
+
+def oversold(world: World) -> list[tuple[str, str]]:
+    found = [(about, note) for about, reason, note in world.recorded.events if reason == "SumMinExceedsCapacity"]
+    world.recorded.events.clear()
+    return found
+
+
+async def test_minima_that_exceed_the_cluster_are_told_once_to_the_youngest_quota(world: World) -> None:
+    world.put(QUOTA, quota("a", "team-a", min={"cpu": 5}))
+    await world.look()
+    assert oversold(world) == []
+    world.put(QUOTA, quota("b", "team-b", created=EPOCH + 1, min={"cpu": 4, "memory": 0}))
+    await world.look()
+    ((about, note),) = oversold(world)
+    assert about == "ElasticQuota/b"
+    assert "cpu 9 of 8" in note
+    world.pod("p")
+    await world.look()
+    assert oversold(world) == []
+    world.apply([NodeUpdated(node("n2", cpu=1))])
+    await world.look()
+    world.apply([NodeRemoved("n2")])
+    await world.look()
+    assert len(oversold(world)) == 1
+
+
+def hard(world: World, *, namespace: str = "team-a", scopes: list[str] | None = None, **amounts: str) -> None:
+    """A ResourceQuota; `requests_cpu` stands for requests.cpu."""
+    spec: dict[str, Any] = {"hard": {name.replace("_", "."): amount for name, amount in amounts.items()}}
+    if scopes:
+        spec["scopes"] = scopes
+    document = {"metadata": {"name": "rq", "namespace": namespace, "uid": "uid-rq"}, "spec": spec}
+    world.apply(world.intake.resource_quota(decode_resource_quota(json.dumps(document).encode())))
+
+
+def above_hard(world: World) -> list[tuple[str, str]]:
+    found = [
+        (about, note) for about, reason, note in world.recorded.events if reason == "QuotaExceedsResourceQuota"
+    ]
+    world.recorded.events.clear()
+    return found
+
+
+async def test_a_max_above_what_the_namespace_may_create_is_told_once(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2, "memory": "9Gi"}, max={"cpu": 20, "nvidia.com/gpu": 1}))
+    hard(world, requests_cpu="20", limits_cpu="1")
+    await world.look()
+    assert above_hard(world) == []
+    hard(world, requests_cpu="10", memory="8Gi")
+    await world.look()
+    ((about, note),) = above_hard(world)
+    assert about == "ElasticQuota/q"
+    assert "spec.max is cpu 20, but ResourceQuota team-a/rq lets no more than 10 be created" in note
+    assert "spec.min is memory 9Gi" in note
+    world.pod("p")
+    await world.look()
+    assert above_hard(world) == []
+    hard(world, requests_cpu="20", memory="16Gi")
+    await world.look()
+    hard(world, requests_cpu="10", memory="16Gi")
+    await world.look()
+    assert len(above_hard(world)) == 1
+
+
+async def test_a_resource_quota_of_another_namespace_or_of_some_pods_only_says_nothing(world: World) -> None:
+    world.put(QUOTA, quota(max={"cpu": 20}))
+    hard(world, namespace="team-b", cpu="1")
+    hard(world, scopes=["BestEffort"], cpu="1")
+    await world.look()
+    assert above_hard(world) == []
+
+
+async def test_the_minimum_of_a_quota_trees_root_is_compared_too(world: World) -> None:
+    root = {"name": "root", "min": {"cpu": 9}, "children": [{"name": "a", "min": {"cpu": 9}}]}
+    world.put(QUOTA_TREE, quota_tree(root))
+    await world.look()
+    assert [about for about, _ in oversold(world)] == ["ElasticQuotaTree/tree"]
+
+
+async def test_guarantees_that_exceed_the_cluster_are_told_to_a_queue_that_asks_too_much(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("modest", uid="u-m", guarantee={"resource": {"cpu": 2}}))
+    await world.look()
+    world.put(VOLCANO_QUEUE, queue("typo", uid="u-t", created=EPOCH + 1, guarantee={"resource": {"cpu": 1000}}))
+    await world.look()
+    told = [(about, note) for about, reason, note in world.recorded.events if reason == "GuaranteesExceedCapacity"]
+    ((about, note),) = told
+    assert about == "Queue/typo"
+    assert "cpu 1002 of 8" in note
+
+
+# Queues without a place
+
+
+async def test_a_queue_whose_parent_is_missing_is_told_once_and_those_below_it_are_not(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("orphan", uid="u-o", parent="nowhere"))
+    world.put(VOLCANO_QUEUE, queue("child", uid="u-c", parent="orphan"))
+    await world.look()
+    world.pod("p")
+    await world.look()
+    told = [(about, reason) for about, reason, _ in world.recorded.events if reason == "ParentNotFound"]
+    assert told == [("Queue/orphan", "ParentNotFound")]
+
+
+async def test_each_queue_of_a_circle_is_told(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("one", uid="u-1", parent="two"))
+    world.put(VOLCANO_QUEUE, queue("two", uid="u-2", parent="one"))
+    await world.look()
+    told = sorted(about for about, reason, _ in world.recorded.events if reason == "ParentCycle")
+    assert told == ["Queue/one", "Queue/two"]
+
+
+# Volcano's own queues
+
+
+class Served:
+    """In place of an Observer."""
+
+    def __init__(self) -> None:
+        self.queues = False
+
+    def knows_all(self, group: str, plural: str) -> bool:
+        assert (group, plural) == ("scheduling.volcano.sh", "queues")
+        return self.queues
+
+
+async def created(world: World, queues: BuiltinQueues) -> list[str]:
+    world.api.created.clear()
+    queues.check()
+    async with asyncio.timeout(5):
+        await world.pool.drained()
+    return world.api.created
+
+
+async def test_the_queues_default_and_root_are_made_once_where_volcanos_kind_is_served(world: World) -> None:
+    served = Served()
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
+    assert await created(world, queues) == []
+    served.queues = True
+    assert await created(world, queues) == ["root", "default"]
+    assert await created(world, queues) == []
+
+
+async def test_a_queue_that_is_there_is_not_made(world: World) -> None:
+    served = Served()
+    served.queues = True
+    world.put(VOLCANO_QUEUE, queue("default"))
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
+    assert await created(world, queues) == ["root"]
+
+
+async def test_guarantees_beyond_the_capability_above_them_are_told_to_the_youngest(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("org", capability={"cpu": "10"}))
+    below = {"parent": "org", "guarantee": {"resource": {"cpu": "2"}}}
+    world.put(VOLCANO_QUEUE, queue("a", **below))
+    await world.look()
+    world.recorded.events.clear()
+    below = {"parent": "org", "guarantee": {"resource": {"cpu": "9"}}}
+    world.put(VOLCANO_QUEUE, queue("b", created=EPOCH + 1, **below))
+    await world.look()
+    notes = [
+        (about, note)
+        for about, reason, note in world.recorded.events
+        if reason == "GuaranteesExceedCapacity" and "below queue org" in note.lower()
+    ]
+    ((about, note),) = notes
+    assert about == "Queue/b"
+    assert "exceed its capability: cpu 11 of 10; lower some, or raise that" in note

@@ -1,0 +1,50 @@
+"""Another controller that writes other words into a group's status: both would correct each other for ever."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.dialects.objects import X_K8S
+from tests.status.test_group_disruption import G, World
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World(X_K8S, minMember=2)
+    await made.look()
+    yield made
+    await made.pool.close()
+
+
+async def corrected(world: World, **words: Any) -> int:
+    """How many writes of ours it takes when somebody puts his words there after each, six times."""
+    before = len(world.api.patches)
+    for _ in range(6):
+        world.api.document["status"] = {**world.api.document["status"], **words}
+        await world.look()
+        await world.look()  # the watch shows what we wrote
+    return len(world.api.patches) - before
+
+
+async def test_what_somebody_replaces_again_and_again_is_not_repeated_at_once(world: World) -> None:
+    assert world.api.document["status"]["phase"] == "Running"
+    assert await corrected(world, phase="Scheduled") < 4
+
+
+async def test_what_is_new_is_said_at_once(world: World) -> None:
+    await corrected(world, phase="Scheduled")
+    world.member("a", phase="Failed")
+    assert (await world.look())["failed"] == 1
+    world.member("b", phase="Failed")
+    assert (await world.look())["failed"] == 2
+
+
+async def test_it_is_said_again_after_a_pause(world: World) -> None:
+    await corrected(world, phase="Scheduled")
+    entry = world.statuses._writer._entries[G]
+    assert entry.later is not None
+    entry.quiet_until = 0.0
+    assert (await world.look())["phase"] == "Running"

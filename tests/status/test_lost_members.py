@@ -1,0 +1,108 @@
+"""A gang that falls below its minimum while members run is told of on its object, and left alone (seed 000)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from phalanx.kube.events import EventRecorder
+from phalanx.model.events import PodRemoved, PodUpdated
+from phalanx.model.gang import Gang, MatchPolicy
+from phalanx.model.pod import PodPhase
+from phalanx.status.warnings import lost_members
+from phalanx.status.warnings.lost_members import LostMembers
+from tests.cluster_content import REF, G, Recorded, pod, state_of
+
+
+class World:
+    def __init__(self, min_member: int = 3, **gang: object) -> None:
+        running = (pod(f"p{number}", node="n1", phase=PodPhase.RUNNING) for number in range(3))
+        noun = Gang(G, source=REF, min_member=min_member, **gang)  # type: ignore[arg-type]
+        self.state = state_of(*running, gang=noun)
+        self.recorded = Recorded()
+        self.lost = LostMembers(self.state, cast(EventRecorder, self.recorded))
+
+    async def notes(self) -> list[str]:
+        self.lost.touch(G)
+        await asyncio.sleep(0.01)
+        notes = [
+            note
+            for about, reason, note in self.recorded.events
+            if (about, reason) == ("PodGroup/g", "Unschedulable")
+        ]
+        self.recorded.events.clear()
+        return notes
+
+    def becomes(self, name: str, phase: PodPhase) -> None:
+        self.state.apply(PodUpdated(pod(name, node="n1", phase=phase)))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost_members, "_SETTLE", 0.0)
+
+
+async def test_it_is_told_once_per_change_and_nobody_is_evicted() -> None:
+    world = World()
+    assert await world.notes() == []
+    world.becomes("p0", PodPhase.FAILED)
+    assert await world.notes() == ["gang ns/g has 2 of the 3 members that it needs (1 failed)"]
+    assert await world.notes() == []
+    world.state.apply(PodRemoved("uid-p1"))
+    assert await world.notes() == ["gang ns/g has 1 of the 3 members that it needs (1 failed)"]
+
+
+async def test_a_replacement_that_waits_is_counted_and_a_later_loss_told_again() -> None:
+    world = World()
+    world.becomes("p0", PodPhase.FAILED)
+    assert len(await world.notes()) == 1
+    world.state.apply(PodUpdated(pod("p9")))
+    assert await world.notes() == []
+    world.state.apply(PodRemoved("uid-p9"))
+    assert len(await world.notes()) == 1
+
+
+async def test_where_a_member_waits_its_verdict_tells_it() -> None:
+    world = World()
+    world.becomes("p0", PodPhase.FAILED)
+    world.becomes("p1", PodPhase.FAILED)
+    world.state.apply(PodUpdated(pod("p9")))
+    assert await world.notes() == []
+    world.state.apply(PodRemoved("uid-p9"))
+    assert await world.notes() == ["gang ns/g has 1 of the 3 members that it needs (2 failed)"]
+
+
+@pytest.mark.parametrize(("policy", "told"), [(MatchPolicy.ONCE_SATISFIED, 0), (MatchPolicy.ONLY_WAITING, 1)])
+async def test_a_minimum_that_is_asked_for_once_is_not_missed_later(policy: MatchPolicy, told: int) -> None:
+    world = World(match_policy=policy)
+    world.becomes("p0", PodPhase.FAILED)
+    assert len(await world.notes()) == told
+
+
+async def test_a_run_that_never_had_its_quorum_lacks_members_by_any_policy() -> None:
+    world = World(match_policy=MatchPolicy.ONCE_SATISFIED, min_member=4)
+    assert await world.notes() == ["gang ns/g has 3 of the 4 members that it needs"]
+
+
+async def test_members_that_have_succeeded_are_not_lost() -> None:
+    world = World()
+    world.becomes("p0", PodPhase.SUCCEEDED)
+    assert await world.notes() == []
+
+
+async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() -> None:
+    world = World()
+    for number in range(3):
+        world.becomes(f"p{number}", PodPhase.FAILED)
+    assert await world.notes() == []
+    bare = World()
+    bare.state.gangs[G].spec = Gang(G, min_member=3)
+    bare.becomes("p0", PodPhase.FAILED)
+    assert await bare.notes() == []
+
+
+async def test_a_role_below_its_minimum_is_named() -> None:
+    world = World(roles=(("ps", 1),))
+    assert await world.notes() == ["gang ns/g has too few members of ps"]
