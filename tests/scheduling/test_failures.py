@@ -145,7 +145,7 @@ def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: py
             raise PoisonError("what it holds cannot be written down")
         return whole(record, now)
 
-    monkeypatch.setattr("phalanx.scheduling.session.session.binding_writes", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.decisions.binding_writes", fails)
     scenario = cluster(load_policy(ALL))
     bound, _ = cycles(scenario)
     assert bound == EVERYBODY - ({"alone"} if bad == "alone" else {"a1", "a2"})
@@ -160,7 +160,7 @@ def test_one_pod_of_many_that_are_alike_does_not_hold_the_others(monkeypatch: py
             raise PoisonError("no")
         return whole(record, now)
 
-    monkeypatch.setattr("phalanx.scheduling.session.session.binding_writes", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.decisions.binding_writes", fails)
     scenario = Scenario(ALL).nodes(2, cpu=64)
     for number in range(20):
         scenario.pod(f"p{number}", cpu=1)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.model.pod import MemberState, PodPhase
+from phalanx.cluster.pods.nominations import Nomination
+from phalanx.cluster.pods.states import PodState, state_of_record
+from phalanx.model.pod import PodPhase
 
 from .scenario import Scenario
 
@@ -35,6 +37,20 @@ def bound() -> Scenario:
 
 def running() -> Scenario:
     return world().pod("p", cpu=1, node="n1")
+
+
+def nominated() -> Scenario:
+    made = pending()
+    hold(made)
+    return made
+
+
+def hold(made: Scenario) -> None:
+    made.state.pods.nominate(made.state.pods["p"], made.state.nodes.row("n1"), Nomination())
+
+
+def evict(made: Scenario) -> None:
+    made.state.pods.mark_evicting(made.state.pods["p"])
 
 
 def told_to_leave() -> Scenario:
@@ -84,22 +100,31 @@ PLAYS: dict[tuple[str, str], tuple[Callable[[], Scenario], Callable[[Scenario], 
     ("Pending", "Terminating"): (pending, leaves),
     ("Assumed", "Terminating"): (placed, leaves),
     ("Bound", "Terminating"): (bound, leaves),
-    ("Running", "Terminating"): (running, lambda made: made.state.pods.mark_evicting(made.state.pods["p"])),
-    ("Terminating", "Running"): (told_to_leave, refused_eviction),
-    ("Terminating", "Failed"): (told_to_leave, ends(PodPhase.FAILED)),
+    ("Pending", "Nominated"): (pending, hold),
+    ("Nominated", "Pending"): (nominated, lambda made: made.state.pods.cancel_nomination(made.state.pods["p"])),
+    ("Nominated", "Assumed"): (nominated, lambda made: made.work()),
+    ("Bound", "Evicting"): (bound, evict),
+    ("Running", "Evicting"): (running, evict),
+    ("Running", "Terminating"): (running, leaves),
+    ("Evicting", "Running"): (told_to_leave, refused_eviction),
+    ("Evicting", "Terminating"): (told_to_leave, leaves),
+    ("Terminating", "Failed"): (lambda: running().becomes("p", terminating=True), ends(PodPhase.FAILED)),
     ("Succeeded", NOWHERE): (lambda: running().finishes("p"), is_gone),
     ("Failed", NOWHERE): (lambda: running().finishes("p", phase=PodPhase.FAILED), is_gone),
-    ("Terminating", NOWHERE): (told_to_leave, is_gone),
+    ("Terminating", NOWHERE): (lambda: running().becomes("p", terminating=True), is_gone),
 }
 
 
 def where(made: Scenario) -> str:
     record = made.state.pods.get("p")
-    return record.state.name.capitalize() if record is not None else NOWHERE
+    return state_of_record(record).name.capitalize() if record is not None else NOWHERE
 
 
 def test_its_states_are_those_of_the_code() -> None:
-    assert {state for arrow in ARROWS for state in arrow} == {NOWHERE, *(s.name.capitalize() for s in MemberState)}
+    assert {state for arrow in ARROWS for state in arrow} == {
+        NOWHERE,
+        *(state.name.capitalize() for state in PodState if state is not PodState.GONE),
+    }
     assert sorted(ARROWS) == sorted(PLAYS)
 
 

@@ -9,30 +9,24 @@ class Changes:
     """`version` counts the changes after which what was said may no longer be true, `freed` those after which what
     did not fit may fit, `bound` the pods that have arrived where we placed them.
 
-    Gangs and standalone pods that changed are collected until somebody takes them.
+    `gangs` and (standalone) `pods` that changed are collected until somebody takes them.
     """
 
-    __slots__ = ("_gangs", "_pods", "bound", "freed", "version")
+    __slots__ = ("bound", "freed", "gangs", "pods", "version")
 
     def __init__(self) -> None:
         self.version = 0
         self.freed = 0
         self.bound = 0
-        self._gangs: dict[GangKey, None] = {}
-        self._pods: dict[str, None] = {}
+        self.gangs: dict[GangKey, None] = {}
+        self.pods: dict[str, None] = {}
 
     def may_fit(self) -> None:
         """Something that was refused may be possible now."""
         self.version += 1
         self.freed += 1
 
-    def add_gang(self, key: GangKey) -> None:
-        self._gangs[key] = None
-
-    def add_pod(self, uid: str) -> None:
-        self._pods[uid] = None
-
     def pop(self) -> tuple[dict[GangKey, None], dict[str, None]]:
         """The gangs and standalone pods that changed since the last call, oldest change first."""
-        changed, self._gangs, self._pods = (self._gangs, self._pods), {}, {}
+        changed, self.gangs, self.pods = (self.gangs, self.pods), {}, {}
         return changed

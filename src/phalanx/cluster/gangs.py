@@ -79,9 +79,9 @@ class GangTable(dict[GangKey, GangRecord]):
             self._discard_if_empty(gang)
 
     def mark_changed(self, key: GangKey) -> None:
-        self._changes.add_gang(key)
+        self._changes.gangs[key] = None
         self.composites.changed(key)
-        self.inqueue.changed(key)
+        self.inqueue.stale.add(key)
 
     def _recharge(self, record: GangRecord) -> None:
         """The gang may stand in another queue now."""

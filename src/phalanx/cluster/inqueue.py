@@ -24,16 +24,13 @@ class InqueueResources:
     def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
         self._gangs = gangs
         self._shares: dict[GangKey, _Share] = {}
-        self._stale: set[GangKey] = set()
+        # Gangs about which, or about whose members, something is different now.
+        self.stale: set[GangKey] = set()
         self._total: dict[str, int] = {}
         self._uncreated: dict[str, dict[str, int]] = {}
         # queue -> (when it last changed, amounts); those that changed last stand last.
         self._queues: dict[str, tuple[int, dict[str, int]]] = {}
         self._version = 0
-
-    def changed(self, key: GangKey) -> None:
-        """Something about a gang or its members is different now."""
-        self._stale.add(key)
 
     def total(self) -> Mapping[str, int]:
         """resource -> amount promised and not placed yet."""
@@ -59,14 +56,14 @@ class InqueueResources:
         return self._version, changed
 
     def _settle(self) -> None:
-        for key in self._stale:
+        for key in self.stale:
             self._take(key, self._shares.pop(key, None), -1)
             record = self._gangs.get(key)
             share = _share(record) if record is not None else None
             if share is not None:
                 self._shares[key] = share
                 self._take(key, share, 1)
-        self._stale.clear()
+        self.stale.clear()
 
     def _take(self, key: GangKey, share: _Share | None, sign: int) -> None:
         if share is None:

@@ -142,6 +142,7 @@ class Scheduler:
         """
         self._cycles += 1
         self._due = False
+        self.state.pods.stories.now, self.state.pods.stories.cycle = now, f"c{self._cycles}"
         self.observe(now)
         session = self.new_session(now, should_stop)
         plan = session.plan

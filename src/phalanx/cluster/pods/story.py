@@ -3,53 +3,47 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from phalanx.cluster.pods.states import PodEvent, PodState
 
-# So many transitions are kept of one pod, and of so many pods; who was quiet for longest is forgotten first.
+# So many transitions are told of one pod, and kept of all together.
 PER_POD = 8
-MOST_PODS = 20_000
+IN_ALL = 65_536
 
 
 class Transition(NamedTuple):
-    """`number` counts all transitions, `time` is in seconds since the epoch, `cause` names the decision that it
-    belongs to ("" for what the API showed)."""
+    """`time` is in seconds since the epoch, `cause` names the cycle of a decision ("" for what the API showed)."""
 
-    number: int
     time: float
     cause: str
-    pod: str
+    uid: str
     event: PodEvent
     before: PodState
     after: PodState
 
 
 class PodStories:
-    """The last transitions by the pods' uids. Whoever drives the state says what time it is and for what cause
-    (`now`, `cause`): the state has no clock."""
+    """The last transitions of all pods, in order. Whoever drives the state says what time it is and which cycle
+    decides (`now`, `cycle`): the state has no clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.cause = ""
-        self._number = 0
-        self._by_uid: dict[str, deque[Transition]] = {}
+        self.cycle = ""
+        self._ring: deque[tuple[float, str, str, PodEvent, PodState, PodState]] = deque(maxlen=IN_ALL)
 
-    def record(self, uid: str, pod: str, event: PodEvent, before: PodState, after: PodState) -> None:
-        story = self._by_uid.pop(uid, None)
-        if story is None:
-            if len(self._by_uid) >= MOST_PODS:
-                del self._by_uid[next(iter(self._by_uid))]
-            story = deque(maxlen=PER_POD)
-        self._by_uid[uid] = story
-        self._number += 1
-        cause = self.cause if event > PodEvent.DELETED else ""
-        story.append(Transition(self._number, self.now, cause, pod, event, before, after))
+    def add(self, uid: str, event: PodEvent, before: PodState, after: PodState) -> None:
+        self._ring.append((self.now, self.cycle if event > PodEvent.DELETED else "", uid, event, before, after))
 
-    def forget(self, uid: str) -> None:
-        self._by_uid.pop(uid, None)
-
-    def of_pods(self, uids: Iterable[str]) -> list[Transition]:
-        """What happened to these, in order."""
-        return sorted(each for uid in uids for each in self._by_uid.get(uid, ()))
+    def of_pods(self, uids: Collection[str]) -> list[Transition]:
+        """The last that happened to each of these since it became known, in order."""
+        left = dict.fromkeys(uids, PER_POD)
+        found: list[Transition] = []
+        for each in map(Transition._make, reversed(self._ring)):
+            if each.after is PodState.GONE:
+                left.pop(each.uid, None)  # what was before concerns a former pod
+            elif left.get(each.uid):
+                found.append(each)
+                left[each.uid] -= 1
+        return found[::-1]

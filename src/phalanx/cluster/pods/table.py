@@ -61,9 +61,7 @@ class PodTable(dict[str, PodRecord]):
     def observe(self, pod: Pod) -> None:
         record = self.get(pod.uid)
         if record is None:
-            record = self._add(pod, pod.nominated_node)
-            seen = SEEN[state_of(pod, self._schedulers)]
-            self.stories.record(pod.uid, pod.key, seen, PodState.GONE, state_of_record(record))
+            self._add(pod, pod.nominated_node)
         elif record.pod != pod:
             state = state_of(pod, self._schedulers)
             self._transition(record, SEEN[state], pod, state)
@@ -115,7 +113,7 @@ class PodTable(dict[str, PodRecord]):
 
     def story(self, uid: str) -> list[Transition]:
         """The last transitions of a pod, oldest first."""
-        return self.stories.of_pods((uid,))
+        return self.stories.of_pods((uid,)) if uid in self else []
 
     def story_of_gang(self, key: GangKey) -> list[Transition]:
         """The last transitions of a gang's members, oldest first."""
@@ -138,7 +136,7 @@ class PodTable(dict[str, PodRecord]):
         if record.gang is not None:
             self._gangs.mark_changed(record.gang.key)
         else:
-            self._changes.add_pod(record.pod.uid)
+            self._changes.pods[record.pod.uid] = None
 
     # transitions
 
@@ -151,15 +149,14 @@ class PodTable(dict[str, PodRecord]):
                 return False
             name = event.name.lower().replace("_", " ")
             raise InvalidTransitionError(f"pod {record.pod.key} is {before.name.lower()}, which allows no {name!r}")
-        pod = record.pod
+        uid = record.pod.uid
         step(self, record, *details)
-        now = self.get(pod.uid)
-        if now is None:
-            self.stories.forget(pod.uid)
-        else:
-            after = state_of_record(now)
-            if after is not before or event > PodEvent.DELETED:
-                self.stories.record(pod.uid, pod.key, event, before, after)
+        after = _DECIDED[event]
+        if after is None:
+            now = self.get(uid)
+            after = state_of_record(now) if now is not None else PodState.GONE
+        if after is not before:
+            self.stories.add(uid, event, before, after)
         return True
 
     def _seen(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
@@ -233,7 +230,8 @@ class PodTable(dict[str, PodRecord]):
     def _add(self, pod: Pod, nominated_node: str = "") -> PodRecord:
         """`nominated_node` is where room was held for a pending pod before we knew it (by us, in a former life)."""
         affinity = self._nodes.affinity
-        self.reclassify(affinity.state(pod.pod_class.peers))
+        if moved := affinity.state(pod.pod_class.peers):
+            self.reclassify(moved)
         found = self._class_of(pod)
         record = PodRecord(pod, found, self._footprint(found, pod), state_of(pod, self._schedulers))
         self._nodes.widen()
@@ -401,5 +399,10 @@ TRANSITIONS: dict[tuple[PodState, PodEvent], Callable[..., None]] = {
     (_S.SUCCEEDED, _E.EVICTION_REFUSED): _T._note_refusal,
     (_S.FAILED, _E.EVICTION_REFUSED): _T._note_refusal,
 }
+# Where a decision leads; where it is not said here, the pod shows it.
+_DECIDED: list[PodState | None] = [None] * len(PodEvent)
+_DECIDED[_E.NOMINATE] = _S.NOMINATED
+_DECIDED[_E.ASSUME] = _S.ASSUMED
+_DECIDED[_E.EVICT] = _S.EVICTING
 # By number: an enum as a key is hashed slowly.
 _STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in PodState]
