@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from phalanx.cluster.affinity.domains import DomainCounter
-from phalanx.cluster.allocators.node_groups import NODE_GROUPS, NodeGroups, Portion
+from phalanx.cluster.allocators.node_groups import NODE_GROUPS, NodeGroups, NodeGroupShare
 from phalanx.cluster.allocators.ports import Ports
 from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
@@ -329,7 +329,7 @@ def _audit_node_groups(state: ClusterState) -> None:
         group = state.nodes.labels.of(row).get(POOL_LABEL, "")
         for record in state.pods.on(row):
             taken = record.allocated.get(NODE_GROUPS)
-            if group and isinstance(taken, Portion):
+            if group and isinstance(taken, NodeGroupShare):
                 held[taken.queue, group].update(dict(taken.amounts))
     for (queue, group), amounts in held.items():
         assert dict(stock.held(queue, group)) == dict(amounts)

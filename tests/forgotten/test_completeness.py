@@ -137,7 +137,7 @@ def test_the_proof_is_there(proof: str) -> None:
         ("TopologySpreadConstraint", core.TopologySpreadConstraint),
         ("Toleration", core.PodToleration),
         ("PodResourceClaim", core.PodResourceClaim),
-        ("Volume", core.Volume),
+        ("Volume", core.VolumeObject),
     ],
 )
 def test_what_restricts_a_pod_is_known_field_by_field(name: str, wire: type[msgspec.Struct]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from phalanx.reports.eviction_preview import EvictionCost, EvictionPreview, EvictionReasons, PreviewedPod
+    from phalanx.reports.eviction_preview import EvictionPreview, EvictionReasons, PreviewedCost, PreviewedPod
 
 _NAMED = 4
 _ROOMS = 5
@@ -43,7 +43,7 @@ def _reasons(reasons: Sequence[EvictionReasons]) -> Iterator[str]:
         yield f"  {len(reason.pods):>{width}}  {_some(reason.pods)}: {reason.why}{until}"
 
 
-def _cost(cost: EvictionCost | None) -> Iterator[str]:
+def _cost(cost: PreviewedCost | None) -> Iterator[str]:
     if cost is None:
         return
     parts = [f"{cost.pods} pod" if cost.pods == 1 else f"{cost.pods} pods"]

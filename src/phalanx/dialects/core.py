@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from phalanx.dialects.lenient import Fault, decode_leniently
+from phalanx.dialects.lenient import DecodingFault, decode_leniently
 from phalanx.model.decoding import decode_loosely, decoded
 
 
@@ -175,7 +175,7 @@ class Unread(Wire):
     """What is there and of no interest."""
 
 
-class Volume(Closed):
+class VolumeObject(Closed):
     """The sources that restrict where a pod may run, and images, which nodes may have already; then, unread, those
     that every node has."""
 
@@ -256,7 +256,7 @@ class PodSpec(Wire):
     affinity: Affinity | None = None
     tolerations: list[PodToleration] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
-    volumes: list[Volume] = []
+    volumes: list[VolumeObject] = []
     resource_claims: list[PodResourceClaim] = []
     host_network: bool = False
     host_users: bool | None = None
@@ -306,7 +306,7 @@ class PodObject(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[DecodingFault, ...] = ()
 
 
 class NodeTaint(Wire):
@@ -343,7 +343,7 @@ class NodeObject(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[DecodingFault, ...] = ()
 
 
 class PriorityClassObject(Named):
@@ -407,7 +407,7 @@ def decode_resource_quota(raw: bytes) -> ResourceQuotaObject:
     return _decode(_RESOURCE_QUOTA, ResourceQuotaObject, raw)[0]
 
 
-def _decode(decoder: msgspec.json.Decoder[N], kind: type[N], raw: bytes) -> tuple[N, tuple[Fault, ...]]:
+def _decode(decoder: msgspec.json.Decoder[N], kind: type[N], raw: bytes) -> tuple[N, tuple[DecodingFault, ...]]:
     try:
         wire = decoded(decoder.decode, raw)
         if wire.metadata.name:

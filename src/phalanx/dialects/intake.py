@@ -37,7 +37,7 @@ from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.resolver import is_legal_minimum
 from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec, summary, unreadable_pod
 from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
@@ -229,7 +229,7 @@ class Intake:
             events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
         return events
 
-    def _pass_over(self, uid: str, faults: tuple[Fault, ...]) -> None:
+    def _pass_over(self, uid: str, faults: tuple[DecodingFault, ...]) -> None:
         """Notes what does not count of a pod's labels and annotations; each such thing is told once."""
         record = self._pods[uid]
         if faults == record.faults:

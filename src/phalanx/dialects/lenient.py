@@ -2,8 +2,8 @@
 
 Rules: null is the same as absent; a label or annotation that is not text is written as text (numbers as digits,
 lists and maps as JSON), because hand-written manifests carry such values; anything else of the wrong type is left
-at its default and named in a `Fault`; so is a field that is not known, where that matters (`Closed`). A list item
-is never dropped, so positions in messages stay true.
+at its default and named in a `DecodingFault`; so is a field that is not known, where that matters (`Closed`). A
+list item is never dropped, so positions in messages stay true.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Fault(msgspec.Struct, frozen=True):
+class DecodingFault(msgspec.Struct, frozen=True):
     """A field that could not be read. `path` is like `spec.containers[0].ports`. One that is `unknown` is only not
     known to us: all beside it was read."""
 
@@ -31,7 +31,7 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.message}"
 
 
-def decode_leniently(kind: type[T], document: object) -> tuple[T, tuple[Fault, ...]]:
+def decode_leniently(kind: type[T], document: object) -> tuple[T, tuple[DecodingFault, ...]]:
     """The readable part of `document` as a `kind`, and what was not readable.
 
     Raises `msgspec.ValidationError` where the document is no object with a `metadata.name`.
@@ -40,11 +40,11 @@ def decode_leniently(kind: type[T], document: object) -> tuple[T, tuple[Fault, .
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(name, str) or not name:
         raise msgspec.ValidationError("not an object with metadata.name")
-    faults: list[Fault] = []
+    faults: list[DecodingFault] = []
     return _struct(kind, document, "", faults), tuple(faults)
 
 
-def _struct(kind: type[T], value: object, path: str, faults: list[Fault]) -> T:
+def _struct(kind: type[T], value: object, path: str, faults: list[DecodingFault]) -> T:
     if not isinstance(value, Mapping):
         faults.append(_fault(path, value, "an object"))
         value = {}
@@ -62,7 +62,7 @@ def _struct(kind: type[T], value: object, path: str, faults: list[Fault]) -> T:
         known = {field.encode_name for field in fields}
         for name in sorted(name for name, content in value.items() if name not in known and content is not None):
             here = f"{path}.{name}" if path else name
-            faults.append(Fault(here, "this version of Phalanx does not know the field", unknown=True))
+            faults.append(DecodingFault(here, "this version of Phalanx does not know the field", unknown=True))
     return kind(**read)
 
 
@@ -75,7 +75,7 @@ def _shape(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[msgspec.st
 _UNREADABLE: Any = object()
 
 
-def _value(hint: Any, value: object, path: str, faults: list[Fault]) -> Any:
+def _value(hint: Any, value: object, path: str, faults: list[DecodingFault]) -> Any:
     """`value` as `hint`, or `_UNREADABLE`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
@@ -110,13 +110,13 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _unreadable(path: str, value: object, wanted: str, faults: list[Fault]) -> Any:
+def _unreadable(path: str, value: object, wanted: str, faults: list[DecodingFault]) -> Any:
     faults.append(_fault(path, value, wanted))
     return _UNREADABLE
 
 
-def _fault(path: str, value: object, wanted: str) -> Fault:
+def _fault(path: str, value: object, wanted: str) -> DecodingFault:
     shown = msgspec.json.encode(value).decode()
     if len(shown) > 60:
         shown = shown[:57] + "..."
-    return Fault(path, f"{shown} is not {wanted}")
+    return DecodingFault(path, f"{shown} is not {wanted}")

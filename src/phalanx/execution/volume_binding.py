@@ -12,7 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from phalanx.dialects.storage.storage_objects import SELECTED_NODE, Claim, StoredVolume, read_claim, read_volume
+from phalanx.dialects.storage.storage_objects import (
+    SELECTED_NODE,
+    StoredVolume,
+    VolumeClaimObject,
+    read_claim,
+    read_volume,
+)
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
@@ -94,7 +100,7 @@ class VolumeBinding:
 
     # writes
 
-    async def _reserve(self, wanted: BindClaim, claim: Claim, document: Mapping[str, Any]) -> int:
+    async def _reserve(self, wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any]) -> int:
         """Writes whose the volume is, once; 0, for the claim itself is not written."""
         path = VOLUMES.path(name=wanted.volume)
         while True:
@@ -122,7 +128,7 @@ class VolumeBinding:
             if await self._patch(path, patch) is not None:
                 return 0
 
-    async def _select(self, wanted: BindClaim, claim: Claim, document: Mapping[str, Any]) -> int:
+    async def _select(self, wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any]) -> int:
         """Writes where the claim is to be provisioned; the revision from which on it says so."""
         while claim.node != wanted.node:
             if claim.node:
@@ -165,7 +171,7 @@ class VolumeBinding:
                 return None
             raise PreparationError(f"{path}: {error}") from error
 
-    async def _bound(self, wanted: BindClaim, uid: str, since: int) -> Claim:
+    async def _bound(self, wanted: BindClaim, uid: str, since: int) -> VolumeClaimObject:
         """The claim once it is bound. What is older than revision `since` says nothing."""
         while True:
             document = await self._next_look(wanted)
@@ -183,7 +189,7 @@ class VolumeBinding:
                 if _free(wanted, claim, found).claim_uid != uid:
                     raise PreparationError(f'ClaimRef got reset for pv "{wanted.volume}"')
 
-    async def _check_reach(self, wanted: BindClaim, claim: Claim) -> None:
+    async def _check_reach(self, wanted: BindClaim, claim: VolumeClaimObject) -> None:
         """A provisioner may have put the volume where the node cannot reach it."""
         found = await self._document(VOLUMES.path(name=claim.volume))
         if found is None:
@@ -236,7 +242,7 @@ class VolumeBinding:
             del self._lookers[namespace]
 
 
-def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = "") -> Claim:
+def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = "") -> VolumeClaimObject:
     """The claim, if it can still be bound for its pod. `uid` is that of the one that was prepared."""
     if document is None:
         raise PreparationError(f'persistentvolumeclaim "{wanted.name}" not found')
@@ -252,7 +258,7 @@ def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = ""
     return claim
 
 
-def _free(wanted: BindClaim, claim: Claim, document: Mapping[str, Any] | None) -> StoredVolume:
+def _free(wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any] | None) -> StoredVolume:
     """The volume that was chosen, if it is free or the claim's already."""
     if document is None:
         raise PreparationError(f'persistentvolume "{wanted.volume}" not found')

@@ -52,7 +52,7 @@ class EvictionReasons(msgspec.Struct, omit_defaults=True):
     until: str = ""
 
 
-class EvictionCost(msgspec.Struct):
+class PreviewedCost(msgspec.Struct):
     """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
     PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
 
@@ -83,7 +83,7 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
     overtaken: list[str] = []
     pods: list[PreviewedPod] = []
     reasons: list[EvictionReasons] = []
-    cost: EvictionCost | None = None
+    cost: PreviewedCost | None = None
     missing: str = ""
     changes: list[str] = []
     paced: list[str] = []
@@ -211,12 +211,12 @@ def _departure(record: PodRecord) -> PreviewedPod:
     )
 
 
-def _price(found: Eviction, now: float) -> EvictionCost:
+def _price(found: Eviction, now: float) -> PreviewedCost:
     records = _records(found)
     # What is but a part of a decision costs its own part.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
-    return EvictionCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))
+    return PreviewedCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))
 
 
 def _records(found: Eviction) -> Sequence[PodRecord]:

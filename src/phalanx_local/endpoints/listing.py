@@ -68,7 +68,7 @@ class ListQuery(NamedTuple):
     match: str
 
 
-class ListPage(NamedTuple):
+class ServedPage(NamedTuple):
     """Part of a list: records in key order, and how to go on (an empty token on the last page)."""
 
     records: list[Record]
@@ -157,7 +157,7 @@ class Lister:
         self._store = store
         self._snapshots: OrderedDict[tuple[str, str, int], list[Record]] = OrderedDict()
 
-    def page(self, collection: Collection, query: ListQuery) -> ListPage:
+    def page(self, collection: Collection, query: ListQuery) -> ServedPage:
         """One page. Raises 410 for a token or a revision that is forgotten, 504 for one to come."""
         store, selection = self._store, query.selection
         after: Key | None = None
@@ -174,7 +174,7 @@ class Lister:
             if query.match == "Exact":
                 revision = asked
         if revision == store.revision and after is None and not query.limit:
-            return ListPage(self._select(collection, selection), revision, "", None)
+            return ServedPage(self._select(collection, selection), revision, "", None)
         try:
             records = self._snapshot(collection, selection.namespace, revision)
         except StatusError:
@@ -212,7 +212,7 @@ class Lister:
 
     def _cut(
         self, records: list[Record], selection: Selection, after: Key | None, limit: int, revision: int
-    ) -> ListPage:
+    ) -> ServedPage:
         start = 0 if after is None else _first_after(records, after)
         chosen: list[Record] = []
         for index in range(start, len(records)):
@@ -223,9 +223,9 @@ class Lister:
                 last = chosen[-1]
                 token = encode_token(revision, last.key)
                 remaining = None if selection.narrow else len(records) - index
-                return ListPage(chosen, revision, token, remaining)
+                return ServedPage(chosen, revision, token, remaining)
             chosen.append(record)
-        return ListPage(chosen, revision, "", None)
+        return ServedPage(chosen, revision, "", None)
 
     def _token(self, source: str) -> _Token:
         try:
@@ -268,7 +268,7 @@ def _first_after(records: list[Record], after: Key) -> int:
     return low
 
 
-def list_metadata(page: ListPage, version: Version | None = None) -> Json:
+def list_metadata(page: ServedPage, version: Version | None = None) -> Json:
     """The ListMeta of a page; lists of custom resources say `continue` even where it is empty."""
     meta: Json = {"resourceVersion": str(page.revision)}
     if version is not None and version.type.custom:
@@ -280,7 +280,7 @@ def list_metadata(page: ListPage, version: Version | None = None) -> Json:
     return meta
 
 
-def list_document(page: ListPage, version: Version) -> bytes:
+def list_document(page: ServedPage, version: Version) -> bytes:
     """The list as JSON; stored bytes are joined, not decoded."""
     parts = [version.list_head, encode(list_metadata(page, version)), b',"items":[']
     if page.records:

@@ -11,7 +11,7 @@ from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Attributes, Requester
 from phalanx_local.endpoints import subresources as sub
 from phalanx_local.endpoints import tables
-from phalanx_local.endpoints.listing import Lister, ListPage, list_document, parse_list_query, parse_selection
+from phalanx_local.endpoints.listing import Lister, ServedPage, list_document, parse_list_query, parse_selection
 from phalanx_local.endpoints.negotiation import JSON, PLAIN, negotiate
 from phalanx_local.endpoints.pod_logs import LogStream, open_log
 from phalanx_local.endpoints.reviews import Reviewer
@@ -182,7 +182,7 @@ class ResourceHandler:
         for record in chosen:
             self._admit_deletion(version, record, write)
             self._api.delete(type_, record, options, write)
-        page = ListPage(chosen, self._api.store.revision, "", None)
+        page = ServedPage(chosen, self._api.store.revision, "", None)
         return EncodedResponse(list_document(page, version), warnings=tuple(write.warnings))
 
     # --- single objects

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from phalanx_local.clock import Clock
-from phalanx_local.endpoints.listing import ListPage, list_metadata
+from phalanx_local.endpoints.listing import ServedPage, list_metadata
 from phalanx_local.errors import bad_request
 from phalanx_local.objects import Json, encode
 from phalanx_local.printers import printer_of
@@ -30,7 +30,7 @@ def included(query: Mapping[str, str]) -> Include:
     )
 
 
-def table_of(page: ListPage, version: Version, form: str, include: Include, now: float) -> Json:
+def table_of(page: ServedPage, version: Version, form: str, include: Include, now: float) -> Json:
     """The table of a list."""
     table = _table(page.records, version, form, include, now)
     table["metadata"] = list_metadata(page)
@@ -81,7 +81,7 @@ def partial(record: Record) -> bytes:
     return encode(partial_object(record.load()))
 
 
-def partial_list(page: ListPage, version: Version) -> bytes:
+def partial_list(page: ServedPage, version: Version) -> bytes:
     """PartialObjectMetadataList of a page."""
     return encode(
         {

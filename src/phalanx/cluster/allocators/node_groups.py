@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NODE_GROUPS = "node-groups"
 
 
-class Portion(msgspec.Struct, frozen=True):
+class NodeGroupShare(msgspec.Struct, frozen=True):
     """What a pod holds of its queue's part of the group that its node belongs to."""
 
     queue: str
@@ -68,12 +68,12 @@ class NodeGroups(NodeAllocator):
 
     def observed(self, pod: Pod, row: int) -> object | None:
         charged = pod.pod_class.charged(pod.usage or pod.pod_class.requests)
-        portion = Portion(_rule(pod.pod_class).queue, tuple(sorted(charged.items())))
+        portion = NodeGroupShare(_rule(pod.pod_class).queue, tuple(sorted(charged.items())))
         self.book(portion, row, 1)
         return portion
 
     def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, Portion)
+        assert isinstance(taken, NodeGroupShare)
         here = self._held_on.setdefault(row, {})
         _add(here.setdefault(taken.queue, Counter()), dict(taken.amounts), sign)
         if not here[taken.queue]:

@@ -27,7 +27,7 @@ _EFFECTS = ("NoSchedule", "NoExecute")
 _SCALARS = ("int", "bool", "string", "version")
 
 
-class View(msgspec.Struct, frozen=True, cache_hash=True):
+class DraView(msgspec.Struct, frozen=True, cache_hash=True):
     """All that the question sees of a device: devices with equal views are interchangeable while their use is.
 
     `fits` has a bit for each ask whose selectors the device meets, `tolerated` one for each that puts up with its
@@ -45,7 +45,8 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A constraint: the column of `View.attributes`, and for which (request, alternative) of the claim it holds."""
+    """A constraint: the column of `DraView.attributes`, and for which (request, alternative) of the claim it
+    holds."""
 
     column: int
     distinct: bool
@@ -71,13 +72,13 @@ class Question:
         self.fault = ""
         self._selectors = selectors
         self._columns: dict[str, int] = {}
-        self._views: WeakKeyDictionary[Offer, View | None] = WeakKeyDictionary()
-        self._known: dict[View | None, View | None] = {}
+        self._views: WeakKeyDictionary[Offer, DraView | None] = WeakKeyDictionary()
+        self._known: dict[DraView | None, DraView | None] = {}
         self.parts = tuple(self._part(spec) for spec in specs)
         if not self.fault:
             self.fault = next(filter(None, map(self._complaint, self.asks)), "")
 
-    def view(self, offer: Offer) -> View | None:
+    def view(self, offer: Offer) -> DraView | None:
         """None for a device that no ask is about."""
         if offer not in self._views:
             view = self._look(offer.id[0], offer)
@@ -126,7 +127,7 @@ class Question:
         device_class = self.classes[ask.device_class]
         return (f"class {ask.device_class}", device_class.selectors), (f"request {ask.name}", ask.selectors)
 
-    def _look(self, driver: str, offer: Offer) -> View | None:
+    def _look(self, driver: str, offer: Offer) -> DraView | None:
         device = offer.device
         fits = tolerated = 0
         consumes: list[Consumption | None] = []
@@ -134,17 +135,17 @@ class Question:
             try:
                 selected = self._selected(ask, driver, device)
             except SelectorError as error:
-                return View(0, 0, fault=str(error))
+                return DraView(0, 0, fault=str(error))
             try:
                 taken = consumption(ask, device) if selected else None
             except QuantityError as error:
-                return View(0, 0, fault=f"device {'/'.join(offer.id)}: {error}")
+                return DraView(0, 0, fault=f"device {'/'.join(offer.id)}: {error}")
             consumes.append(taken)
             fits |= (taken is not None) << number
             tolerated |= _tolerates(ask.tolerations, device.taints) << number
         if not fits:
             return None
-        return View(
+        return DraView(
             fits=fits,
             tolerated=tolerated,
             attributes=tuple(_attribute(driver, device, name) for name in self._columns),

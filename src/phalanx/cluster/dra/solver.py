@@ -12,7 +12,7 @@ from collections.abc import Hashable
 
 import msgspec
 
-from phalanx.cluster.dra.question import Part, Question, View
+from phalanx.cluster.dra.question import DraView, Part, Question
 from phalanx.cluster.dra.supply import CounterId
 from phalanx.model.claims import MOST_DEVICES, DeviceAttribute
 
@@ -32,7 +32,7 @@ class Slot(msgspec.Struct, frozen=True, cache_hash=True):
     `left` what is left of each capacity of a shareable device (nano-units), `drawn` whether its counters are
     accounted for by those who share it already."""
 
-    view: View
+    view: DraView
     pool: int = 0
     free: bool = True
     left: tuple[tuple[str, int], ...] = ()
@@ -265,7 +265,7 @@ class _Solver:
         else:
             self._use(slot, number, 1)
 
-    def _agrees(self, part: Part, claim: int, place: int, alternative: int, view: View) -> bool:
+    def _agrees(self, part: Part, claim: int, place: int, alternative: int, view: DraView) -> bool:
         for rule, held in zip(part.rules, self._held[claim], strict=True):
             if (place, alternative) not in rule.concerns:
                 continue

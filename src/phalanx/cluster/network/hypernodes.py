@@ -23,7 +23,7 @@ Ids = npt.NDArray[np.intp]
 _NAMED = 3
 
 
-class Fault(msgspec.Struct, frozen=True, order=True):
+class HyperNodeFault(msgspec.Struct, frozen=True, order=True):
     """What a HyperNode says that does not hold, and what holds instead."""
 
     hypernode: str
@@ -48,7 +48,7 @@ class HyperNodeTree:
         self._order: list[HyperNode] = []
         self._names: list[str] = [""]
         self._parent: list[int] = [0]
-        self._faults: list[Fault] = []
+        self._faults: list[HyperNodeFault] = []
         self._by_name: dict[str, list[int]] = {}
         self._patterns = PatternSet(())
         self._pattern_numbers: list[int] = []
@@ -116,7 +116,7 @@ class HyperNodeTree:
                 return self._names[number]
         return ""
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[HyperNodeFault]:
         """What of those that can be read does not hold, by HyperNode, then by text."""
         self._refresh()
         disputes: dict[tuple[int, int], list[int]] = {}
@@ -127,7 +127,7 @@ class HyperNodeTree:
         for (loser, winner), rows in disputes.items():
             names = sorted(self._nodes.names[row] for row in rows)
             found.append(
-                Fault(
+                HyperNodeFault(
                     self._names[loser],
                     f"node {_listed(names)} is a member of HyperNode {self._names[winner]} as well, which has it; "
                     "let each node be a member of one HyperNode of the lowest tier",
@@ -186,7 +186,7 @@ class HyperNodeTree:
                     self._parent[child] = parent
                 elif parent not in self._above(self._parent[child]):
                     self._faults.append(
-                        Fault(
+                        HyperNodeFault(
                             self._names[parent],
                             f"HyperNode {self._names[child]} is a member of HyperNode "
                             f"{self._names[self._parent[child]]} as well, which has it; let each HyperNode be a "
@@ -199,12 +199,12 @@ class HyperNodeTree:
             child = numbers.get(member.name)
             if child is None:
                 self._faults.append(
-                    Fault(parent.name, f"there is no HyperNode {member.name} that can be its member")
+                    HyperNodeFault(parent.name, f"there is no HyperNode {member.name} that can be its member")
                 )
                 return ()
             if self._tier(child) >= parent.tier:
                 self._faults.append(
-                    Fault(
+                    HyperNodeFault(
                         parent.name,
                         f"HyperNode {member.name} (tier {self._tier(child)}) cannot be its member: give it a tier "
                         f"below {parent.tier}",

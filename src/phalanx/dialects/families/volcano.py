@@ -25,7 +25,7 @@ from phalanx.dialects.gangs.status_input import (
 from phalanx.dialects.gangs.task_topology import task_topology
 from phalanx.dialects.gangs.topology_annotations import network_topology, subgroup_rules
 from phalanx.dialects.kinds import ServedKind, WantedKind
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.hypernodes import HyperNodes
 from phalanx.dialects.nodes.numa import NumaEnricher
 from phalanx.dialects.pods.revocable import MAX_UNAVAILABLE, MIN_AVAILABLE, portion_of, revocable_of
@@ -147,7 +147,7 @@ def _is_of_a_job(reader: GroupReader) -> bool:
 def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | None]:
     """(the members that must stay, those that may be missing): of two the first holds, and what cannot be read lets
     nobody go."""
-    faults: list[Fault] = []
+    faults: list[DecodingFault] = []
     stay = portion_of(reader.annotations, MIN_AVAILABLE, faults)
     miss = portion_of(reader.annotations, MAX_UNAVAILABLE, faults) if stay is None else None
     reader.warnings += [

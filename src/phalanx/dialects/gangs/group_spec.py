@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, read_extras
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.pods.evictability import preemptable_of
 from phalanx.dialects.pods.requests import resource_list
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
@@ -71,7 +71,7 @@ class GroupReader(ObjectReader):
     def __init__(self, resource: ServedKind, document: Document) -> None:
         super().__init__(resource, document)
         self.extras = read_extras(self.labels, self.annotations)
-        faults: list[Fault] = []
+        faults: list[DecodingFault] = []
         self.preemptable = preemptable_of(self.labels, self.annotations, faults)
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 

@@ -12,7 +12,7 @@ from phalanx.dialects.devices.node_cards import cards_at, percent_offered
 from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
 from phalanx.dialects.gangs.declaration import controlling_owner, index_of, role_of
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.images import images_at
 from phalanx.dialects.nodes.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
@@ -58,8 +58,8 @@ class DecodedTemplate(msgspec.Struct, frozen=True):
 
     pod_class: PodClass
     demand: Demand
-    strategy_faults: tuple[Fault, ...]
-    peer_faults: tuple[Fault, ...] = ()
+    strategy_faults: tuple[DecodingFault, ...]
+    peer_faults: tuple[DecodingFault, ...] = ()
 
 
 class PodDecoder:
@@ -70,7 +70,7 @@ class PodDecoder:
         self._signer = signer or Signer()
         self._specs: dict[bytes, DecodedTemplate] = {}
         self._classes: dict[PodClass, PodClass] = {}
-        self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
+        self._usages: dict[bytes, tuple[Requests, tuple[DecodingFault, ...]]] = {}
         # Times fall on the same seconds, and a plan marks thousands of pods alike.
         self._times: dict[str, int] = {}
         self._marks: dict[PlanMark, PlanMark] = {}
@@ -207,7 +207,7 @@ class PodDecoder:
             return label
         return metadata.annotations.get(options.user_annotation, "")
 
-    def _usage(self, pod: PodObject, template: DecodedTemplate) -> tuple[Requests, tuple[Fault, ...]]:
+    def _usage(self, pod: PodObject, template: DecodedTemplate) -> tuple[Requests, tuple[DecodingFault, ...]]:
         if not pod.spec.node_name or not reports_resources(pod.status):
             return template.demand.requests, template.demand.problems
         key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
@@ -291,7 +291,7 @@ def node_spec(node: NodeObject) -> Node:
     )
 
 
-def summary(faults: tuple[Fault, ...]) -> str:
+def summary(faults: tuple[DecodingFault, ...]) -> str:
     """The first three, for people; the rest is counted."""
     if not faults:
         return ""

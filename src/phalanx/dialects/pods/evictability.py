@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.times import parse_duration, parse_moment
 from phalanx.model.decoding import quoted
 
@@ -46,7 +46,7 @@ class Terms(msgspec.Struct, frozen=True):
     preemptable: bool = True
     cooldown: int = 0
     checkpoint: int = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[DecodingFault, ...] = ()
 
 
 _NO_TERMS = Terms()
@@ -56,7 +56,7 @@ _STATED = frozenset((PREEMPTABLE, COOLDOWN, CHECKPOINT))
 def eviction_terms(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Terms:
     if _STATED.isdisjoint(annotations) and _STATED.isdisjoint(labels):
         return _NO_TERMS
-    faults: list[Fault] = []
+    faults: list[DecodingFault] = []
     return Terms(
         preemptable=preemptable_of(labels, annotations, faults),
         cooldown=_cooldown(labels, annotations, faults),
@@ -65,17 +65,17 @@ def eviction_terms(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
     )
 
 
-def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> bool:
+def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[DecodingFault]) -> bool:
     """Whether its owner lets a pod, or the members of a group, be evicted; so it is where nothing is said."""
     path, value = _stated(PREEMPTABLE, ("annotations", annotations), ("labels", labels))
     if value is None or value in _TRUE:
         return True
     if value not in _FALSE:
-        faults.append(Fault(path, f'{value!r} is not "true" or "false"; it forbids eviction'))
+        faults.append(DecodingFault(path, f'{value!r} is not "true" or "false"; it forbids eviction'))
     return False
 
 
-def hides_terms(fault: Fault) -> bool:
+def hides_terms(fault: DecodingFault) -> bool:
     """Whether a field that could not be decoded may hide that the owner forbids eviction."""
     return fault.path in ("metadata", "metadata.labels", "metadata.annotations")
 
@@ -138,21 +138,21 @@ def is_static(pod: PodObject) -> bool:
     return bool(node) and owned and _MIRROR in metadata.annotations
 
 
-def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> int:
+def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[DecodingFault]) -> int:
     path, value = _stated(COOLDOWN, ("labels", labels), ("annotations", annotations))
     if value is None:
         return 0
     try:
         seconds = parse_duration(value)
     except ValueError as error:
-        faults.append(Fault(path, f"{error}; it is ignored"))
+        faults.append(DecodingFault(path, f"{error}; it is ignored"))
         return 0
     if seconds < 0:
-        faults.append(Fault(path, f"{quoted(value)} is negative; it is ignored"))
+        faults.append(DecodingFault(path, f"{quoted(value)} is negative; it is ignored"))
     return max(0, seconds)
 
 
-def _checkpoint(text: str, faults: list[Fault]) -> int:
+def _checkpoint(text: str, faults: list[DecodingFault]) -> int:
     """A time without its zone is refused: a program that writes its local time would be hours off."""
     if not text:
         return 0
@@ -160,7 +160,7 @@ def _checkpoint(text: str, faults: list[Fault]) -> int:
     if moment is None or moment.tzinfo is None:
         example = "2026-01-31T12:00:00Z"
         faults.append(
-            Fault(
+            DecodingFault(
                 f"metadata.annotations[{CHECKPOINT}]",
                 f"{quoted(text)} is not a time such as {example}; it is ignored",
             )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from phalanx.dialects.core import LabelSelector, PodAffinity, PodAffinityTerm, PodObject, TopologySpreadConstraint
 from phalanx.dialects.label_selectors import IllegibleSelectorError, requirements_of
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, PreferredPeers, Selector, Spread
 from phalanx.model.selectors import Requirement
 
@@ -38,7 +38,7 @@ def context_of(pod: PodObject) -> object:
     return pod.metadata.namespace, sorted((key, labels[key]) for key in keys if key in labels), faults
 
 
-def peers_of(pod: PodObject) -> tuple[Peers, tuple[Fault, ...]]:
+def peers_of(pod: PodObject) -> tuple[Peers, tuple[DecodingFault, ...]]:
     """What the pod says, and what of it cannot be read.
 
     Of a pod that states one term which cannot be read no term counts: half a selector would mean others than its
@@ -74,7 +74,7 @@ class _Reading:
     """Reads terms of one pod; what cannot be read is named in `faults`."""
 
     def __init__(self, pod: PodObject) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[DecodingFault] = []
         self._namespace = pod.metadata.namespace
         self._labels = pod.metadata.labels
 
@@ -158,7 +158,7 @@ class _Reading:
         return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.values)))
 
     def _fault(self, path: str, message: str) -> None:
-        self.faults.append(Fault(path, message))
+        self.faults.append(DecodingFault(path, message))
 
 
 def _of_labels(keys: Sequence[str], labels: Mapping[str, str], operator: str) -> Iterator[Requirement]:

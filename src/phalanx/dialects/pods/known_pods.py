@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.gangs.agreement import MemberDeclaration
 from phalanx.dialects.gangs.extras import Stated
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
 
@@ -22,7 +22,7 @@ class KnownPod(msgspec.Struct, gc=False):
     declared: MemberDeclaration | None
     owners: str
     told: Pod | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[DecodingFault, ...] = ()
 
 
 class PodWarnings:

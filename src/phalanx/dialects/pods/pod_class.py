@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from phalanx.dialects.core import PodSpec, SelectorRequirement, SelectorTerm
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.images import images_of
 from phalanx.dialects.nodes.numa import whole_cpus
 from phalanx.dialects.pods.requests import Demand
@@ -65,7 +65,7 @@ def pod_class_of(
     )
 
 
-def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, ...]]:
+def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[DecodingFault, ...]]:
     """The per-pod scoring override as canonical JSON `{"type": ..., "weight": {resource: n}}`, "" without one.
 
     It only prefers, so a malformed one is dropped and named, and the pod is scored like any other.
@@ -73,10 +73,10 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
     kind, weights = annotations.get(SCORING_TYPE, ""), annotations.get(SCORING_WEIGHT, "")
     if not kind and not weights:
         return "", ()
-    faults: list[Fault] = []
+    faults: list[DecodingFault] = []
     if kind and kind not in _SCORING_TYPES:
         faults.append(
-            Fault(
+            DecodingFault(
                 f"metadata.annotations[{SCORING_TYPE}]",
                 f"{quoted(kind)} is not LeastAllocated or MostAllocated; it is ignored",
             )
@@ -87,7 +87,7 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
             read = decode_json(weights, dict[str, int])
         except msgspec.DecodeError:
             faults.append(
-                Fault(
+                DecodingFault(
                     f"metadata.annotations[{SCORING_WEIGHT}]",
                     f'{quoted(weights)} is not JSON such as {{"cpu": 1}}; it is ignored',
                 )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from phalanx.dialects.core import Amounts, Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.model.decoding import quoted
 from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
@@ -32,12 +32,12 @@ class Demand(msgspec.Struct, frozen=True):
     requests: Requests
     scored_cpu: int
     scored_memory: int
-    problems: tuple[Fault, ...] = ()
+    problems: tuple[DecodingFault, ...] = ()
 
 
 def demand_of(spec: PodSpec) -> Demand:
     """What a pending pod asks for: its spec, whatever its status says."""
-    problems: list[Fault] = []
+    problems: list[DecodingFault] = []
     aggregate = _aggregate(_own_containers(spec, problems), {})
     level = _pod_level(spec.resources, aggregate, problems)
     overhead = _amounts(spec.overhead, "spec.overhead", problems)
@@ -50,13 +50,13 @@ def demand_of(spec: PodSpec) -> Demand:
     )
 
 
-def usage_of(spec: PodSpec, status: PodStatus) -> tuple[Requests, tuple[Fault, ...]]:
+def usage_of(spec: PodSpec, status: PodStatus) -> tuple[Requests, tuple[DecodingFault, ...]]:
     """What a bound pod takes from its node, in-place resize included.
 
     Per container it is the greatest of what the spec wants, what the node has allocated and what is in force; the
     spec is left out once the kubelet has called the resize infeasible. The pod level follows the same rule.
     """
-    problems: list[Fault] = []
+    problems: list[DecodingFault] = []
     infeasible = _resize_is_infeasible(status)
     reported = {entry.name: entry for entry in (*status.container_statuses, *status.init_container_statuses)}
     containers = []
@@ -89,14 +89,14 @@ def reports_resources(status: PodStatus) -> bool:
     return status.resources is not None or any(entry.resources is not None for entry in entries)
 
 
-def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[Fault, ...]]:
+def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[DecodingFault, ...]]:
     """A ResourceList as it stands (quota-only names such as `requests.cpu` left out, `pods` kept)."""
-    problems: list[Fault] = []
+    problems: list[DecodingFault] = []
     read = _amounts(amounts, path, problems, keep_pods=True)
     return _whole(read), tuple(problems)
 
 
-def hides_amounts(fault: Fault) -> bool:
+def hides_amounts(fault: DecodingFault) -> bool:
     """Whether a field that could not be decoded may hide requests, so that the sum may be too small."""
     return fault.path == "spec" or fault.path.startswith(_SUMMED_FIELDS)
 
@@ -110,7 +110,9 @@ def is_counted(resource: str) -> bool:
     return "/" in resource and not resource.startswith(("requests.", "limits.", "count/"))
 
 
-def _own_containers(spec: PodSpec, problems: list[Fault]) -> list[tuple[Container, _Thousandths, bool | None]]:
+def _own_containers(
+    spec: PodSpec, problems: list[DecodingFault]
+) -> list[tuple[Container, _Thousandths, bool | None]]:
     """Every container with its own requests; the flag is None for a main container, else: is it a sidecar?"""
     found: list[tuple[Container, _Thousandths, bool | None]] = []
     for at, container in enumerate(spec.containers):
@@ -123,7 +125,7 @@ def _own_containers(spec: PodSpec, problems: list[Fault]) -> list[tuple[Containe
     return found
 
 
-def _container_amounts(container: Container, path: str, problems: list[Fault]) -> _Thousandths:
+def _container_amounts(container: Container, path: str, problems: list[DecodingFault]) -> _Thousandths:
     if container.resources is None:
         return {}
     requests = container.resources.requests
@@ -154,7 +156,7 @@ def _aggregate(
 
 
 def _pod_level(
-    resources: ResourceRequirements | None, aggregate: _Thousandths, problems: list[Fault]
+    resources: ResourceRequirements | None, aggregate: _Thousandths, problems: list[DecodingFault]
 ) -> _Thousandths:
     """The pod-level requests, which replace the sum over containers for the resources that they name."""
     if resources is None:
@@ -187,7 +189,7 @@ def _resize_is_infeasible(status: PodStatus) -> bool:
 
 
 def _amounts(
-    stated: Amounts | Mapping[str, object], path: str, problems: list[Fault], keep_pods: bool = False
+    stated: Amounts | Mapping[str, object], path: str, problems: list[DecodingFault], keep_pods: bool = False
 ) -> _Thousandths:
     amounts: _Thousandths = {}
     for name, value in stated.items():
@@ -196,10 +198,10 @@ def _amounts(
         try:
             amount = parse_quantity(value, 1000)
         except QuantityError as error:
-            problems.append(Fault(f"{path}.{name}", str(error)))
+            problems.append(DecodingFault(f"{path}.{name}", str(error)))
             continue
         if amount < 0:
-            problems.append(Fault(f"{path}.{name}", f"{quoted(value)} is negative"))
+            problems.append(DecodingFault(f"{path}.{name}", f"{quoted(value)} is negative"))
             continue
         amounts[name] = amount
     return amounts

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.dialects.lenient import Fault
+from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.pods.evictability import PREEMPTABLE, preemptable_of
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import Gang
@@ -37,14 +37,16 @@ def revocable_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> b
     return preemptable_of(labels, annotations, []) if stated else None
 
 
-def portion_of(annotations: Mapping[str, str], key: str, faults: list[Fault]) -> Portion | None:
+def portion_of(annotations: Mapping[str, str], key: str, faults: list[DecodingFault]) -> Portion | None:
     """A number of members, or a percentage."""
     text = annotations.get(key)
     if text is None:
         return None
     found = _PORTION.fullmatch(text)
     if found is None or (found[2] and int(found[1]) > 100):
-        faults.append(Fault(f"metadata.annotations[{key}]", f'{text!r} is not a number such as "2" or "30%"'))
+        faults.append(
+            DecodingFault(f"metadata.annotations[{key}]", f'{text!r} is not a number such as "2" or "30%"')
+        )
         return Portion(100, percent=True) if key == MIN_AVAILABLE else Portion(0)
     return Portion(int(found[1]), percent=bool(found[2]))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.core import PodObject, Volume
+from phalanx.dialects.core import PodObject, VolumeObject
 from phalanx.dialects.storage.csi import inline_source
 from phalanx.model.volumes import Disk
 
@@ -54,7 +54,7 @@ def named_volumes(pod: PodObject) -> NamedVolumes:
 _NONE = NamedVolumes()
 
 
-def _disk(volume: Volume) -> Disk | None:
+def _disk(volume: VolumeObject) -> Disk | None:
     if volume.gce_persistent_disk is not None:
         disk = volume.gce_persistent_disk
         return Disk("gce", _text(disk, "pdName"), _flag(disk, "readOnly"))

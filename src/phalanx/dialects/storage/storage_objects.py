@@ -38,7 +38,7 @@ _ZONES = (
 _NOWHERE = (NodeSelectorTerm(invalid="cannot be read"),)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class VolumeClaimObject(msgspec.Struct, frozen=True):
     """A PersistentVolumeClaim. `owner` is the uid of its controller, `node` where it is being provisioned."""
 
     namespace: str
@@ -81,7 +81,7 @@ class StoredVolume(msgspec.Struct, frozen=True):
     attached: Handle | None = None
     handle: str | None = None
 
-    def is_reserved_for(self, claim: Claim) -> bool:
+    def is_reserved_for(self, claim: VolumeClaimObject) -> bool:
         """Whether it is held for this very claim and would do (component-helpers, FindMatchingVolume)."""
         offered = self.spec
         return (
@@ -110,7 +110,7 @@ class StoredAttachment(msgspec.Struct, frozen=True):
     volume: str
 
 
-def read_claim(document: Document) -> Claim:
+def read_claim(document: Document) -> VolumeClaimObject:
     metadata, spec, status = _part(document, "metadata"), _part(document, "spec"), _part(document, "status")
     annotations, fault = _part(metadata, "annotations"), ""
     selector: Selector = ()
@@ -120,7 +120,7 @@ def read_claim(document: Document) -> Claim:
     except IllegibleSelectorError as error:
         fault = f"spec.selector: {error}"
     size = _amount(_part(_part(spec, "resources"), "requests").get("storage"), MAX_QUANTITY)
-    return Claim(
+    return VolumeClaimObject(
         namespace=_text(metadata, "namespace"),
         name=_text(metadata, "name"),
         uid=_text(metadata, "uid"),

@@ -20,10 +20,10 @@ from phalanx.dialects.storage.pod_volumes import NamedVolumes, named_volumes
 from phalanx.dialects.storage.storage_facts import StorageFacts
 from phalanx.dialects.storage.storage_objects import (
     NO_PROVISIONER,
-    Claim,
     StoredAttachment,
     StoredClass,
     StoredVolume,
+    VolumeClaimObject,
     read_attachment,
     read_capacity,
     read_claim,
@@ -95,7 +95,7 @@ class Volumes(PodEnricher):
         self._resolved: dict[str, _Resolved] = {}
         self._users: dict[str, set[str]] = {}
         self._inline: dict[tuple[str, str], set[str]] = {}
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, VolumeClaimObject] = {}
         self._volumes: dict[str, StoredVolume] = {}
         self._classes: dict[str, StoredClass] = {}
         self._attachments: dict[str, StoredAttachment] = {}
@@ -230,11 +230,11 @@ class Volumes(PodEnricher):
                 return _LOST_VOLUME if use.own else f'persistentvolume "{claim.volume}" not found'
         return ""
 
-    def _is_delayed(self, claim: Claim) -> bool:
+    def _is_delayed(self, claim: VolumeClaimObject) -> bool:
         known = self._classes.get(claim.storage_class)
         return known is not None and known.delayed
 
-    def _unbound(self, claim: Claim) -> UnboundClaim:
+    def _unbound(self, claim: VolumeClaimObject) -> UnboundClaim:
         names = sorted(self._reserved.get(claim.key, ()))
         reserved = next((name for name in names if self._volumes[name].is_reserved_for(claim)), "")
         return UnboundClaim(
@@ -248,7 +248,7 @@ class Volumes(PodEnricher):
             volume=reserved,
         )
 
-    def _attachment(self, claim: Claim) -> ClaimAttachment:
+    def _attachment(self, claim: VolumeClaimObject) -> ClaimAttachment:
         volume = self._volumes.get(claim.volume) if claim.volume else None
         if volume is not None:
             return ClaimAttachment(claim.key, *(volume.attached or ("", "")))
@@ -268,7 +268,7 @@ class Volumes(PodEnricher):
         """A claim that cannot be read holds its pods; anything else counts as absent."""
         if kind.plural != CLAIMS:
             return self.removed(kind, namespace, name)
-        claim = Claim(namespace, name, uid, fault=error)
+        claim = VolumeClaimObject(namespace, name, uid, fault=error)
         self._known[CLAIMS].add(claim.key)
         return self._news(self._claim(claim.key, claim))
 
@@ -335,7 +335,7 @@ class Volumes(PodEnricher):
                 return [StockFact("volumes", StorageCapacityGone(key))], set()
         return self._attach(key, None), set()
 
-    def _claim(self, key: str, claim: Claim | None) -> Found:
+    def _claim(self, key: str, claim: VolumeClaimObject | None) -> Found:
         last = self._claims.get(key)
         if claim == last:
             return [], set()

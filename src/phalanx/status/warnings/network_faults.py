@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.network.hypernodes import Fault
+from phalanx.cluster.network.hypernodes import HyperNodeFault
 from phalanx.cluster.network.topology import Topology
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning
@@ -14,7 +14,7 @@ class NetworkFaults:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._as_of: object = None
-        self._told: frozenset[Fault] = frozenset()
+        self._told: frozenset[HyperNodeFault] = frozenset()
 
     def new_warnings(self) -> list[ObjectWarning]:
         """What has come up since the last call; that costs something only if nodes or HyperNodes have changed."""

@@ -28,7 +28,7 @@ _PARAMS = (
 )
 
 
-class Strategy(msgspec.Struct, frozen=True):
+class ReschedulingStrategy(msgspec.Struct, frozen=True):
     """Volcano's lowNodeUtilization. Thresholds are in hundredths of a percent; pods of `priority` and above stay.
 
     With `node_fit` a pod leaves only if the scheduler would put another like it on a low node that stays within its
@@ -78,11 +78,11 @@ class Rescheduling(Plugin):
         if balance.low.sum() > self._strategy.nodes and balance.high.any():
             yield from _Round(session, self._strategy, balance, self._queues).evictees()
 
-    def _read(self, arguments: Arguments, remarks: list[str]) -> Strategy | None:
+    def _read(self, arguments: Arguments, remarks: list[str]) -> ReschedulingStrategy | None:
         entries = arguments.sequence("strategies")
         if not entries:
-            return Strategy()
-        found: Strategy | None = None
+            return ReschedulingStrategy()
+        found: ReschedulingStrategy | None = None
         for place, entry in enumerate(entries):
             where = f"strategies[{place}]"
             strategy = Arguments(f"{arguments.owner}: {where}", entry if isinstance(entry, Mapping) else {})
@@ -98,7 +98,9 @@ class _Round:
     """Moves are tried on the live arrays, in a transaction that is undone in the end: each is judged as if those
     before it had been made."""
 
-    def __init__(self, session: View, strategy: Strategy, balance: Balance, queues: frozenset[str]) -> None:
+    def __init__(
+        self, session: View, strategy: ReschedulingStrategy, balance: Balance, queues: frozenset[str]
+    ) -> None:
         self._session = session
         self._strategy = strategy
         self._balance = balance
@@ -164,7 +166,7 @@ def _least_important_first(record: PodRecord) -> tuple[object, ...]:
     return pod.priority, not record.pod_class.spec.best_effort, -pod.started, pod.key
 
 
-def _low_node_utilization(entry: Arguments, remarks: list[str]) -> Strategy:
+def _low_node_utilization(entry: Arguments, remarks: list[str]) -> ReschedulingStrategy:
     params = Arguments(entry.owner, entry.mapping("params") or entry.mapping("parameters"))
     params.only(_PARAMS)
     class_name = params.text("thresholdPriorityClassName", "system-cluster-critical")
@@ -174,7 +176,7 @@ def _low_node_utilization(entry: Arguments, remarks: list[str]) -> Strategy:
             f"thresholdPriorityClassName {class_name!r} is not looked up: nothing is moved; state its value as "
             "thresholdPriority"
         )
-    return Strategy(
+    return ReschedulingStrategy(
         _thresholds(params, "thresholds"),
         _thresholds(params, "targetThresholds"),
         priority,

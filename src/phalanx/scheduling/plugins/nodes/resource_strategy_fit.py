@@ -30,7 +30,7 @@ _LEAST = "LeastAllocated"
 _BY_DEFAULT: Mapping[str, object] = {"cpu": {"type": _LEAST, "weight": 1}, "memory": {"type": _LEAST, "weight": 1}}
 
 
-class Strategy(msgspec.Struct, frozen=True):
+class FitStrategy(msgspec.Struct, frozen=True):
     most: bool
     weight: int
 
@@ -56,7 +56,7 @@ class ResourceStrategyFit(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("resourceStrategyFitWeight", 10, least=0)
-        self._strategies: dict[str, Strategy] = {}
+        self._strategies: dict[str, FitStrategy] = {}
         for name, entry in (arguments.mapping("resources") or _BY_DEFAULT).items():
             self._strategies[name] = _strategy(arguments.owner, name, entry)
         self._scarce = _scarce(arguments)
@@ -129,7 +129,7 @@ class ResourceStrategyFit(Plugin):
             result = result + (used if strategy.most else 1.0 - used) * strategy.weight
         return result * (100.0 * self._weight / total)
 
-    def _strategy_for(self, pod_class: ClassRecord, resource: str) -> Strategy | None:
+    def _strategy_for(self, pod_class: ClassRecord, resource: str) -> FitStrategy | None:
         found = self._strategies.get(resource)
         if found is None:
             prefixes = [name for name in self._strategies if name.endswith("*") and resource.startswith(name[:-1])]
@@ -167,7 +167,7 @@ def _kept(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
     return found if own.boolean("enable", False) else ()
 
 
-def _strategy(owner: str, resource: str, entry: object) -> Strategy:
+def _strategy(owner: str, resource: str, entry: object) -> FitStrategy:
     if not isinstance(entry, Mapping):
         raise PolicyError(f"{owner}: argument resources.{resource}: {entry!r} is not a mapping of type and weight")
     kind, weight = entry.get("type", _LEAST), entry.get("weight", 1)
@@ -175,10 +175,10 @@ def _strategy(owner: str, resource: str, entry: object) -> Strategy:
         raise PolicyError(f"{owner}: argument resources.{resource}.type: {kind!r} is not {_MOST} or {_LEAST}")
     if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
         raise PolicyError(f"{owner}: argument resources.{resource}.weight: {weight!r} is not a whole number >= 0")
-    return Strategy(kind == _MOST, weight)
+    return FitStrategy(kind == _MOST, weight)
 
 
-def _overridden(override: str, resource: str, base: Strategy | None) -> Strategy | None:
+def _overridden(override: str, resource: str, base: FitStrategy | None) -> FitStrategy | None:
     """A pod's own strategy: JSON {"type": ..., "weight": {resource: n}}; what cannot be read is left aside."""
     try:
         wish = decode_json(override.encode())
@@ -192,4 +192,4 @@ def _overridden(override: str, resource: str, base: Strategy | None) -> Strategy
         weight = base.weight if base else 0
     kind = wish.get("type")
     most = kind == _MOST if kind in (_MOST, _LEAST) else bool(base and base.most)
-    return Strategy(most, weight)
+    return FitStrategy(most, weight)
