@@ -26,21 +26,18 @@ class Transition(NamedTuple):
 
 class PodStories:
     """The last transitions of all pods, in order. Whoever drives the state says what time it is and which cycle
-    decides (`now`, `cycle`): the state has no clock."""
+    decides (`now`, `cycle`): the state has no clock. The table of pods appends to `ring` itself, once per step."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.cycle = ""
-        self._ring: deque[tuple[float, str, str, PodEvent, PodState, PodState]] = deque(maxlen=IN_ALL)
-
-    def add(self, uid: str, event: PodEvent, before: PodState, after: PodState) -> None:
-        self._ring.append((self.now, self.cycle if event > PodEvent.DELETED else "", uid, event, before, after))
+        self.ring: deque[tuple[float, str, str, PodEvent, PodState, PodState]] = deque(maxlen=IN_ALL)
 
     def of_pods(self, uids: Collection[str]) -> list[Transition]:
         """The last that happened to each of these since it became known, in order."""
         left = dict.fromkeys(uids, PER_POD)
         found: list[Transition] = []
-        for each in map(Transition._make, reversed(self._ring)):
+        for each in map(Transition._make, reversed(self.ring)):
             if each.after is PodState.GONE:
                 left.pop(each.uid, None)  # what was before concerns a former pod
             elif left.get(each.uid):

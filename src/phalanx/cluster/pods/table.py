@@ -142,7 +142,9 @@ class PodTable(dict[str, PodRecord]):
 
     def _transition(self, record: PodRecord, event: PodEvent, *details: object) -> bool:
         """Whether anything was done; a late answer is ignored, a decision that the state does not allow refused."""
-        before = state_of_record(record)
+        # (The commonest case is spelled out: this runs for every pod that is placed.)
+        waits = record.state is MemberState.PENDING and record.nomination is None
+        before = PodState.PENDING if waits else state_of_record(record)
         step = _STEPS[before][event]
         if step is None:
             if event in IGNORED:
@@ -156,7 +158,10 @@ class PodTable(dict[str, PodRecord]):
             now = self.get(uid)
             after = state_of_record(now) if now is not None else PodState.GONE
         if after is not before:
-            self.stories.add(uid, event, before, after)
+            stories = self.stories
+            stories.ring.append(
+                (stories.now, stories.cycle if event > PodEvent.DELETED else "", uid, event, before, after)
+            )
         return True
 
     def _seen(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
