@@ -1,0 +1,36 @@
+"""What the documents and the docstrings say of files is so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# From where a file is named: as the documents and the modules of that room do.
+ROOTS = ("", "src", "src/phalanx", "src/phalanx/scheduling", "src/phalanx/scheduling/preemption", "src/phalanx_local")
+# Files of Volcano's and of kube-scheduler's are named as well, and end otherwise.
+NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
+
+
+def named_files() -> Iterator[tuple[str, str]]:
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]):
+        if path.name == "CHANGELOG.md":
+            continue
+        for name in sorted(set(NAMED.findall(path.read_text("utf-8")))):
+            yield str(path.relative_to(ROOT)), name
+
+
+@pytest.mark.parametrize(("where", "name"), sorted(named_files()))
+def test_a_file_that_is_named_is_there(where: str, name: str) -> None:
+    assert any((ROOT / root / name).is_file() for root in ROOTS), f"{where} names {name}"
+
+
+def test_the_glossary_is_in_order() -> None:
+    rows = [line.split("|") for line in (ROOT / "docs/glossary.md").read_text("utf-8").splitlines()]
+    words = [row[1].strip() for row in rows if len(row) > 4 and not set(row[1]) <= set(" -")][1:]
+    assert len(words) > 20
+    assert words == sorted(words)
+    assert len(set(words)) == len(words)
