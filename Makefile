@@ -9,7 +9,7 @@ demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
 
 quick: setup       ## the core's tests, in under a minute
-	@$(BIN)/pytest -n 2 -m "not slow and not e2e" tests/model tests/cluster tests/dialects tests/execution tests/status tests/daemon tests/test_floors.py --ignore tests/dialects/test_intake_order.py
+	@$(BIN)/pytest -n 2 -m "not slow and not thorough and not e2e" tests/model tests/cluster tests/dialects tests/execution tests/status tests/daemon
 
 test: setup        ## all tests but the slow ones
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"

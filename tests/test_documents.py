@@ -10,7 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # From where a file is named: as the documents and the modules of that room do.
-ROOTS = ("", "src", "src/phalanx", "src/phalanx/scheduling", "src/phalanx/scheduling/preemption", "src/phalanx_local")
+ROOTS = (
+    "",
+    "src",
+    "src/phalanx",
+    "src/phalanx/scheduling",
+    "src/phalanx/scheduling/preemption",
+    "src/phalanx_local",
+)
 # Files of Volcano's and of kube-scheduler's are named as well, and end otherwise.
 NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
 

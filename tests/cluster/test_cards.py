@@ -160,6 +160,7 @@ def histories(draw: st.DrawFn) -> tuple[Family, tuple[Card, ...], list[DeviceNee
     return family, draw(cards_of(family)), draw(st.lists(needs(family), min_size=1, max_size=6))
 
 
+@pytest.mark.thorough
 @given(history=histories(), policy=st.sampled_from(list(CardPolicy)))
 def test_pods_get_the_cards_that_the_rules_give_them(
     history: tuple[Family, tuple[Card, ...], list[DeviceNeed]], policy: CardPolicy
@@ -185,6 +186,7 @@ def test_pods_get_the_cards_that_the_rules_give_them(
             assert bench.stock.use(row, card.family, card.id) == now
 
 
+@pytest.mark.thorough
 @given(
     families=st.lists(st.sampled_from(list(Family)), min_size=1, max_size=3),
     data=st.data(),

@@ -584,6 +584,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_counts_that_are_kept_current_are_those_that_are_computed_anew(steps: list[tuple[str, int, int]]) -> None:

@@ -135,6 +135,7 @@ class History:
                     book.counter(place, (tally, 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(30))
 def test_counts_are_those_that_one_would_count_anew(seed: int) -> None:
     history = History(seed)

@@ -298,6 +298,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_after_every_step_each_pod_names_exactly_the_budgets_that_select_it(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -292,6 +293,7 @@ def outcome(facts: list[Fact]) -> Nouns:
     return pods, gangs, accounts, weighed, budgets
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], list[Fact]]) -> None:
@@ -299,6 +301,7 @@ def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], l
     assert outcome(full) == outcome(final)
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_when_everything_is_gone_nothing_is_left(history: tuple[list[Fact], list[Fact]]) -> None:

@@ -321,6 +321,7 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
     return {name: record.pod for name, record in shown.items()}, verdicts
 
 
+@pytest.mark.thorough
 @settings(max_examples=50, deadline=None)
 @given(histories(), st.lists(st.integers(0, 1000), max_size=60), st.lists(st.integers(0, 1000), max_size=60))
 def test_the_order_of_arrival_makes_no_difference(

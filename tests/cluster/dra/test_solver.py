@@ -204,6 +204,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[Device], set[str], int, list[ClaimSpec
     return devices, used, draw(st.integers(0, 4)), specs
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(fleets())
 def test_the_search_finds_what_trying_everything_finds_first(
