@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-from phalanx.model.decoding import MAX_NUMBER
+from phalanx.model.text.decoding import MAX_NUMBER
 
 
 class Clock(Protocol):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.state import ClusterState
-from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
+from phalanx.model.devices.cards import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
 from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated, StockFact
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass

@@ -16,8 +16,8 @@ from phalanx.dialects.core import decode_namespace, decode_node, decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.account import Account, AccountKey, Tree
-from phalanx.model.claims import AllocateClaim
 from phalanx.model.decisions import Bind, Plan
+from phalanx.model.devices.claims import AllocateClaim
 from phalanx.model.events import AccountUpdated
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler

@@ -15,7 +15,7 @@ from phalanx.dialects.core import decode_pod
 from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     AllocatedDevice,
     ClaimNeed,
     ConsumptionPolicy,

@@ -12,7 +12,7 @@ from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.devices.device_objects import DeviceObjects
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec
-from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
+from phalanx.model.devices.cards import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
 from phalanx.model.events import StockFact
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod

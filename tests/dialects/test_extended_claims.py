@@ -10,7 +10,7 @@ import pytest
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.devices.device_charges import devices_of
 from phalanx.dialects.devices.extended_claims import ExtendedResources, extended_requests, is_extended
-from phalanx.model.claims import ClaimSpec, DeviceAsk, DeviceRequest
+from phalanx.model.devices.claims import ClaimSpec, DeviceAsk, DeviceRequest
 
 GPU = "example.com/gpu"
 

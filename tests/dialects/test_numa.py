@@ -11,8 +11,8 @@ from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.numa import read_topology
+from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.events import ClusterEvent, PodUpdated, StockFact
-from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 
 KIND = ServedKind("nodeinfo.volcano.sh", "v1alpha1", "numatopologies", "Numatopology")
 

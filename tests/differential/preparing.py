@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from phalanx.model.claims import AllocateClaim
+from phalanx.model.devices.claims import AllocateClaim
 from phalanx.model.preparations import Preparation
 from phalanx.model.volumes import BindClaim
 from tests.differential.oracle.storage import class_of

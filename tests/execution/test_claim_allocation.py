@@ -14,8 +14,8 @@ from phalanx.execution.claim_allocation import FINALIZER, ClaimAllocation
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
-from phalanx.model.claims import AllocateClaim
 from phalanx.model.decisions import Bind
+from phalanx.model.devices.claims import AllocateClaim
 
 Wire = dict[str, Any]
 

@@ -34,16 +34,16 @@ from phalanx.dialects.times import parse_time
 from phalanx.kube.auth.kubeconfig import _read as read_kubeconfig_file
 from phalanx.kube.errors import ConfigError, ConnectionLost, api_error
 from phalanx.kube.wire import read_event, read_head, read_page, read_status, version_number
-from phalanx.model.decoding import decode_json, decode_loosely, parse_float, parse_whole
-from phalanx.model.duration import parse_duration
-from phalanx.model.patterns import PatternError, compile_pattern
-from phalanx.model.quantity import QuantityError, parse_quantity
-from phalanx.model.yaml_text import decode_yaml
+from phalanx.model.text.decoding import decode_json, decode_loosely, parse_float, parse_whole
+from phalanx.model.text.duration import parse_duration
+from phalanx.model.text.patterns import PatternError, compile_pattern
+from phalanx.model.text.quantity import QuantityError, parse_quantity
+from phalanx.model.text.yaml_text import decode_yaml
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx_local.errors import StatusError
 from phalanx_local.nodeagent.node_file import NodeFileError, parse_node_file
-from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError, read_script
+from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults, ScriptError, read_script
 from phalanx_local.registry.patching import read_json, read_yaml
 from phalanx_local.wire.protobuf import ProtobufError, read_protobuf
 

@@ -17,7 +17,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 
 from .conftest import FakeTime
 from .stub_server import (

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from phalanx.model.decoding import (
+from phalanx.model.text.decoding import (
     MAX_DEPTH,
     decode_json,
     decode_loosely,
@@ -19,9 +19,9 @@ from phalanx.model.decoding import (
     quoted,
     shallow,
 )
-from phalanx.model.duration import parse_duration
-from phalanx.model.quantity import QuantityError, parse_quantity
-from phalanx.model.yaml_text import decode_yaml
+from phalanx.model.text.duration import parse_duration
+from phalanx.model.text.quantity import QuantityError, parse_quantity
+from phalanx.model.text.yaml_text import decode_yaml
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 LONG = "9" * 5_000

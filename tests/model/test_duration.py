@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from phalanx.model.duration import format_duration, format_moment, parse_duration
+from phalanx.model.text.duration import format_duration, format_moment, parse_duration
 
 
 @pytest.mark.parametrize(

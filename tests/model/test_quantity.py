@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.model.quantity import Quantity, QuantityError, exact_quantity, parse_quantity, read_quantity
+from phalanx.model.text.quantity import Quantity, QuantityError, exact_quantity, parse_quantity, read_quantity
 
 NANO = 10**9
 

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from phalanx.model.patterns import PatternError, compile_pattern
+from phalanx.model.text.patterns import PatternError, compile_pattern
 from phalanx_local.schema.check import check_schema
 
 

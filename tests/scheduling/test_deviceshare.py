@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
-from phalanx.model.devices import Card, CardShare, DeviceNeed, Family
+from phalanx.model.devices.cards import Card, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PodClass

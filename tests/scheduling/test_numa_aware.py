@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.cluster.devices.numa import NUMA, NumaNodes, deal
+from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.events import StockFact
-from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.pod import PodClass
 
 from .scenario import Scenario

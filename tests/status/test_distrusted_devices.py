@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.cluster.state import ClusterState
-from phalanx.model.devices import Card, CardShare, DeviceNeed, Family
+from phalanx.model.devices.cards import Card, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass

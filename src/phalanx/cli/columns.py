@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS, parse_amount
+from phalanx.model.text.quantity import format_quantity
 
 _GAP = "   "
 NONE = "<none>"

@@ -95,7 +95,7 @@ def defrag(
     from phalanx.cli.defrag_tables import document, table
     from phalanx.cli.why import parse_target
     from phalanx.daemon.policy_file import read_policy
-    from phalanx.model.duration import parse_duration
+    from phalanx.model.text.duration import parse_duration
     from phalanx.scheduling.framework.errors import PolicyError
 
     if (count is None) == (not target):

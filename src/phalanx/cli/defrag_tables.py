@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from phalanx.cli.columns import brief, columns, without_slots
-from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import Requests
+from phalanx.model.text.quantity import format_quantity
 from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation, counted
 
 if TYPE_CHECKING:

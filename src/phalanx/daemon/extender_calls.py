@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.plugins.nodes.extender import Extender
 from phalanx.scheduling.plugins.nodes.extender_calls import CallError, Document

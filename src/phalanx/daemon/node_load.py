@@ -15,8 +15,8 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.events import NodesMeasured
 from phalanx.model.node_load import NodeLoad
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, parse_amount
+from phalanx.model.text.quantity import QuantityError
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from phalanx.dialects.warnings import ObjectRef
 from phalanx.kube.changes import Change, Delete, Malformed, Upsert
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
-from phalanx.model.decoding import quoted
 from phalanx.model.events import (
     ClusterEvent,
     CompositeRemoved,
@@ -26,6 +25,7 @@ from phalanx.model.events import (
 )
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod, PodClass
+from phalanx.model.text.decoding import quoted
 
 Events = list[ClusterEvent]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from phalanx.dialects.lenient import DecodingFault, decode_leniently
-from phalanx.model.decoding import decode_loosely, decoded
+from phalanx.model.text.decoding import decode_loosely, decoded
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):

@@ -9,8 +9,8 @@ import msgspec
 
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.times import parse_time
-from phalanx.model.decoding import decode_json, decode_loosely
 from phalanx.model.gang import GroupRef, Problem
+from phalanx.model.text.decoding import decode_json, decode_loosely
 
 Document = Mapping[str, Any]
 

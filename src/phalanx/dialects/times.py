@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from phalanx.model.decoding import MAX_NUMBER
-from phalanx.model.duration import parse_duration
+from phalanx.model.text.decoding import MAX_NUMBER
+from phalanx.model.text.duration import parse_duration
 
 __all__ = ["format_time", "parse_duration", "parse_moment", "parse_time"]
 

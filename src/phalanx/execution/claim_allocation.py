@@ -22,10 +22,10 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.timestamps import format_time
-from phalanx.model.claims import MOST_CONSUMERS, AllocateClaim
 from phalanx.model.decisions import Bind
-from phalanx.model.decoding import decode_json
+from phalanx.model.devices.claims import MOST_CONSUMERS, AllocateClaim
 from phalanx.model.preparations import Preparation
+from phalanx.model.text.decoding import decode_json
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 

@@ -16,7 +16,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx.model.verdict import Verdict
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from phalanx.execution.claim_allocation import ClaimAllocation
 from phalanx.execution.preparation import Handler
 from phalanx.execution.volume_binding import VolumeBinding
 from phalanx.execution.writes import PooledClient
-from phalanx.model.claims import AllocateClaim
+from phalanx.model.devices.claims import AllocateClaim
 from phalanx.model.preparations import Preparation
 from phalanx.model.volumes import BindClaim
 

@@ -26,9 +26,9 @@ from phalanx.kube.core_resources import NODES
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.decisions import Bind
-from phalanx.model.decoding import parse_whole
 from phalanx.model.matching import reaches
 from phalanx.model.preparations import Preparation
+from phalanx.model.text.decoding import parse_whole
 from phalanx.model.volumes import BindClaim
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.errors import ApiError, ConnectionLost, api_error
 from phalanx.kube.http.connections import Connections, Transports
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 
 __all__ = ["KubeClient", "Params", "PatchType"]
 

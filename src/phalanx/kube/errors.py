@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 
 __all__ = ["ApiError", "ConfigError", "ConnectionLost", "Unreachable", "api_error"]
 

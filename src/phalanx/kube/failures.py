@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from phalanx.kube.retry import Backoff
-from phalanx.model.decoding import quoted
+from phalanx.model.text.decoding import quoted
 
 __all__ = ["Failures"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from phalanx.model.decoding import MAX_NUMBER, quoted
+from phalanx.model.text.decoding import MAX_NUMBER, quoted
 
 __all__ = ["format_micro_time", "format_time", "parse_time"]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.kube.changes import Key
 from phalanx.kube.errors import ConnectionLost
-from phalanx.model.decoding import decode_json, decoded, parse_whole, parts_at, shallow
+from phalanx.model.text.decoding import decode_json, decoded, parse_whole, parts_at, shallow
 
 __all__ = [
     "Event",

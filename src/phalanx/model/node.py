@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.model.devices import Card
+from phalanx.model.devices.cards import Card
 from phalanx.model.resources import Requests
 from phalanx.model.selectors import Taint
 

@@ -7,8 +7,8 @@ import enum
 import msgspec
 
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.claims import ClaimNeed
-from phalanx.model.devices import DeviceNeed
+from phalanx.model.devices.cards import DeviceNeed
+from phalanx.model.devices.claims import ClaimNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pools import PoolRule
 from phalanx.model.resources import PODS, Requests

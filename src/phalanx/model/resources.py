@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phalanx.model.quantity import parse_quantity
+from phalanx.model.text.quantity import parse_quantity
 
 CPU = "cpu"
 MEMORY = "memory"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 
 
 class Requirement(msgspec.Struct, frozen=True, cache_hash=True):

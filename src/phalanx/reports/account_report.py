@@ -9,8 +9,8 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.dialects.quotas.usage_status import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
-from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.resources import CPU, PODS
+from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.reports.account_entries import (
     NO_COUNTS,
     AccountEntry,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from phalanx.model.duration import format_moment
 from phalanx.model.pod import Pod
+from phalanx.model.text.duration import format_moment
 from phalanx.reports.snapshot import DisruptionTarget
 
 

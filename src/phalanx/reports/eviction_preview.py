@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.duration import format_duration, format_moment
+from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (

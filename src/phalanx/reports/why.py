@@ -8,9 +8,9 @@ import msgspec
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.composite import Composite
-from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod
+from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NodeCount, Verdict
 from phalanx.reports.evicted_members import (
     EvictedMembers,

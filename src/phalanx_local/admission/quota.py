@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from phalanx.model.quantity import Quantity
+from phalanx.model.text.quantity import Quantity
 from phalanx_local.admission.quota_scopes import Selector, pod_matches, selectors_of
 from phalanx_local.admission.quota_usage import (
     MEASURED,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from phalanx.model.quantity import NANO, Quantity, QuantityError, read_quantity
+from phalanx.model.text.quantity import NANO, Quantity, QuantityError, read_quantity
 from phalanx_local.clock import parse_timestamp
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.strategies.pods import TERMINAL

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx.model.quantity import QuantityError, read_quantity
+from phalanx.model.text.quantity import QuantityError, read_quantity
 from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.strategies.base import Write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx_local.authentication.certificates import Authority, KeyPair
 from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.objects import Json

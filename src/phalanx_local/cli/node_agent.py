@@ -92,11 +92,11 @@ def node_agent(
     from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
     from phalanx_local.nodeagent.agent import AgentOptions
-    from phalanx_local.nodeagent.containers import RestartBackoff
-    from phalanx_local.nodeagent.images import Images
     from phalanx_local.nodeagent.node_file import NodeFileError
     from phalanx_local.nodeagent.node_registration import Adoption
-    from phalanx_local.nodeagent.script import ScriptDefaults
+    from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
+    from phalanx_local.nodeagent.pod_runtime.images import Images
+    from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults
     from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 
     for name, seconds in (

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from phalanx.model.matching import all_hold
-from phalanx.model.quantity import parse_quantity
+from phalanx.model.text.quantity import parse_quantity
 from phalanx_local.controllers.base import Controller
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.registry.api import DeleteOptions

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.model.decoding import decode_json, parse_whole
 from phalanx.model.matching import all_hold
+from phalanx.model.text.decoding import decode_json, parse_whole
 from phalanx_local.errors import (
     StatusError,
     bad_request,

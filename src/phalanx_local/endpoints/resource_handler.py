@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx_local.authentication.authenticator import User
 from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Attributes, Requester

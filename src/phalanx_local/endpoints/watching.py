@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final, NamedTuple
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx_local.endpoints.listing import Selection, parse_selection
 from phalanx_local.errors import StatusError, bad_request, expired, forbidden_field, invalid_options, nameless
 from phalanx_local.objects import Json, encode

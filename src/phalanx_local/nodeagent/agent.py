@@ -20,7 +20,7 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.reflector import Reflector
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
-from phalanx.model.decoding import decode_json, decoded
+from phalanx.model.text.decoding import decode_json, decoded
 from phalanx_local.nodeagent import addresses
 from phalanx_local.nodeagent.addresses import AddressPool
 from phalanx_local.nodeagent.claims import (
@@ -31,17 +31,17 @@ from phalanx_local.nodeagent.claims import (
     claim_names,
     require_usable,
 )
-from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.core_v1 import V1Node, V1Pod
-from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.kubelet_node import read_offer
-from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx_local.nodeagent.node_file import NodeFile, NodeFileError, parse_node_file
 from phalanx_local.nodeagent.node_objects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
 from phalanx_local.nodeagent.node_registration import Adoption, NodeKeeper
+from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
+from phalanx_local.nodeagent.pod_runtime.images import ALL_IMAGES, Images
+from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle
+from phalanx_local.nodeagent.pod_runtime.runtime import Runtime
+from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults
 from phalanx_local.nodeagent.pod_workers import DeleteWrite, PodWorkers, Write
-from phalanx_local.nodeagent.runtime import Runtime
-from phalanx_local.nodeagent.script import ScriptDefaults
 from phalanx_local.nodeagent.work_queue import KeyedQueue
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
+from phalanx.model.text.quantity import QuantityError
 
 # The order in which a kubelet looks, so that a pod that overflows twice is refused for the same reason.
 _FIRST = (PODS, CPU, MEMORY, "ephemeral-storage")

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import parse_amount
-from phalanx.model.yaml_text import decode_yaml_all
+from phalanx.model.text.quantity import QuantityError
+from phalanx.model.text.yaml_text import decode_yaml_all
 from phalanx_local.nodeagent.resource_slices import DeviceEntryError, DeviceOffer, read_devices
 
 # A quantity keeps the form that the file gave it, so that the Node object shows `128Gi` and not a number.

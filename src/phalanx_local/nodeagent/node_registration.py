@@ -20,7 +20,7 @@ from phalanx.kube.changes import Change, Delete, Malformed, Upsert
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
-from phalanx.model.decoding import decode_json, parse_whole
+from phalanx.model.text.decoding import decode_json, parse_whole
 from phalanx_local.nodeagent import node_objects, resource_slices
 from phalanx_local.nodeagent.addresses import NODE_NETWORK, AddressPool
 from phalanx_local.nodeagent.core_v1 import V1Node, V1NodeStatus

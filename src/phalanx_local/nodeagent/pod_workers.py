@@ -17,14 +17,14 @@ import msgspec
 from phalanx_local.nodeagent.addresses import AddressPool
 from phalanx_local.nodeagent.capacity import NodeInfo, Rejection
 from phalanx_local.nodeagent.claims import has_claims
-from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.kubelet_node import KubeletNode, NodeOffer
-from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StopCause
+from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
+from phalanx_local.nodeagent.pod_runtime.images import ALL_IMAGES, Images
+from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle, StopCause
+from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults, ScriptError
+from phalanx_local.nodeagent.pod_runtime.status import status_patch
 from phalanx_local.nodeagent.requests import charge_of, wanted_charge
-from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
-from phalanx_local.nodeagent.status import status_patch
 
 
 class StatusWrite(msgspec.Struct, frozen=True):

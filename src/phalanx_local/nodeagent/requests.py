@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
 from phalanx.model.selectors import HostPort
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 from phalanx_local.nodeagent.capacity import PodCharge
 from phalanx_local.nodeagent.core_v1 import Amounts, V1Container, V1Pod, V1PodSpec
 

@@ -17,7 +17,7 @@ import msgspec
 
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 

@@ -12,13 +12,13 @@ import msgspec
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx_local.nodeagent.agent import AgentOptions, NodeAgent
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.fake_log import FakeLogs
-from phalanx_local.nodeagent.log_server import LogServer
 from phalanx_local.nodeagent.node_objects import PODS
-from phalanx_local.nodeagent.processes import LocalProcesses
+from phalanx_local.nodeagent.pod_runtime.fake_log import FakeLogs
+from phalanx_local.nodeagent.pod_runtime.log_server import LogServer
+from phalanx_local.nodeagent.pod_runtime.processes import LocalProcesses
 
 
 class NodeAgentOptions(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx_local.patches.errors import ApplyConflict, PatchError
 from phalanx_local.patches.fields import (
     Fields,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx_local.objects import encode
 from phalanx_local.patches.errors import PatchError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from phalanx.model.quantity import read_quantity
+from phalanx.model.text.quantity import read_quantity
 from phalanx_local.objects import Json
 from phalanx_local.validation.kinds import kind_type
 from phalanx_local.validation.types import FieldType

@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any, Final
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx_local.errors import FieldCause, bad_request, forbidden_field, nameless, required, wrong_value
 from phalanx_local.objects import Json, metadata, sequence, text
 from phalanx_local.registry.resources import ResourceType

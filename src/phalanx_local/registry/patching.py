@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx_local.endpoints.subresources import rescale, scale_of
 from phalanx_local.errors import (
     StatusError,
@@ -47,7 +47,7 @@ def read_yaml(body: bytes) -> Any:
         return read_json(body, "error decoding YAML")
     import yaml
 
-    from phalanx.model.yaml_text import decode_yaml
+    from phalanx.model.text.yaml_text import decode_yaml
 
     try:
         return decode_yaml(body)

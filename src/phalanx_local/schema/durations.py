@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from phalanx.model.decoding import MAX_NUMBER
-from phalanx.model.duration import parse_nanoseconds
+from phalanx.model.text.decoding import MAX_NUMBER
+from phalanx.model.text.duration import parse_nanoseconds
 
 #: Units by all their names; the last one may go on (``days``).
 _LONG_UNITS: Final = (

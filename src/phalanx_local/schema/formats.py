@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Final
 
-from phalanx.model.patterns import compile_pattern
+from phalanx.model.text.patterns import compile_pattern
 from phalanx_local.schema.durations import format_duration
 from phalanx_local.schema.urls import parse_url
 from phalanx_local.validation.names import dns_label, dns_subdomain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from phalanx.model.patterns import Pattern, PatternError, compile_pattern
+from phalanx.model.text.patterns import Pattern, PatternError, compile_pattern
 from phalanx_local.schema.formats import NUMBERS, Format, checked_format, format_check
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from phalanx.model.patterns import PatternError, compile_pattern
+from phalanx.model.text.patterns import PatternError, compile_pattern
 from phalanx_local.validation.errors import FieldError, forbidden, invalid, required
 
 Schema = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from phalanx.model.decoding import decoded, parse_whole
+from phalanx.model.text.decoding import decoded, parse_whole
 from phalanx_local.objects import decode
 from phalanx_local.storage.records import Key, Record
 from phalanx_local.storage.store import FieldsOf, Store, make_record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.model.quantity import read_quantity
+from phalanx.model.text.quantity import read_quantity
 from phalanx_local.admission.runtime_class import admit_runtime_class
 from phalanx_local.errors import FieldCause, forbidden_field
 from phalanx_local.objects import Json, mapping, sequence, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx.model.quantity import QuantityError, read_quantity
+from phalanx.model.text.quantity import QuantityError, read_quantity
 from phalanx_local.validation.errors import FieldError, shown, type_invalid
 from phalanx_local.validation.kinds import kind_type, struct_type
 from phalanx_local.validation.types import FieldType

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx_local.validation.errors import (
     FieldError,
     duplicate,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Final
 
-from phalanx.model.decoding import parse_whole
-from phalanx.model.quantity import Quantity, QuantityError, read_quantity
+from phalanx.model.text.decoding import parse_whole
+from phalanx.model.text.quantity import Quantity, QuantityError, read_quantity
 from phalanx_local.validation.containers import (
     MAX_ID,
     PodContext,

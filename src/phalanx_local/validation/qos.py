@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx.model.quantity import QuantityError, read_quantity
+from phalanx.model.text.quantity import QuantityError, read_quantity
 
 _COUNTED: Final = ("cpu", "memory")
 

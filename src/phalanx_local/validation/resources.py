@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from phalanx.model.quantity import Quantity, QuantityError, read_quantity
+from phalanx.model.text.quantity import Quantity, QuantityError, read_quantity
 from phalanx_local.validation.errors import FieldError, forbidden, invalid, not_supported, required
 from phalanx_local.validation.names import Complaints, dns_label, label_key
 

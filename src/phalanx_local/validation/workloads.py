@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx.model.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole
 from phalanx_local.validation.errors import FieldError, forbidden, invalid, not_supported, required
 from phalanx_local.validation.metadata import IMMUTABLE, validate_selector
 from phalanx_local.validation.names import percent

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx_local.clock import micro_timestamp, timestamp
 from phalanx_local.objects import Json
 from phalanx_local.wire.messages import Message, message

@@ -10,7 +10,7 @@ from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.dra.question import Question
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.supply import Offer, Pool, Supply
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     AllocatedDevice,
     Allocation,
     ClaimSpec,

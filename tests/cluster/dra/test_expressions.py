@@ -8,8 +8,8 @@ from phalanx.cluster.dra.amounts import nano, written
 from phalanx.cluster.dra.errors import SelectorError
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.versions import normalised, parse_version
-from phalanx.model.claims import Device, DeviceAttribute, DeviceCapacity
-from phalanx.model.quantity import QuantityError
+from phalanx.model.devices.claims import Device, DeviceAttribute, DeviceCapacity
+from phalanx.model.text.quantity import QuantityError
 
 DRIVER = "gpu.example.com"
 DEVICE = Device(

@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.cluster.dra.outcome import allocations
 from phalanx.cluster.dra.sharing import consumption
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     Allocation,
     ClaimSpec,
     ConsumptionPolicy,

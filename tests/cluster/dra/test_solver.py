@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.dra import solver
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     AllocatedDevice,
     Allocation,
     ClaimSpec,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.dra.supply import Supply
-from phalanx.model.claims import Device, NodeAccess
+from phalanx.model.devices.claims import Device, NodeAccess
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from tests.cluster.dra.fleet import DRIVER, Node, ask, claim, device, pool, request
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from phalanx.kube.client import PatchType
-from phalanx_local.nodeagent.images import Images
 from phalanx_local.nodeagent.node_file import NodeFileError
 from phalanx_local.nodeagent.node_registration import Adoption
+from phalanx_local.nodeagent.pod_runtime.images import Images
 
 from .pods import container, manifest
 from .world import NODES, PODS, World, condition

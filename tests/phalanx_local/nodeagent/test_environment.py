@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from phalanx_local.nodeagent.core_v1 import V1Container
-from phalanx_local.nodeagent.environment import (
+from phalanx_local.nodeagent.pod_runtime.environment import (
     ContainerConfigError,
     PodFacts,
     build_environment,
@@ -17,7 +17,7 @@ from phalanx_local.nodeagent.environment import (
     expand,
     hostname,
 )
-from phalanx_local.nodeagent.hosts import Hosts
+from phalanx_local.nodeagent.pod_runtime.hosts import Hosts
 
 from .pods import container, pod
 

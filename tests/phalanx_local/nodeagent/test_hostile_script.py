@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError, read_script
+from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults, ScriptError, read_script
 
 LONG = "9" * 5_000
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from phalanx_local.nodeagent.capacity import Rejection
-from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.lifecycle import PodLifecycle, StartContainer, StopContainer
-from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
-from phalanx_local.nodeagent.status import status_patch
+from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
+from phalanx_local.nodeagent.pod_runtime.lifecycle import PodLifecycle, StartContainer, StopContainer
+from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults, ScriptError
+from phalanx_local.nodeagent.pod_runtime.status import status_patch
 
 from .pods import container, deleted, edited, pod, with_status
 

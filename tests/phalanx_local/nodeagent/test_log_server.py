@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.fake_log import FakeLogs
-from phalanx_local.nodeagent.log_server import LogError, LogServer, file_tail_offset, tail_offset
+from phalanx_local.nodeagent.pod_runtime.fake_log import FakeLogs
+from phalanx_local.nodeagent.pod_runtime.log_server import LogError, LogServer, file_tail_offset, tail_offset
 
 from .pods import manifest
 

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.kubelet_node import NodeOffer
-from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
+from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
+from phalanx_local.nodeagent.pod_runtime.images import ALL_IMAGES, Images
+from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle
+from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults
 from phalanx_local.nodeagent.pod_workers import DeleteWrite, PodWorkers, StatusWrite
-from phalanx_local.nodeagent.script import ScriptDefaults
 
 from .pods import container, manifest
 

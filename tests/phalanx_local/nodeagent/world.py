@@ -11,7 +11,7 @@ from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
 from phalanx_local.nodeagent.agent import AgentOptions
-from phalanx_local.nodeagent.containers import RestartBackoff
+from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
 from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 from phalanx_local.server import ApiServer
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.model.device_words import (
+from phalanx.model.devices.cards import FULL, CardHold, DeviceNeed, Family
+from phalanx.model.devices.device_words import (
     BIND_PHASE,
     BIND_TIME,
     DEVICE_ALLOCATED,
@@ -24,7 +25,6 @@ from phalanx.model.device_words import (
     VGPU_TIME,
     VGPU_TO_ALLOCATE,
 )
-from phalanx.model.devices import FULL, CardHold, DeviceNeed, Family
 
 _VENDOR = "NVIDIA"
 _NANOSECONDS = 10**9

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from phalanx.cluster.allocators.base import UNLIMITED_COPIES
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.model.devices import FULL, CardShare, DeviceNeed, Family
+from phalanx.model.devices.cards import FULL, CardShare, DeviceNeed, Family
 
 # More copies of a pod than a kubelet runs. Whoever places as many asks again.
 MOST_COPIES = 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.cluster.devices.entries import Entry
-from phalanx.model.claims import AllocateClaim, Allocation, Claim, ClaimNeed
-from phalanx.model.decoding import decode_json
+from phalanx.model.devices.claims import AllocateClaim, Allocation, Claim, ClaimNeed
 from phalanx.model.gang import Gang, GroupRef
 from phalanx.model.pod import Pod
+from phalanx.model.text.decoding import decode_json
 
 
 def reservation(

@@ -29,7 +29,7 @@ from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.supply import PoolId, Supply
 from phalanx.cluster.nodes.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     MOST_CONSUMERS,
     Allocation,
     Claim,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from phalanx.model.claims import Allocation, Claim
+from phalanx.model.devices.claims import Allocation, Claim
 
 
 class Taken:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.cluster.allocators.base import UNLIMITED_COPIES
-from phalanx.model.claims import ClaimSpec, DeviceRequest, ExtendedNeed
+from phalanx.model.devices.claims import ClaimSpec, DeviceRequest, ExtendedNeed
 from phalanx.model.selectors import NodeSelectorTerm
 
 

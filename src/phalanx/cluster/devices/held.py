@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from phalanx.model.devices import FULL, Card, CardHold, CardShare, DeviceNeed
+from phalanx.model.devices.cards import FULL, Card, CardHold, CardShare, DeviceNeed
 
 Shares = tuple[tuple[CardHold, ...], ...]
 

@@ -13,7 +13,7 @@ from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
+from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.pod import Pod, PodClass
 
 if TYPE_CHECKING:

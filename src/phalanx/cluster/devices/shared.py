@@ -16,7 +16,7 @@ from phalanx.cluster.devices.cards import CardPolicy, Hand, some
 from phalanx.cluster.devices.held import Held
 from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.model.devices import Card, CardHold, DeviceNeed, Family, NodeCards
+from phalanx.model.devices.cards import Card, CardHold, DeviceNeed, Family, NodeCards
 from phalanx.model.pod import Pod, PodClass
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections import Counter
 
 from phalanx.cluster.dra.amounts import nano
 from phalanx.cluster.dra.supply import CounterId, Pool
-from phalanx.model.claims import Allocation, DeviceId
-from phalanx.model.quantity import QuantityError
+from phalanx.model.devices.claims import Allocation, DeviceId
+from phalanx.model.text.quantity import QuantityError
 
 
 class DeviceUse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.model.quantity import exact_quantity
+from phalanx.model.text.quantity import exact_quantity
 
 
 def nano(text: str) -> int:

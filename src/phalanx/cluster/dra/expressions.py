@@ -17,7 +17,7 @@ from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_string
 
 from phalanx.cluster.dra.errors import SelectorError
 from phalanx.cluster.dra.functions import kubernetes_functions, quantity, semver
-from phalanx.model.claims import Device, DeviceAttribute
+from phalanx.model.devices.claims import Device, DeviceAttribute
 
 # As the API server limits them.
 LONGEST_EXPRESSION = 10 * 1024

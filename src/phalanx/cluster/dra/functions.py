@@ -13,7 +13,7 @@ from cel_expr_python import cel
 
 from phalanx.cluster.dra.amounts import nano
 from phalanx.cluster.dra.versions import normalised, parse_version
-from phalanx.model.quantity import NANO, QuantityError
+from phalanx.model.text.quantity import NANO, QuantityError
 
 _QUANTITY, _SEMVER = "quantity", "semver"
 _INT = cel.Type.INT

@@ -11,9 +11,9 @@ import msgspec
 from phalanx.cluster.dra.question import Part, Question
 from phalanx.cluster.dra.solver import Pick, Picks
 from phalanx.cluster.dra.supply import Offer
-from phalanx.model.claims import AllocatedDevice, Allocation, DeviceConfig, DeviceToleration
-from phalanx.model.decoding import decode_json
+from phalanx.model.devices.claims import AllocatedDevice, Allocation, DeviceConfig, DeviceToleration
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
+from phalanx.model.text.decoding import decode_json
 
 
 def allocations(

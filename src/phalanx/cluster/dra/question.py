@@ -11,7 +11,7 @@ from phalanx.cluster.dra.errors import SelectorError
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.sharing import Consumption, consumption
 from phalanx.cluster.dra.supply import CounterId, Offer
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     ClaimSpec,
     Device,
     DeviceAsk,
@@ -21,7 +21,7 @@ from phalanx.model.claims import (
     DeviceTaint,
     DeviceToleration,
 )
-from phalanx.model.quantity import QuantityError
+from phalanx.model.text.quantity import QuantityError
 
 _EFFECTS = ("NoSchedule", "NoExecute")
 _SCALARS = ("int", "bool", "string", "version")

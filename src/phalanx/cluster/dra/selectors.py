@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.dra.errors import SelectorError
-from phalanx.model.claims import Device
+from phalanx.model.devices.claims import Device
 
 if TYPE_CHECKING:
     from phalanx.cluster.dra.expressions import Program

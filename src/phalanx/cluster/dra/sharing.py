@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.dra.amounts import nano, written
-from phalanx.model.claims import ConsumptionPolicy, Device, DeviceAsk, DeviceCapacity
+from phalanx.model.devices.claims import ConsumptionPolicy, Device, DeviceAsk, DeviceCapacity
 
 # (capacity's name, amount in nano-units, the amount as written)
 Consumption = tuple[tuple[str, int, str], ...]

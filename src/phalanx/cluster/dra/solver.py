@@ -14,7 +14,7 @@ import msgspec
 
 from phalanx.cluster.dra.question import DraView, Part, Question
 from phalanx.cluster.dra.supply import CounterId
-from phalanx.model.claims import MOST_DEVICES, DeviceAttribute
+from phalanx.model.devices.claims import MOST_DEVICES, DeviceAttribute
 
 # Tries before a search is given up, and devices for one pod: more than any real claim needs.
 MOST_TRIES = 20_000

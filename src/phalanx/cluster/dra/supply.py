@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from phalanx.cluster.dra.amounts import nano
-from phalanx.model.claims import Device, DeviceId, DeviceSlice, NodeAccess
-from phalanx.model.quantity import QuantityError
+from phalanx.model.devices.claims import Device, DeviceId, DeviceSlice, NodeAccess
 from phalanx.model.selectors import NodeSelectorTerm
+from phalanx.model.text.quantity import QuantityError
 
 PoolId = tuple[str, str]
 CounterId = tuple[str, str]

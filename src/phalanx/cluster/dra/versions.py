@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from phalanx.model.decoding import quoted
+from phalanx.model.text.decoding import quoted
 
 _NUMBER = r"0|[1-9][0-9]*"
 _VERSION = re.compile(

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.nodes.labels import term_matches
-from phalanx.model.patterns import PatternSet, compile_pattern
 from phalanx.model.selectors import NodeSelectorTerm
+from phalanx.model.text.patterns import PatternSet, compile_pattern
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
 if TYPE_CHECKING:

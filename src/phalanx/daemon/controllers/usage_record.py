@@ -17,7 +17,7 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.own_objects import LABELS
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import AccountKey
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from phalanx.dialects.devices.claim_wire import (
 )
 from phalanx.dialects.pods.pod_class import selector_term
 from phalanx.dialects.reader import Document
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     AllocatedDevice,
     Allocation,
     Claim,

@@ -17,7 +17,7 @@ from phalanx.dialects.devices.extended_claims import ExtendedResources
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
-from phalanx.model.claims import (
+from phalanx.model.devices.claims import (
     Claim,
     ClaimGone,
     ClaimNeed,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from phalanx.model.claims import MOST_DEVICES, ClaimSpec, DeviceAsk, DeviceRequest, ExtendedNeed
-from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.devices.claims import MOST_DEVICES, ClaimSpec, DeviceAsk, DeviceRequest, ExtendedNeed
 from phalanx.model.resources import MAX_AMOUNT, Requests
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 # `deviceclass/gpu` counts devices, `memory.deviceclass/gpu` what is consumed of a capacity.
 PREFIX = "deviceclass/"

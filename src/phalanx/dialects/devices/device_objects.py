@@ -8,7 +8,7 @@ from phalanx.dialects.devices.node_cards import DEVICES, cards_of_device
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
-from phalanx.model.devices import FULL, Card, CardShare, DeviceNeed, Family, NodeCards
+from phalanx.model.devices.cards import FULL, Card, CardShare, DeviceNeed, Family, NodeCards
 from phalanx.model.events import StockFact
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from phalanx.dialects.devices.device_results import cards_named
 from phalanx.dialects.signatures import Signer
-from phalanx.model.devices import Family
+from phalanx.model.devices.cards import Family
 
 DEVICE_PLAN = "phalanx.dev/device-plan"
 _SUBJECT = "device-plan"

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.model import device_words as words
-from phalanx.model.decoding import decode_json
-from phalanx.model.devices import Family
+from phalanx.model.devices import device_words as words
+from phalanx.model.devices.cards import Family
+from phalanx.model.text.decoding import decode_json
 
 RESULT_KEYS = (words.VGPU_IDS, words.GPU_INDEX, words.DEVICE_ALLOCATED)
 

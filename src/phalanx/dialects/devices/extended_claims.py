@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.dialects.core import Container, NodeObject, PodObject, PodSpec
-from phalanx.model.claims import DeviceAsk, DeviceMapping, DeviceRequest, ExtendedNeed
+from phalanx.model.devices.claims import DeviceAsk, DeviceMapping, DeviceRequest, ExtendedNeed
 from phalanx.model.pod import Pod
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import Requests, parse_amount
+from phalanx.model.text.quantity import QuantityError
 
 # The class of this name offers the resource, whatever else it says.
 IMPLICIT = "deviceclass.resource.kubernetes.io/"

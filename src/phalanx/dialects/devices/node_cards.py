@@ -8,11 +8,11 @@ from typing import Any
 from phalanx.dialects.core import NodeObject
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.reader import Document, is_whole
-from phalanx.model import device_words as words
-from phalanx.model.decoding import parse_whole, quoted
-from phalanx.model.devices import FULL, Card, Family
-from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.devices import device_words as words
+from phalanx.model.devices.cards import FULL, Card, Family
 from phalanx.model.resources import MAX_AMOUNT
+from phalanx.model.text.decoding import parse_whole, quoted
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 DEVICES = WantedKind("scheduling.koordinator.sh", "devices", "Device", ("v1alpha1",))
 

@@ -9,10 +9,10 @@ from phalanx.dialects.devices.device_plans import DEVICE_PLAN, planned_cards
 from phalanx.dialects.devices.device_results import RESULT_KEYS, cards_named
 from phalanx.dialects.pods.requests import Demand
 from phalanx.dialects.signatures import Signer
-from phalanx.model import device_words as words
-from phalanx.model.devices import FULL, CardShare, DeviceNeed, Family
-from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.devices import device_words as words
+from phalanx.model.devices.cards import FULL, CardShare, DeviceNeed, Family
 from phalanx.model.resources import MAX_AMOUNT, Requests, requests_of
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 # The keys by which a pod names its group, as Volcano looks for them.
 _GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")

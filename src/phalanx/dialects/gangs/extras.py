@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.model.decoding import decode_json
 from phalanx.model.gang import GangKey, MatchPolicy
+from phalanx.model.text.decoding import decode_json
 
 NAME = "gang.scheduling.koordinator.sh/name"
 MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"

@@ -32,8 +32,8 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.reader import describe
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.duration import parse_duration
 from phalanx.model.gang import MOST_GANGS, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.text.duration import parse_duration
 from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"

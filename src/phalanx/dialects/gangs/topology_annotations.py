@@ -13,7 +13,7 @@ import msgspec
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader
 from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector
 from phalanx.dialects.reader import Document, is_whole
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
 _HARD, _SOFT = "hard", "soft"

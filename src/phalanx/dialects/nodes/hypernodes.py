@@ -11,7 +11,7 @@ from phalanx.dialects.label_selectors import IllegibleSelectorError, read_select
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
-from phalanx.model.patterns import PatternError, compile_pattern
+from phalanx.model.text.patterns import PatternError, compile_pattern
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
 HYPER_NODES = WantedKind("topology.volcano.sh", "hypernodes", "HyperNode", ("v1alpha1",))

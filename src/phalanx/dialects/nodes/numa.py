@@ -13,12 +13,12 @@ from phalanx.dialects.core import Container, PodSpec
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
-from phalanx.model.decoding import parse_whole
+from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.events import StockFact
 from phalanx.model.gang import Gang
-from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.pod import Pod, PodClass
-from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.text.decoding import parse_whole
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 POLICY = "volcano.sh/numa-topology-policy"
 TOPOLOGIES = WantedKind("nodeinfo.volcano.sh", "numatopologies", "Numatopology", ("v1alpha1",))

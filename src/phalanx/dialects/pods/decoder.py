@@ -33,13 +33,13 @@ from phalanx.dialects.pods.revocable import revocable_of
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.times import parse_time
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.device_words import VGPU_PERCENT
+from phalanx.model.devices.device_words import VGPU_PERCENT
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import NO_AMOUNTS, Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
+from phalanx.model.text.quantity import QuantityError
 
 # Koordinator's: the quota that a pod is charged to, and whether it may be evicted for the sake of others.
 QUOTA_NAME = "quota.scheduling.koordinator.sh/name"

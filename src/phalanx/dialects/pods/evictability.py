@@ -14,7 +14,7 @@ import msgspec
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.times import parse_duration, parse_moment
-from phalanx.model.decoding import quoted
+from phalanx.model.text.decoding import quoted
 
 PREEMPTABLE = "volcano.sh/preemptable"
 COOLDOWN = "volcano.sh/cooldown-time"

@@ -12,11 +12,11 @@ from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.images import images_of
 from phalanx.dialects.nodes.numa import whole_cpus
 from phalanx.dialects.pods.requests import Demand
-from phalanx.model.decoding import decode_json, quoted
-from phalanx.model.devices import DeviceNeed
+from phalanx.model.devices.cards import DeviceNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Toleration, parse_int64
+from phalanx.model.text.decoding import decode_json, quoted
 
 SCORING_TYPE = "volcano.sh/resource-strategy-scoring-type"
 SCORING_WEIGHT = "volcano.sh/resource-strategy-weight"

@@ -13,9 +13,9 @@ import msgspec
 
 from phalanx.dialects.core import Amounts, Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements
 from phalanx.dialects.lenient import DecodingFault
-from phalanx.model.decoding import quoted
-from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
+from phalanx.model.text.decoding import quoted
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 DEFAULT_CPU = 100  # thousandths of a core, for scoring
 DEFAULT_MEMORY = 200 * 2**20  # bytes, for scoring

@@ -20,10 +20,10 @@ from phalanx.dialects.quotas.eviction_limits import (
 )
 from phalanx.dialects.reader import ObjectReader, describe
 from phalanx.model.account import Account, Budget, EvictionRate, Limits, SelfProtection, Tree, limits_of
-from phalanx.model.decoding import decode_json
 from phalanx.model.gang import GroupRef, Problem
-from phalanx.model.quantity import QuantityError, format_quantity
 from phalanx.model.resources import parse_amount
+from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.quantity import QuantityError, format_quantity
 
 T = TypeVar("T")
 Amounts = dict[str, int]

@@ -9,9 +9,9 @@ import msgspec
 from phalanx.dialects.reader import show
 from phalanx.dialects.times import parse_duration
 from phalanx.model.account import Budget, limits_of
-from phalanx.model.decoding import decode_json
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import parse_amount
+from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.quantity import QuantityError
 
 BUDGET = "phalanx.dev/budget"
 _EXAMPLE = '{"window": "24h", "hours": {"nvidia.com/gpu": "100", "cpu": "1k"}}'

@@ -21,8 +21,8 @@ from phalanx.model.account import (
     Tree,
     limits_of,
 )
-from phalanx.model.decoding import decode_json
 from phalanx.model.gang import Problem
+from phalanx.model.text.decoding import decode_json
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 NAMESPACE = KOORDINATOR_NAMESPACE

@@ -9,8 +9,8 @@ from phalanx.dialects.reader import show
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.account import Limits, ResourceQuota, limits_of
 from phalanx.model.events import ClusterEvent, NamespaceWeighed, ResourceQuotaRemoved, ResourceQuotaUpdated
-from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import parse_amount
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 WEIGHT = "volcano.sh/namespace.weight"
 _MAX_WEIGHT = 2**31 - 1

@@ -13,13 +13,13 @@ import msgspec
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.quotas.account_spec import AccountReader
 from phalanx.model.account import ROOT_QUEUE, Account, AccountKey, Tree
-from phalanx.model.decoding import decode_json
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.pools import PoolRule
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import Requests, parse_amount
+from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.quantity import QuantityError
 
 LIMITS = "volcano.sh/nodegroup-resource-limits"
 

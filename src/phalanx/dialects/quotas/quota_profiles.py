@@ -14,9 +14,9 @@ from phalanx.dialects.quotas.account_index import Address
 from phalanx.dialects.quotas.account_spec import AccountReader, AccountSpec, Place
 from phalanx.dialects.reader import Document, show
 from phalanx.model.account import Account, Tree, limits_of
-from phalanx.model.decoding import decode_json
 from phalanx.model.node import Node
 from phalanx.model.resources import CPU, MEMORY
+from phalanx.model.text.decoding import decode_json
 
 GROUP = "quota.koordinator.sh"
 PLURAL = "elasticquotaprofiles"

@@ -12,7 +12,7 @@ from phalanx.dialects.quotas.account_spec import AccountReader, AccountSpec, Amo
 from phalanx.dialects.reader import Document, describe, show
 from phalanx.model.account import Account, AccountKey, Tree, limits_of
 from phalanx.model.gang import Problem
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 
 NAMESPACE = "kube-system"
 _MAX_DEPTH = 32

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from phalanx.model.account import Account, AccountState, Tree
-from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, PODS, parse_amount
+from phalanx.model.text.quantity import QuantityError
 
 # Volcano's phases of a PodGroup and the fields of a Queue's status that count them.
 _COUNTS = {

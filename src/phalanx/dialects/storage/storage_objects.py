@@ -16,8 +16,8 @@ from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, r
 from phalanx.dialects.pods.pod_class import selector_term
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.storage.csi import Handle, csi_source
-from phalanx.model.quantity import MAX_QUANTITY, QuantityError, parse_quantity
 from phalanx.model.selectors import NodeSelectorTerm
+from phalanx.model.text.quantity import MAX_QUANTITY, QuantityError, parse_quantity
 from phalanx.model.volumes import NodeStorage, StorageCapacity, StorageClass, StorageDriver, Topologies, Volume
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -16,7 +16,7 @@ import msgspec
 from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity, RenewableCredentials, bearer
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.timestamps import parse_time
-from phalanx.model.decoding import decode_json
+from phalanx.model.text.decoding import decode_json
 
 __all__ = ["ExecCredentials", "ExecPlugin"]
 

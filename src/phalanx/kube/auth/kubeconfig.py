@@ -306,7 +306,7 @@ def _header_key(key: str) -> str:
 def _read(path: str) -> dict[str, Any]:
     import yaml  # 45 ms that an in-cluster daemon never needs
 
-    from phalanx.model.yaml_text import decode_yaml
+    from phalanx.model.text.yaml_text import decode_yaml
 
     try:
         with open(path, encoding="utf-8") as file:

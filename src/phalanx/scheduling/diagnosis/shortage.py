@@ -12,7 +12,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
 from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wider_skew
 

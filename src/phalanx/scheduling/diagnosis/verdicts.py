@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.decoding import quoted
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.decoding import quoted
+from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from phalanx.model.duration import parse_duration
+from phalanx.model.text.duration import parse_duration
 from phalanx.scheduling.framework.errors import PolicyError
 
 T = TypeVar("T")

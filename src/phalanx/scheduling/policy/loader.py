@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from phalanx.model.account import SelfProtection
-from phalanx.model.yaml_text import decode_yaml
+from phalanx.model.text.yaml_text import decode_yaml
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.errors import PolicyError

@@ -7,7 +7,7 @@ import msgspec
 from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
 from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of

@@ -16,7 +16,7 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.node import HOLD
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.quota.water_filling import real_capability
 

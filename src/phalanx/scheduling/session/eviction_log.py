@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import AccountKey, EvictionRate
-from phalanx.model.duration import format_duration
+from phalanx.model.text.duration import format_duration
 
 _DAY = 24 * 3600.0
 

@@ -9,9 +9,9 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import Account, Tree, limits_of
-from phalanx.model.duration import format_moment
 from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, PodUpdated
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.duration import format_moment
+from phalanx.model.text.quantity import format_quantity
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.rules.rule import future_holdings

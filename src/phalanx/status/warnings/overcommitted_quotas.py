@@ -6,7 +6,7 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import EventRecorder
 from phalanx.model.account import Account, AccountKey, Limits, Tree
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.status.event_publisher import object_reference
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import EventRecorder
 from phalanx.model.account import Account, Tree
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 from phalanx.status.event_publisher import object_reference
 
 CODE = "QuotaExceedsResourceQuota"

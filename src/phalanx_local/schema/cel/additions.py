@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from phalanx.model.quantity import NANO, Quantity, QuantityError, exact_quantity
+from phalanx.model.text.quantity import NANO, Quantity, QuantityError, exact_quantity
 from phalanx_local.schema.cel.errors import EvalError
 from phalanx_local.schema.cel.functions import Overload, Table, member, parses, searched
 from phalanx_local.schema.cel.types import (

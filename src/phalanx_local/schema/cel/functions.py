@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from phalanx.model.patterns import Pattern, PatternError, compile_pattern
+from phalanx.model.text.patterns import Pattern, PatternError, compile_pattern
 from phalanx_local.schema.cel.errors import EvalError
 from phalanx_local.schema.cel.types import (
     BOOL,

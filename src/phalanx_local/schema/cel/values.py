@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
-from phalanx.model.quantity import Quantity
+from phalanx.model.text.quantity import Quantity
 from phalanx_local.schema.cel.errors import EvalError
 from phalanx_local.schema.durations import go_duration
 from phalanx_local.schema.urls import Url

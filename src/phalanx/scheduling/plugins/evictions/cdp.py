@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.model.duration import format_duration
 from phalanx.model.pod import MemberState, bound_at
+from phalanx.model.text.duration import format_duration
 from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 

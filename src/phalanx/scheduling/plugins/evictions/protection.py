@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.model.duration import format_duration
 from phalanx.model.pod import bound_at
+from phalanx.model.text.duration import format_duration
 from phalanx.plugin import Arguments, EvictVeto, Plugin, PodRecord, View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 

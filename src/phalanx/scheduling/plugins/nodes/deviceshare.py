@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
-from phalanx.model.devices import Family
+from phalanx.model.devices.cards import Family
 from phalanx.plugin import Arguments, ClassRecord, FloatArray, Load, NodeBackoff, NodeTable, Plugin
 
 _FAMILIES = {

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from phalanx.model.duration import parse_nanoseconds
+from phalanx.model.text.duration import parse_nanoseconds
 from phalanx.plugin import (
     Arguments,
     BoolArray,

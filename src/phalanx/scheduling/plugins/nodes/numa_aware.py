@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.devices.numa import NUMA, NumaNodes
-from phalanx.model.numa import AS_THE_NODE
+from phalanx.model.devices.numa import AS_THE_NODE
 from phalanx.plugin import Arguments, ClassRecord, FloatArray, Load, Plugin
 
 

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.allocators.base import UNLIMITED_COPIES
-from phalanx.model.decoding import decode_json
 from phalanx.model.resources import CPU, MEMORY
+from phalanx.model.text.decoding import decode_json
 from phalanx.plugin import (
     CPU_COLUMN,
     MEMORY_COLUMN,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.model.account import Budget
-from phalanx.model.duration import format_duration, format_moment
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.duration import format_duration, format_moment
+from phalanx.model.text.quantity import format_quantity
 from phalanx.plugin import AccountRecord, ChargePath, GangRecord, Plugin, PodRecord, Verdict, View
 from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
 

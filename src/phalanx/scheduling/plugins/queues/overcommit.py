@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.model.quantity import format_quantity
+from phalanx.model.text.quantity import format_quantity
 from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
 
 _DEFAULT_FACTOR = 1.2

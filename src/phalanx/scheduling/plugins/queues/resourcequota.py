@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from phalanx.model.account import ResourceQuota
-from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
+from phalanx.model.text.quantity import format_quantity
 from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
 
 _UNLIMITED = 2**62

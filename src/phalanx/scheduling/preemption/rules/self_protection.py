@@ -12,9 +12,9 @@ from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import SelfProtection, Tree
 from phalanx.model.decisions import EvictionReason
-from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
+from phalanx.model.text.duration import format_duration
 from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
 from phalanx.scheduling.preemption.rules.min_available import bundle_of, dispensable_members

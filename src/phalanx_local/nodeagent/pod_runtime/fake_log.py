@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx_local.nodeagent.core_v1 import V1ContainerStatus, V1Pod
-from phalanx_local.nodeagent.log_server import LogError
-from phalanx_local.nodeagent.script import LOG
+from phalanx_local.nodeagent.pod_runtime.log_server import LogError
+from phalanx_local.nodeagent.pod_runtime.script import LOG
 
 
 class FakeLogs:

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from phalanx_local.nodeagent import process_guard
 from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod
-from phalanx_local.nodeagent.environment import (
+from phalanx_local.nodeagent.pod_runtime import process_guard
+from phalanx_local.nodeagent.pod_runtime.environment import (
     ContainerConfigError,
     PodFacts,
     build_environment,
@@ -27,10 +27,10 @@ from phalanx_local.nodeagent.environment import (
     hostname,
     inherited,
 )
-from phalanx_local.nodeagent.hosts import HOSTS_VARIABLE, Hosts
-from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StartContainer
-from phalanx_local.nodeagent.log_server import LogError
-from phalanx_local.nodeagent.runtime import Reports
+from phalanx_local.nodeagent.pod_runtime.hosts import HOSTS_VARIABLE, Hosts
+from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle, StartContainer
+from phalanx_local.nodeagent.pod_runtime.log_server import LogError
+from phalanx_local.nodeagent.pod_runtime.runtime import Reports
 
 log = logging.getLogger(__name__)
 

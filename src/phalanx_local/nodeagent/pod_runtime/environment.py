@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.text.quantity import QuantityError, parse_quantity
 from phalanx_local.nodeagent.core_v1 import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
 
 #: What a process needs of the machine that a container image would bring along.

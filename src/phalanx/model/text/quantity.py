@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
 
-from phalanx.model.decoding import MAX_NUMBER, quoted
+from phalanx.model.text.decoding import MAX_NUMBER, quoted
 
 NANO: Final = 10**9
 # The API server caps at the same bound, so a larger number is not an error but "more than anything".

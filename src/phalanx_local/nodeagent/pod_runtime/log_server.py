@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from phalanx.model.decoding import parse_whole, quoted
+from phalanx.model.text.decoding import parse_whole, quoted
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.dual_port import DualPort
+from phalanx_local.nodeagent.pod_runtime.dual_port import DualPort
 
 _HOST = "127.0.0.1"
 _FOLLOW_PERIOD = 0.2

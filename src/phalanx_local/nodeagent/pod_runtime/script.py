@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.model.decoding import parse_float, parse_whole, quoted
+from phalanx.model.text.decoding import parse_float, parse_whole, quoted
 
 START_SECONDS = "phalanx.dev/start-seconds"
 RUN_SECONDS = "phalanx.dev/run-seconds"

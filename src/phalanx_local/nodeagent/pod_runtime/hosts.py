@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from phalanx_local.nodeagent.core_v1 import V1Pod
-from phalanx_local.nodeagent.environment import hostname
+from phalanx_local.nodeagent.pod_runtime.environment import hostname
 
 #: The variable that tells a process where its file is.
 HOSTS_VARIABLE = "PHALANX_HOSTS"

@@ -15,7 +15,8 @@ import msgspec
 
 from phalanx.kube.timestamps import parse_time
 from phalanx_local.nodeagent.capacity import Rejection
-from phalanx_local.nodeagent.containers import (
+from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod, V1ResourceRequirements
+from phalanx_local.nodeagent.pod_runtime.containers import (
     TERMINATED_BY_SIGTERM,
     ContainerKind,
     ContainerRun,
@@ -23,9 +24,8 @@ from phalanx_local.nodeagent.containers import (
     RestartBackoff,
     policy_of,
 )
-from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod, V1ResourceRequirements
-from phalanx_local.nodeagent.images import ALL_IMAGES, Images
-from phalanx_local.nodeagent.script import Script, ScriptDefaults, ScriptError, read_script
+from phalanx_local.nodeagent.pod_runtime.images import ALL_IMAGES, Images
+from phalanx_local.nodeagent.pod_runtime.script import Script, ScriptDefaults, ScriptError, read_script
 
 # A shorter start is not worth a status write of its own: the pod is Running before anyone has read it.
 _VISIBLE_START = 1.0

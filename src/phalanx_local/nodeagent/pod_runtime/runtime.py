@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
+from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle
 
 
 class Reports(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from phalanx.model.decoding import MAX_DEPTH, MAX_NUMBER, decode_json, quoted
+from phalanx.model.text.decoding import MAX_DEPTH, MAX_NUMBER, decode_json, quoted
 
 # Values that a document may have once its aliases are written out.
 MAX_VALUES = 500_000

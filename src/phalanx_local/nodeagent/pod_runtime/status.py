@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.kube.timestamps import format_time
-from phalanx_local.nodeagent.containers import ContainerKind, ContainerRun, Ended
-from phalanx_local.nodeagent.lifecycle import PodLifecycle, PodStage, StopCause
+from phalanx_local.nodeagent.pod_runtime.containers import ContainerKind, ContainerRun, Ended
+from phalanx_local.nodeagent.pod_runtime.lifecycle import PodLifecycle, PodStage, StopCause
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 _DRAIN_MESSAGE = "Pod was terminated in response to imminent node shutdown."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from phalanx.model.decoding import MAX_NUMBER, quoted
+from phalanx.model.text.decoding import MAX_NUMBER, quoted
 
 _UNITS = {
     "ns": 1,

@@ -1,0 +1,1 @@
+"""Devices: cards and their parts, NUMA nodes, claims."""

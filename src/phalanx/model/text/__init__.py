@@ -1,0 +1,1 @@
+"""Text that somebody else wrote: JSON, YAML, numbers, quantities, durations and patterns, read within limits."""

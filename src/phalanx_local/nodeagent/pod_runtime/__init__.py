@@ -1,0 +1,1 @@
+"""What runs, or plays, the containers of a pod: their lives, images, processes and logs."""
