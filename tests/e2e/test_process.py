@@ -247,7 +247,7 @@ async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(
 
     await world.node("n1")
     await world.scheduler()
-    monkeypatch.setattr(VerdictPublisher, "tell", broken)
+    monkeypatch.setattr(VerdictPublisher, "publish_due", broken)
     await world.pod("hopeless", cpu="100")
     await world.pods(*NAMES, labels=GANG)
     await world.until_bound(*NAMES)

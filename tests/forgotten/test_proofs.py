@@ -175,7 +175,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     42: (
         "a gang that is bound in part",
         {
-            "daemon/test_partial.py": (
+            "daemon/test_partial_gangs.py": (
                 "test_keep_leaves_the_members_and_says_so_once",
                 "test_release_evicts_the_members",
             )
@@ -197,7 +197,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "test_a_resource_may_come_and_go",
                 "test_what_becomes_forbidden_stays_known_and_is_said_once",
             ),
-            "daemon/test_observer.py": ("test_who_may_not_read_budgets_schedules_without_them_and_knows_it",),
+            "daemon/test_observer.py": ("test_who_may_not_read_budgets_schedules_without_them",),
         },
     ),
     45: (

@@ -219,8 +219,8 @@ def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
 
 
 def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.scheduling.placement.placer._FEWEST_VIEWS", 2)
-    monkeypatch.setattr("phalanx.scheduling.placement.placer._VIEW_BYTES", 0)
+    monkeypatch.setattr("phalanx.scheduling.placement.class_views._FEWEST_VIEWS", 2)
+    monkeypatch.setattr("phalanx.scheduling.placement.class_views._VIEW_BYTES", 0)
     world = World(3, size=30)
     pipe = pipeline("mixed")
     placer = build_placer(pipe, world.state.nodes)
