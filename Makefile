@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-slow lint bench setup clean
+.PHONY: demo quick test test-slow soak lint bench image sbom setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
@@ -17,11 +17,22 @@ test: setup        ## all tests but the slow ones
 test-slow: setup   ## the slow ones: at length, on many random worlds
 	@$(BIN)/pytest -n 2 --dist loadfile -m slow
 
+soak: setup        ## long random lives of clusters; STEPS=200000 SEED=0
+	@$(BIN)/python -m tests.soak --steps $(or $(STEPS),200000) --seed $(or $(SEED),0)
+
 lint: setup        ## style, types and floors
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 
 bench: setup       ## the measurements that the README quotes
 	@$(BIN)/python -m benchmarks
+
+image: setup       ## the container image, as build/phalanx.oci.tar; wants Debian 12 and buildah
+	@mkdir -p build && PYTHON=$(abspath $(BIN)/python) image/build.sh build/phalanx.oci.tar
+
+sbom: setup        ## what the image is made of in Python, in CycloneDX, as build/phalanx.cdx.json
+	@$(PYTHON) -m venv build/sbom && build/sbom/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	@build/sbom/bin/cyclonedx-py requirements image/requirements.txt --pyproject pyproject.toml --output-reproducible \
+	  --output-file build/phalanx.cdx.json && echo build/phalanx.cdx.json
 
 setup: $(VENV)/.ready
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from phalanx.cli.manifests import definitions
@@ -30,6 +31,12 @@ def _counts(*names: str, least: int | None = None) -> dict[str, Any]:
 
 def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
+
+
+@cache
+def _definitions_by_name() -> dict[str, dict[str, Any]]:
+    """Reading the files takes half a second."""
+    return {each["metadata"]["name"]: each for each in definitions()}
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Shape:
 
     def ours(self) -> dict[str, Any]:
         """Our definition of the kind."""
-        return copy.deepcopy(next(each for each in definitions() if each["metadata"]["name"] == self.name))
+        return copy.deepcopy(_definitions_by_name()[self.name])
 
     def definition(self) -> dict[str, Any]:
         """Our definition of the kind, with this status."""

@@ -21,6 +21,8 @@ from aiohttp.http_parser import RawRequestMessage
 
 from phalanx_local.admission.policies import AdmissionPolicies
 from phalanx_local.admission.quota import QuotaLedger
+from phalanx_local.admission.webhook_calls import WebhookClient
+from phalanx_local.admission.webhooks import Webhooks
 from phalanx_local.authentication.authenticator import Authenticator
 from phalanx_local.authentication.kubeconfig import kubeconfig, write_private
 from phalanx_local.authentication.server_identity import kept_identity, new_identity
@@ -75,6 +77,8 @@ class ApiServer:
         )
         self.rbac = Rbac(self.store)
         self._policies = AdmissionPolicies(self.api, self.rbac)
+        self._webhooks = Webhooks(self.api, self.rbac)
+        self._webhook_client = WebhookClient()
         self._quotas = self.api.quotas = QuotaLedger(self.store, self.options.clock)
         self.tokens = AccountTokens(self.api, identity.signing_key)
         authenticator = Authenticator(
@@ -86,10 +90,18 @@ class ApiServer:
         reviewer = Reviewer(authenticator, self.rbac)
         resources = ResourceHandler(self.api, Lister(self.store), reviewer, self.tokens, self.options)
         self._door = HttpDoor(
-            self.api, resources, authenticator, self.rbac, self.faults, self.options, self._audit, self._address
+            self.api,
+            resources,
+            authenticator,
+            self.rbac,
+            self.faults,
+            self.options,
+            self._audit,
+            self._address,
+            self._webhook_client,
         )
         self.faults.wire(self._cut_watches, self.store.forget_history)
-        self._controllers = Controllers(self.api, self._quotas, self.options)
+        self._controllers = Controllers(self.api, self._quotas, self.options, self._webhook_client)
         self._runner: web.ServerRunner | None = None
         self._port = 0
 
@@ -106,6 +118,8 @@ class ApiServer:
         # What a cluster cannot be without is not for policies to refuse.
         self._policies.load()
         self.api.policies = self._policies
+        self._webhooks.load()
+        self.api.webhooks = self._webhooks
         protocol_log = ProtocolLog(logging.getLogger("phalanx_local.endpoints.http"), {})
         server = web.Server(
             self._door,
@@ -137,6 +151,7 @@ class ApiServer:
             await asyncio.sleep(0)
             await self._runner.cleanup()
             self._runner = None
+        await self._webhook_client.close()
         if self._audit is not None:
             self._audit.close()
         if self._journal is not None:

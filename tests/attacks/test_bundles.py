@@ -72,6 +72,7 @@ async def test_naming_others_does_not_tell_whether_they_exist_or_how_big_they_ar
     await arena.unharmed()
 
 
+@pytest.mark.slow
 async def test_many_gangs_that_name_each_other_stall_nobody(arena: Arena) -> None:
     await arena.node("n1", cpu="1")
     tenant = await arena.tenant()

@@ -21,6 +21,7 @@ async def rewrite(tenant: Tenant, name: str, cards: str | None) -> None:
     await tenant.patch(PODS, name, {"metadata": {"annotations": {IDS: cards, TO_ALLOCATE: cards}}})
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("restarted", [False, True], ids=["seen", "restarted"])
 @pytest.mark.parametrize("lie", ["GPU-b,NVIDIA,0,0:", "", None, "nonsense"])
 async def test_a_pod_that_hides_its_cards_does_not_have_them_given_to_others(
@@ -40,6 +41,7 @@ async def test_a_pod_that_hides_its_cards_does_not_have_them_given_to_others(
     await arena.unharmed()
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("restarted", [False, True], ids=["seen", "restarted"])
 async def test_a_pod_that_names_another_card_keeps_its_own(arena: Arena, tmp_path: Path, restarted: bool) -> None:
     await gpu_node(arena, "n1", "GPU-a", "GPU-b")
@@ -59,6 +61,7 @@ async def test_a_pod_that_names_another_card_keeps_its_own(arena: Arena, tmp_pat
     await arena.unharmed()
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("restarted", [False, True], ids=["seen", "restarted"])
 async def test_a_pod_that_claims_all_cards_keeps_no_more_than_it_asked_for(
     arena: Arena, tmp_path: Path, restarted: bool

@@ -34,6 +34,23 @@ PODS: dict[str, dict[str, str]] = {
         f"{KOORDINATOR}/min-available": "1",
         f"{KOORDINATOR}/total-number": DIGITS,
     },
+    "expected members of many digits": {
+        f"{KOORDINATOR}/name": "g",
+        f"{KOORDINATOR}/min-available": "1",
+        "phalanx.dev/expected-members": DIGITS,
+        "phalanx.dev/growth-delay": "1h" * 50_000,
+    },
+    "nested expected requests": {
+        f"{KOORDINATOR}/name": "g",
+        f"{KOORDINATOR}/min-available": "1",
+        "phalanx.dev/expected-members": "5000",
+        "phalanx.dev/expected-requests": NESTED,
+    },
+    "held room of many digits": {
+        f"{KOORDINATOR}/name": "g",
+        f"{KOORDINATOR}/min-available": "1",
+        "phalanx.dev/held-room": f"x.y/n:{DIGITS}",
+    },
     "an index of many digits": {"volcano.sh/task-index": DIGITS},
     "cards of many digits": {"volcano.sh/vgpu-ids-new": f"GPU-a,NVIDIA,{DIGITS},{DIGITS}:"},
     "nested cards": {"scheduling.koordinator.sh/device-allocated": NESTED},

@@ -53,6 +53,7 @@ async def test_a_mark_that_is_put_on_a_bound_pod_does_not_pass_a_queues_capabili
     await arena.unharmed()
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound by its owner"])
 @pytest.mark.parametrize("dialect", ["labels", "object"])
 async def test_a_mark_of_ones_own_does_not_start_a_gang_below_its_quorum(

@@ -65,6 +65,7 @@ async def careless(arena: Arena) -> Tenant:
 RESERVED = [
     MARK,
     "phalanx.dev/device-plan",
+    "phalanx.dev/held-room",
     "volcano.sh/vgpu-ids-new",
     "scheduling.koordinator.sh/device-allocated",
 ]

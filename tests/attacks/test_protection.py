@@ -43,6 +43,7 @@ async def high(arena: Arena, tenant: Tenant, queue: str) -> None:
     await tenant.until_bound("high")
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("shield", SHIELDS)
 async def test_a_pod_is_not_out_of_reach_beyond_its_own_share_because_it_says_so(
     arena: Arena, policy: str, shield: str

@@ -41,6 +41,7 @@ def elastic_quota(name: str, namespaces: list[str], **spec: Any) -> Object:
     }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     "named", ["nobody's", "koordinator-system-quota", "koordinator-default-quota", "another's"]
 )

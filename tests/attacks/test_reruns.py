@@ -41,6 +41,7 @@ async def run(arena: Arena, words: dict[str, Any]) -> Tenant:
 OBJECT = member("g")
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("killed", [False, True], ids=["seen", "killed"])
 @pytest.mark.parametrize("words", [LABELS, KOORDINATOR, OBJECT], ids=["labels", "koordinator", "object"])
 async def test_a_gang_that_runs_again_starts_whole(arena: Arena, words: dict[str, Any], killed: bool) -> None:
@@ -60,6 +61,7 @@ async def test_a_gang_that_runs_again_starts_whole(arena: Arena, words: dict[str
     await arena.unharmed()
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("killed", [False, True], ids=["seen", "killed"])
 @pytest.mark.parametrize("words", [LABELS, KOORDINATOR, OBJECT], ids=["labels", "koordinator", "object"])
 async def test_a_gang_that_is_evicted_and_made_anew_starts_whole(

@@ -25,6 +25,10 @@ def test_help_names_every_command_with_a_line_of_its_own() -> None:
         "node-agent",
         "install",
         "scheduler",
+        "submit",
+        "job",
+        "jobs",
+        "shell-commands",
         "why",
         "queue",
         "quota",
@@ -44,6 +48,11 @@ def test_help_names_every_command_with_a_line_of_its_own() -> None:
         "scheduler",
         "why",
         "queue",
+        "submit",
+        "job",
+        *(f"job {each}" for each in ("list", "describe", "suspend", "resume", "restart", "cancel", "wait", "logs")),
+        "jobs",
+        "shell-commands",
         "queue list",
         "queue tree",
         "queue describe",
@@ -65,7 +74,8 @@ def test_demo_list_names_the_scenarios() -> None:
     names = [entry["name"] for entry in listed]
     assert names[:5] == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
     assert names[5:10] == ["gang-preemption", *(f"elastic-quota-{number}" for number in range(1, 5))]
-    assert names[10:] == ["queues", "reclaim", "fair-share", "topology"]
+    assert names[10:14] == ["queues", "reclaim", "fair-share", "topology"]
+    assert names[14:] == ["pytorch", "restart", "spark"]
     table = run("demo", "--list").output
     assert [line.split()[0] for line in table.splitlines()] == names
 

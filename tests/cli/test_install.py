@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from tests.dialects.objects import ACCOUNT_KINDS
 
 from phalanx.cli import manifests
-from phalanx.cli.install import install, install_into
+from phalanx.cli.install import all_rights, install, install_into
+from phalanx.controllers.service import ControllerOptions
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
@@ -34,8 +35,23 @@ RIGHTS = [
     "secret/phalanx-signing-keys",
     "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-edit",
     "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-view",
+    "serviceaccount/phalanx-controllers",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-controllers",
+    "clusterrolebinding.rbac.authorization.k8s.io/phalanx-controllers",
+    "role.rbac.authorization.k8s.io/phalanx-controllers",
+    "rolebinding.rbac.authorization.k8s.io/phalanx-controllers",
     "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler-leases",
     "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler",
+    "flowschema.flowcontrol.apiserver.k8s.io/phalanx-controllers-leases",
+    "flowschema.flowcontrol.apiserver.k8s.io/phalanx-controllers",
+    "serviceaccount/phalanx-webhook",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-webhook",
+    "clusterrolebinding.rbac.authorization.k8s.io/phalanx-webhook",
+    "role.rbac.authorization.k8s.io/phalanx-webhook",
+    "rolebinding.rbac.authorization.k8s.io/phalanx-webhook",
+    "role.rbac.authorization.k8s.io/phalanx-webhook-quota",
+    "rolebinding.rbac.authorization.k8s.io/phalanx-webhook-quota",
+    "secret/phalanx-webhook-certificates",
 ]
 
 
@@ -50,8 +66,7 @@ async def client() -> AsyncIterator[KubeClient]:
 
 async def run(client: KubeClient, capsys: pytest.CaptureFixture[str], rights: bool = True) -> dict[str, str]:
     """What became of each object."""
-    account = "phalanx-scheduler"
-    wanted = [*manifests.access(account, "phalanx-system"), *manifests.flow_schemas(account, "phalanx-system")]
+    wanted = all_rights("phalanx", "phalanx-system")
     await install_into(
         client, manifests.definitions(), wanted if rights else [], manifests.volcano_queues(), timeout=10
     )
@@ -71,6 +86,7 @@ async def test_everything_is_created_once_and_unchanged_after_that(
     assert set(second.values()) == {"unchanged"}
 
 
+@pytest.mark.slow
 async def test_what_was_changed_is_put_right_and_said(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,12 +181,24 @@ async def test_a_definition_whose_names_are_taken_is_a_clear_failure(
 # On paper
 
 
+def test_a_scheduler_of_another_name_may_hold_the_lease_that_it_asks_for() -> None:
+    leases = {
+        name
+        for each in all_rights("gpu", "team")
+        for rule in each.get("rules", ())
+        if rule.get("resources") == ["leases"] and "update" in rule["verbs"]
+        for name in rule["resourceNames"]
+    }
+    assert leases == {SchedulerOptions().lease_name, ControllerOptions().lease_name}
+
+
 def printed(*arguments: str) -> list[dict[str, Any]]:
     result = CliRunner().invoke(install, ["--print", *arguments])
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.output))
 
 
+@pytest.mark.slow
 def test_print_writes_what_would_be_applied() -> None:
     kinds = [document["kind"] for document in printed()]
     definitions = len(manifests.definitions())
@@ -185,20 +213,36 @@ def test_print_writes_what_would_be_applied() -> None:
         "Secret",
         "ClusterRole",
         "ClusterRole",
-        "FlowSchema",
-        "FlowSchema",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        # of the webhook
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "Role",
+        "RoleBinding",
+        "Secret",
+        *["FlowSchema"] * 4,
         "Queue",
         "Queue",
     ]
     assert {document["kind"] for document in printed("--crds-only")} == {"CustomResourceDefinition", "Queue"}
 
 
+@pytest.mark.slow
 def test_names_follow_the_scheduler_and_the_namespace() -> None:
     documents = printed("--scheduler-name", "gpu", "--namespace", "team")
     account = next(document for document in documents if document["kind"] == "ServiceAccount")
     assert (account["metadata"]["namespace"], account["metadata"]["name"]) == ("team", "gpu-scheduler")
     subjects = [document["subjects"] for document in documents if document["kind"].endswith("Binding")]
-    assert subjects == [[{"kind": "ServiceAccount", "name": "gpu-scheduler", "namespace": "team"}]] * 2
+    accounts = [name for name in ("gpu-scheduler", "gpu-controllers", "phalanx-webhook") for _ in range(2)]
+    accounts.append("phalanx-webhook")
+    assert subjects == [[{"kind": "ServiceAccount", "name": name, "namespace": "team"}] for name in accounts]
 
 
 def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> None:
@@ -213,7 +257,7 @@ def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> Non
     rules = [rule for rule in role["rules"] if rule["resources"] == ["configmaps"]]
     assert [rule["verbs"] for rule in rules] == [["create"], ["get", "patch"]]
     assert rules[1]["resourceNames"][0] == "phalanx-usage-0"
-    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS
+    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS + 2
 
 
 def rights() -> dict[str, Any]:
@@ -226,11 +270,17 @@ def test_whoever_may_edit_a_namespace_may_handle_the_groups_of_its_pods() -> Non
     for verb, label in (("create", "edit"), ("list", "view")):
         role = roles[f"phalanx-podgroups-{label}"]
         assert role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{label}"] == "true"
-        (rule,) = role["rules"]
-        assert "podgroups" in rule["resources"]
-        assert "scheduling.volcano.sh" in rule["apiGroups"]
-        assert verb in rule["verbs"]
-        assert not {"queues", "*"} & set(rule["resources"])
+        assert all(verb in rule["verbs"] for rule in role["rules"])
+        handled = {
+            (group, name) for rule in role["rules"] for group in rule["apiGroups"] for name in rule["resources"]
+        }
+        assert ("scheduling.volcano.sh", "podgroups") in handled
+        assert {
+            ("batch.volcano.sh", "jobs"),
+            ("flow.volcano.sh", "jobflows"),
+            ("bus.volcano.sh", "commands"),
+        } < handled
+        assert not {"queues", "*"} & {name for _, name in handled}
     assert roles["phalanx-podgroups-edit"]["rules"][0]["resources"] == ["podgroups"]
 
 

@@ -15,6 +15,7 @@ from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
+from phalanx.model.node import CORDONED
 from phalanx.model.peers import selects
 from phalanx.model.pod import ACTIVE, MemberState, PlanMark, Pod, PodPhase
 from phalanx.model.pools import POOL_LABEL
@@ -134,8 +135,11 @@ def _audit_amounts(state: ClusterState) -> None:
         assert books.taken(row) == dict(ports[name])
         assert {record.pod.uid for record in state.pods.on(row)} == tenants[name]
         assert nodes.labels.of(row) == dict(node.labels if node else ())
-        assert nodes.taints.sets[nodes.taints.ids[row]] == (node.taints if node else ())
-        assert bool(nodes.unschedulable[row]) == bool(node and node.unschedulable)
+        # Where we have cordoned a node, what says so does not count: its window does.
+        cordoned = bool(node and node.cordoned_by)
+        taints = [taint for taint in (node.taints if node else ()) if not (cordoned and taint == CORDONED)]
+        assert list(nodes.taints.sets[nodes.taints.ids[row]]) == taints
+        assert bool(nodes.unschedulable[row]) == bool(node and node.unschedulable and not cordoned)
         assert nodes.row(name) == row
 
 
@@ -148,8 +152,12 @@ def _audit_gangs(state: ClusterState) -> None:
             assert record.gang is None
     declared = {key for key, gang in state.gangs.items() if gang.spec is not None}
     assert set(state.gangs) == declared | set(members)
+    assert set(state.pods.placeholders) == {uid for uid, r in state.pods.items() if r.pod.placeholder}
     for key, gang in state.gangs.items():
-        mine = members[key]
+        expected_ones = {r.pod.uid: r for r in members[key] if r.pod.placeholder}
+        assert gang.placeholders == expected_ones
+        assert all(record.gang is gang for record in expected_ones.values())
+        mine = [record for record in members[key] if not record.pod.placeholder]
         assert gang.key == key
         assert set(gang.members) == {record.pod.uid for record in mine}
         assert all(record.gang is gang for record in mine)
@@ -220,7 +228,7 @@ def _audit_ledger(state: ClusterState) -> None:
     for gang in state.gangs.values():
         held = Counter(
             record.footprint
-            for record in gang.members.values()
+            for record in (*gang.members.values(), *gang.placeholders.values())
             if record.state is MemberState.ASSUMED
             # On a node that is not there a pod holds nothing.
             or (record.state in ON_A_NODE and record.pod.node and record.row != NO_NODE)

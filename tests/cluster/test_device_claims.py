@@ -584,6 +584,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(STEPS)

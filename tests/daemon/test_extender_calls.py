@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from phalanx.daemon import extender_calls
 from phalanx.daemon.extender_calls import HttpCaller, connect_extenders
 from phalanx.scheduling.plugins.nodes.extender import Extender
 from phalanx.scheduling.plugins.nodes.extender_calls import CallError
@@ -55,6 +59,56 @@ def test_what_is_no_answer_is_an_error(url: str, verb: str) -> None:
 def test_nobody_there_is_an_error() -> None:
     with pytest.raises(CallError):
         HttpCaller("http://127.0.0.1:1", 0.5)("echo", {})
+
+
+class Silent:
+    """Takes connections, and answers none of them until it is told to; counts what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.speaks = False
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                self.asked += 1
+                self._open.append(connection)
+                # A byte now and then keeps a timeout per read from ever striking.
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                if self.speaks:
+                    connection.recv(1 << 16)
+                    connection.sendall(b"y\r\nContent-Length: 2\r\n\r\n{}")
+
+    def close(self) -> None:
+        for each in (*self._open, self._socket):
+            each.close()
+
+
+def test_who_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is asked again, behind everybody's back, until there is an answer."""
+    monkeypatch.setattr(extender_calls, "_AGAIN", 0.02)
+    extender = Silent()
+    try:
+        call = HttpCaller(extender.url, 0.1)
+        with pytest.raises(CallError, match="predicate: no answer within"):
+            call("predicate", {})
+        while extender.asked < 2:
+            time.sleep(0.01)
+        with pytest.raises(CallError, match="predicate: not answered yet"):
+            call("prioritize", {})
+        extender.speaks = True
+        answer = None
+        while answer is None:
+            with contextlib.suppress(CallError):
+                answer = call("prioritize", {})
+        assert answer == {}
+    finally:
+        extender.close()
 
 
 def test_a_policy_is_connected_to_its_extender(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.state import ClusterState
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.execution.conditions import NominationOutcome
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
@@ -13,20 +14,24 @@ def evict(name: str, cause: str, reason: EvictionReason = EvictionReason.PREEMPT
 
 
 def test_decisions_are_counted_by_reason_and_their_victims_by_number() -> None:
-    telemetry = Telemetry("")
+    telemetry = Telemetry()
     reclaimed = evict("d", "c3", EvictionReason.RECLAIMED)
     plan = Plan(1, evictions=[evict("a", "c1"), evict("b", "c1"), evict("c", "c2"), reclaimed])
-    telemetry.cycle(plan, 0.01)
+    telemetry.cycle(plan, 0.01, ClusterState(), 1000)
     value = telemetry.registry.get_sample_value
     assert value("phalanx_disruptions_total", {"reason": "Preempted"}) == 2
     assert value("phalanx_disruptions_total", {"reason": "Reclaimed"}) == 1
     assert value("phalanx_disruptions_total", {"reason": "Revoked"}) == 0
-    assert value("scheduler_preemption_victims_count") == 3
-    assert value("scheduler_preemption_victims_sum") == 4
+    # Preemptions only, as kube-scheduler counts; every decision has its place elsewhere.
+    assert value("scheduler_preemption_attempts_total") == 2
+    assert value("scheduler_preemption_victims_count") == 2
+    assert value("scheduler_preemption_victims_sum") == 3
+    assert value("phalanx_eviction_victims_count") == 3
+    assert value("phalanx_last_cycle_timestamp_seconds") == 1000
 
 
 def test_evictions_are_counted_by_reason_and_outcome() -> None:
-    telemetry = Telemetry("")
+    telemetry = Telemetry()
     for outcome in (EvictionOutcome.EVICTED, EvictionOutcome.EVICTED, EvictionOutcome.CALLED_OFF):
         telemetry.evicted(EvictResult(evict("a", "c1"), outcome))
     value = telemetry.registry.get_sample_value
@@ -36,7 +41,7 @@ def test_evictions_are_counted_by_reason_and_outcome() -> None:
 
 
 def test_nominations_are_counted_by_outcome() -> None:
-    telemetry = Telemetry("")
+    telemetry = Telemetry()
     telemetry.nominated(NominationOutcome.WRITTEN)
     telemetry.nominated(NominationOutcome.LOST)
     value = telemetry.registry.get_sample_value

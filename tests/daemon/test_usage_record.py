@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
@@ -308,7 +309,7 @@ class TestReading:
         [
             ({}, "no usage can be read and what it told is forgotten: Input data was truncated"),
             ({"usage.json": "{"}, "no usage can be read and what it told is forgotten: Input data was truncated"),
-            ({"usage.json": '{"version": 2}'}, "it is not of version 1 and what it told is forgotten"),
+            ({"usage.json": '{"version": 0}'}, "it is not of version 1 and what it told is forgotten"),
             ({"usage.json": '{"version": 1}'}, "accounts is no list and what it told is forgotten"),
         ],
     )
@@ -324,6 +325,30 @@ class TestReading:
         process.hold("a", 1)
         assert await process.save() == ["PATCH phalanx-usage-0"]
         assert names(api, 0) == {"a"}
+
+    async def test_what_a_newer_phalanx_wrote_is_left_alone(
+        self, api: ConfigMaps, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """An upgrade that is taken back, or that has got half way."""
+        text = '{"version": 2, "accounts": {"of": "another form"}}'
+        api.objects["phalanx-usage-0"] = {"metadata": {"name": "phalanx-usage-0"}, "data": {"usage.json": text}}
+        process = Process(api)
+        await process.record.load()
+        process.hold("a", 1)
+        assert await process.save() == ["POST phalanx-usage-1"]
+        assert api.objects["phalanx-usage-0"]["data"] == {"usage.json": text}
+        assert "which a newer Phalanx wrote: it is neither read nor written" in caplog.text
+
+    async def test_fields_that_we_do_not_know_are_passed_over(self, api: ConfigMaps) -> None:
+        first = Process(api)
+        first.hold("a", 1)
+        await first.save()
+        kept = json.loads(api.objects["phalanx-usage-0"]["data"]["usage.json"])
+        kept["new"] = kept["accounts"][0]["new"] = {"what": "ever"}
+        api.objects["phalanx-usage-0"]["data"]["usage.json"] = json.dumps(kept)
+        second = Process(api)
+        await second.record.load()
+        assert second.history.export(0) == first.history.export(0)
 
 
 class TestText:

@@ -6,7 +6,9 @@ the dialects rely on, and that our own server's schemas accept and refuse the ri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from phalanx.cli.manifests import definitions
 from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
+from phalanx.dialects.nodes.maintenance import MAINTENANCE_WINDOWS
 from phalanx.dialects.quotas.usage_status import QuotaUsage
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict
@@ -47,7 +50,7 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version() -> None:
-    for kind in (*GROUP_KINDS, *ACCOUNT_KINDS, HYPER_NODES):
+    for kind in (*GROUP_KINDS, *ACCOUNT_KINDS, HYPER_NODES, MAINTENANCE_WINDOWS):
         if kind.group != NATIVE:
             assert version(f"{kind.plural}.{kind.group}")["name"] == kind.versions[0]
 
@@ -73,12 +76,24 @@ def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version
         ("queues.scheduling.incubator.k8s.io", [], "Weight Age"),
         ("queues.incubator.scheduling.k8s.io", [], "Weight Age"),
         ("queues.scheduling.sigs.dev", [], "Weight Age"),
+        ("maintenancewindows.phalanx.dev", ["mw"], "Phase Nodes From Until AtStart Running"),
+        (
+            "reservations.phalanx.dev",
+            ["rsv"],
+            "Phase Reason Start End Nodes Pods Queue",
+        ),
         ("hypernodes.topology.volcano.sh", ["hn"], "Tier TierName Age"),
+        ("jobs.batch.volcano.sh", ["vcjob", "vj"], "STATUS minAvailable RUNNINGS AGE QUEUE"),
+        ("cronjobs.batch.volcano.sh", ["cronvcjob", "cronvj"], "SCHEDULE SUSPEND LAST_SCHEDULE AGE"),
+        ("commands.bus.volcano.sh", [], "ACTION TARGET AGE"),
+        ("jobflows.flow.volcano.sh", ["jf"], "Status Age"),
+        ("jobtemplates.flow.volcano.sh", ["jt"], "Age"),
     ],
 )
 def test_names_and_columns(name: str, short: list[str], columns: str) -> None:
     assert CRDS[name]["spec"]["names"].get("shortNames", []) == short
-    assert [column["name"] for column in version(name)["additionalPrinterColumns"]] == columns.split()
+    shown = [column["name"].replace(" ", "_") for column in version(name)["additionalPrinterColumns"]]
+    assert shown == columns.split()
 
 
 def test_only_one_short_name_is_shared_so_that_a_word_means_one_kind() -> None:
@@ -87,7 +102,12 @@ def test_only_one_short_name_is_shared_so_that_a_word_means_one_kind() -> None:
 
 
 def test_nothing_else_is_defined() -> None:
-    assert len(CRDS) == 15
+    assert len(CRDS) == 22
+
+
+def test_the_short_names_of_jobs_are_not_those_of_kubernetes() -> None:
+    theirs = {"job", "jobs", "cj", "cronjob", "cronjobs"}
+    assert not theirs & {word for crd in CRDS.values() for word in crd["spec"]["names"].get("shortNames", [])}
 
 
 @pytest.mark.parametrize("name", CRDS)
@@ -97,9 +117,13 @@ def test_the_form_that_the_api_server_asks_for(name: str) -> None:
     assert name == f"{names['plural']}.{spec['group']}"
     assert names["singular"] == names["kind"].lower()
     assert names["listKind"] == f"{names['kind']}List"
-    assert spec["scope"] == ("Cluster" if names["kind"] in ("Queue", "HyperNode") else "Namespaced")
+    assert spec["scope"] == (
+        "Cluster" if names["kind"] in ("Queue", "HyperNode", "MaintenanceWindow", "Reservation") else "Namespaced"
+    )
     only = version(name)
-    assert (only["served"], only["storage"], only["subresources"]) == (True, True, {"status": {}})
+    assert (only["served"], only["storage"]) == (True, True)
+    # A Command has no status: it is carried out and gone.
+    assert only.get("subresources") == (None if names["kind"] == "Command" else {"status": {}})
     approval = crd["metadata"].get("annotations", {}).get("api-approved.kubernetes.io", "")
     assert approval.startswith("unapproved, ") is spec["group"].endswith(".k8s.io")
 
@@ -118,8 +142,9 @@ def test_every_field_has_a_type_and_every_list_says_how_it_merges(name: str) -> 
 
 def test_conditions_are_a_map_by_type() -> None:
     for name in CRDS:
-        conditions = schema(name)["properties"]["status"].get("properties", {}).get("conditions")
-        if conditions:
+        conditions = schema(name)["properties"].get("status", {}).get("properties", {}).get("conditions")
+        # Those of a job are named by its phases, the last one last.
+        if conditions and name not in ("jobs.batch.volcano.sh", "jobflows.flow.volcano.sh"):
             assert conditions["x-kubernetes-list-map-keys"] == ["type"]
             assert "type" in conditions["items"]["required"]
 
@@ -218,6 +243,70 @@ def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None
                 },
             },
         ),
+        (
+            "jobs.batch.volcano.sh",
+            {
+                "schedulerName": "phalanx",
+                "minAvailable": 2,
+                "minSuccess": 1,
+                "plugins": {"svc": ["--publish-not-ready-addresses"], "ssh": []},
+                "policies": [{"events": ["PodEvicted", "PodPending"], "action": "RestartJob", "timeout": "5m0s"}],
+                "volumes": [
+                    {"mountPath": "/data", "volumeClaimName": "data"},
+                    {"mountPath": "/scratch", "volumeClaim": {"resources": {"requests": {"storage": "1Gi"}}}},
+                ],
+                "networkTopology": {"mode": "soft", "highestTierAllowed": 1},
+                "tasks": [
+                    {
+                        "name": "worker",
+                        "replicas": 4,
+                        "minAvailable": 2,
+                        "policies": [{"exitCode": 3, "action": "TerminateJob"}],
+                        "dependsOn": {"name": ["master"], "iteration": "any"},
+                        "partitionPolicy": {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1},
+                        "topologyPolicy": "single-numa-node",
+                        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"anything": [1, {"at": "all"}]}},
+                    }
+                ],
+            },
+        ),
+        (
+            "cronjobs.batch.volcano.sh",
+            {
+                "schedule": "*/5 * * * *",
+                "timeZone": "Europe/Berlin",
+                "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"tasks": [{"name": "a"}]}},
+            },
+        ),
+        (
+            "jobflows.flow.volcano.sh",
+            {
+                "jobRetainPolicy": "delete",
+                "flows": [
+                    {"name": "a"},
+                    {
+                        "name": "b",
+                        "dependsOn": {
+                            "targets": ["a"],
+                            "probe": {
+                                "httpGetList": [
+                                    {
+                                        "taskName": "t",
+                                        "path": "/",
+                                        "port": 80,
+                                        "httpHeader": {"name": "a", "value": "b"},
+                                    }
+                                ],
+                                "tcpSocketList": [{"taskName": "t", "port": 80}],
+                                "taskStatusList": [{"taskName": "t", "phase": "Running"}],
+                            },
+                        },
+                        "patch": {"jobSpec": {"tasks": [{"name": "t", "replicas": 2}]}},
+                    },
+                ],
+            },
+        ),
+        ("jobtemplates.flow.volcano.sh", {"tasks": [{"template": {"spec": {"containers": []}}}]}),
     ],
     ids=str,
 )
@@ -245,11 +334,47 @@ def test_good_objects_are_taken_whole(name: str, spec: dict[str, Any]) -> None:
         ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": "many"}}, "spec.min"),
         ("elasticquotas.scheduling.sigs.k8s.io", {"max": ["cpu"]}, "spec.max"),
         ("elasticquotatrees.scheduling.sigs.k8s.io", {"root": {"namespaces": "x"}}, "spec.root.namespaces"),
+        ("jobs.batch.volcano.sh", {"tasks": []}, "spec.tasks"),
+        ("jobs.batch.volcano.sh", {"minSuccess": 0}, "spec.minSuccess"),
+        ("jobs.batch.volcano.sh", {"queue": "Bad_Name"}, "spec.queue"),
+        ("jobs.batch.volcano.sh", {"policies": [{"event": "Rain"}]}, "spec.policies[0].event"),
+        ("jobs.batch.volcano.sh", {"tasks": [{"name": "with.dot"}]}, "spec.tasks[0].name"),
+        ("jobs.batch.volcano.sh", {"tasks": [{"partitionPolicy": {}}]}, "partitionSize"),
+        ("jobs.batch.volcano.sh", {"volumes": [{"mountPath": "a:b"}]}, "spec.volumes[0].mountPath"),
+        ("jobs.batch.volcano.sh", {"volumes": [{"volumeClaimName": "a"}]}, "mountPath"),
+        ("cronjobs.batch.volcano.sh", {"jobTemplate": {}}, "schedule"),
+        (
+            "cronjobs.batch.volcano.sh",
+            {"schedule": "@daily", "jobTemplate": {}, "concurrencyPolicy": "Never"},
+            "spec.concurrencyPolicy",
+        ),
+        ("jobflows.flow.volcano.sh", {"flows": [{"dependsOn": {}}]}, "name"),
+        ("jobflows.flow.volcano.sh", {"jobRetainPolicy": "keep"}, "spec.jobRetainPolicy"),
     ],
     ids=str,
 )
 def test_bad_objects_are_refused_by_name(name: str, spec: dict[str, Any], complaint: str) -> None:
     assert any(complaint in fault for fault in faults(name, spec)), faults(name, spec)
+
+
+def test_what_a_job_leaves_out_is_filled_in() -> None:
+    job: dict[str, Any] = {"spec": {"networkTopology": {}, "tasks": [{"name": "a", "partitionPolicy": {}}]}}
+    StructuralSchema(schema("jobs.batch.volcano.sh")).default(job)
+    assert job["spec"] == {
+        "maxRetry": 3,
+        "queue": "default",
+        "networkTopology": {"mode": "hard"},
+        "tasks": [{"name": "a", "partitionPolicy": {"minPartitions": 0}}],
+    }
+
+
+def test_a_command_names_its_target_wholly() -> None:
+    structural = StructuralSchema(schema("commands.bus.volcano.sh"))
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    command = {"metadata": {"name": "c"}, "action": "AbortJob", "target": target, "reason": "r", "message": "m"}
+    assert (structural.prune(command), list(structural.validate(command))) == ([], [])
+    del target["uid"]
+    assert ["uid" in str(error) for error in structural.validate(command)] == [True]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in GROUP_KINDS if kind.group != NATIVE], ids=str)
@@ -290,3 +415,13 @@ def test_every_status_of_a_queue_or_quota_fits_its_schema(kind: Any) -> None:
         status = usage_status({}, account, QuotaUsage(held, held, phases))
         assert status
         assert faults(f"{kind.plural}.{kind.group}", {}, status) == []
+
+
+@pytest.mark.parametrize("page", ["maintenance", "advance-reservations"])
+def test_examples_in_the_documents_are_taken_whole(page: str) -> None:
+    text = (Path(__file__).parents[2] / f"docs/{page}.md").read_text("utf-8")
+    objects = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(apiVersion:.*?)```", text, re.DOTALL)]
+    assert objects
+    plurals = {crd["spec"]["names"]["kind"]: name for name, crd in CRDS.items() if name.endswith(".phalanx.dev")}
+    for each in objects:
+        assert faults(plurals[each["kind"]], each["spec"]) == []

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.gangs.declaration import Declaration, index_of, role_of
+from phalanx.dialects.gangs.declaration import Declaration, role_of
 from phalanx.dialects.gangs.extras import Stated
+from phalanx.dialects.pods.ranks import index_of
 from tests.dialects.objects import declare, pod
 
 

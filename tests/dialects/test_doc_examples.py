@@ -30,11 +30,11 @@ def documents(name: str) -> Iterator[dict[str, Any]]:
 
 
 def examples() -> Iterator[dict[str, Any]]:
-    for name in ("quotas.md", "queues.md"):
+    for name in ("quotas.md", "queues.md", "run-times.md"):
         yield from documents(name)
 
 
-OBJECTS = [example for example in examples() if "kind" in example]
+OBJECTS = [example for example in examples() if example.get("kind") not in (None, "PodGroup")]
 
 
 def served(document: dict[str, Any]) -> ServedKind:

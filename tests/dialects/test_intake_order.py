@@ -293,6 +293,7 @@ def outcome(facts: list[Fact]) -> Nouns:
     return pods, gangs, accounts, weighed, budgets
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
@@ -301,6 +302,7 @@ def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], l
     assert outcome(full) == outcome(final)
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())

@@ -246,11 +246,14 @@ def test_sigs_counts_scheduled_members_and_stamps_the_start_once() -> None:
         ("Running", {"running": 2, "pending": 1, "verdict": FULL}, "Unknown"),
         ("Running", {"running": 3, "pending": 1, "verdict": FULL}, "Running"),
         ("Unknown", {"running": 3}, "Running"),
-        ("Unknown", {}, "Pending"),
+        ("Unknown", {}, "Inqueue"),
         ("Running", {"running": 1, "succeeded": 2}, "Running"),
         ("Running", {"succeeded": 2, "failed": 1}, "Completed"),
         ("Running", {"succeeded": 2, "terminating": 1}, "Running"),
-        ("Running", {}, "Pending"),
+        ("Running", {}, "Inqueue"),
+        ("Running", {"pending": 3}, "Inqueue"),
+        ("Running", {"pending": 3, "verdict": FULL}, "Inqueue"),
+        ("Completed", {"pending": 3}, "Inqueue"),
         ("Completed", {}, "Completed"),
     ],
     ids=str,
@@ -334,7 +337,14 @@ def test_volcano_admission_is_one_step_from_pending() -> None:
     for current in ("", "Pending", "Inqueue"):
         assert phase(VOLCANO, current, admitted=True) == "Inqueue"
     assert phase(VOLCANO, "Pending", admitted=True, bound=3) == "Running"
-    assert phase(VOLCANO, "Running", admitted=True) == "Pending"
+
+
+def test_volcano_a_group_that_was_admitted_never_falls_back_to_pending() -> None:
+    """Operators that wait for their group would make no pods in the place of those that it has lost."""
+    for current in ("Inqueue", "Running", "Unknown", "Completed"):
+        for counts in ({}, {"pending": 3}, {"running": 1}, {"failed": 1}, {"terminating": 1}, {"gated": 3}):
+            for admitted in (False, True):
+                assert phase(VOLCANO, current, admitted=admitted, **counts) != "Pending"
 
 
 # kube-batch
@@ -520,3 +530,19 @@ def test_that_a_gang_is_satisfied_is_not_written_where_others_write(resource: Se
     found = change(resource, pending=1, policy=MatchPolicy.ONCE_SATISFIED, ever_scheduled=True)
     assert found is not None
     assert found.annotations == {}
+
+
+def test_volcano_a_group_with_surplus_says_how_many_of_its_members_have_nodes() -> None:
+    grown = written(VOLCANO, running=4, pending=2)
+    told = condition(grown, "AllMembersPlaced")
+    assert (told["status"], told["message"]) == ("False", "4 of 6 members have nodes, 3 are the minimum")
+    whole = condition(written(VOLCANO, grown, running=6, now=NOW + 60), "AllMembersPlaced")
+    assert (whole["status"], whole["reason"]) == ("True", "Scheduled")
+    assert "AllMembersPlaced" not in [entry["type"] for entry in written(VOLCANO, running=3)["conditions"]]
+
+
+def test_volcano_members_that_wait_beyond_the_minimum_make_no_group_unschedulable() -> None:
+    """E2.5 of elastic gangs: it has what it needs."""
+    status = written(VOLCANO, running=3, pending=2)
+    assert status["phase"] == "Running"
+    assert "Unschedulable" not in [entry["type"] for entry in status["conditions"]]

@@ -97,6 +97,7 @@ class Play:
                     pod["metadata"]["labels"] |= {GANG: "gang", MINIMUM: "2"}
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("gangs", [False, True], ids=["pods", "gangs"])
 @pytest.mark.parametrize("topics", TOPICS, ids=lambda topics: "+".join(sorted(topics)))
 def test_plans_are_allowed_and_leave_nobody_out(topics: frozenset[str], gangs: bool) -> None:

@@ -17,6 +17,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import ServedResource, discover
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.e2e.rights import Rights
 from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
 from tests.upstream import Shape, newest, oldest
 
@@ -35,10 +36,18 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         await install(kubeconfig)
         async with KubeClient(load_config(str(kubeconfig))) as client:
             await sweep(client)
-            yield Cluster(kubeconfig, client, server)
+            made = Cluster(kubeconfig, client, server)
+            yield made
+            report_rights(made)
     finally:
         if server is not None:
             await server.stop()
+
+
+def report_rights(cluster: Cluster) -> None:
+    """Which rights of the scheduler no test has used, for whoever wants to know (tests/e2e/rights.py)."""
+    if file := os.environ.get("PHALANX_RIGHTS_REPORT"):
+        Path(file).write_text("\n".join([*Rights("kube-system", "x").never_used(cluster.asked), ""]), "utf-8")
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -46,9 +46,9 @@ class Process:
     def output(self) -> str:
         return "\n".join(self.lines)
 
-    async def ends(self) -> int:
+    async def ends(self, patience: float = PATIENCE) -> int:
         """Its exit code."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             code = await self.child.wait()
             await self._reader
         return code

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
+from phalanx.controllers.queue_states import QueueStates
+from phalanx.controllers.service import ControllerOptions, ControllerService
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
-from tests.e2e.world import DEFINITIONS, PODS, Object, World
+from tests.e2e.world import DEFINITIONS, PODS, Cluster, Object, World
 
 pytestmark = [
     pytest.mark.e2e,
@@ -35,6 +38,7 @@ def made(resource: Resource, name: str, **spec: Any) -> Object:
     }
 
 
+@pytest.mark.slow_but_first
 async def test_a_quota_tells_what_runs_and_says_no_more_when_nothing_changes(world: World) -> None:
     await world.node("n1")
     scheduler = await world.scheduler()
@@ -50,6 +54,19 @@ async def test_a_quota_tells_what_runs_and_says_no_more_when_nothing_changes(wor
     await world.until_status(QUOTA, "quota", used={"cpu": "1500m", "nvidia.com/gpu": "0"})
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def queue_controller(cluster: Cluster) -> AsyncIterator[None]:
+    """Where Commands can be given, the state of queues is for whoever obeys them to tell."""
+    service = ControllerService(cluster.client, ControllerOptions(), lambda context: (QueueStates(context),))
+    running = asyncio.create_task(service.run())
+    await service.ready.wait()
+    yield
+    service.stop()
+    await running
+
+
+@pytest.mark.slow_but_first
+@pytest.mark.usefixtures("queue_controller")
 async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: World) -> None:
     await world.node("n1")
     await world.scheduler()
@@ -73,6 +90,7 @@ async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: Worl
     await world.until_status(QUEUE, name, state="Closed", running=0)
 
 
+@pytest.mark.usefixtures("queue_controller")
 async def test_volcanos_own_queues_are_there(world: World) -> None:
     for name in ("default", "root"):
         await world.client.delete(QUEUE.path(None, name))

@@ -255,6 +255,7 @@ async def test_killed_between_allocation_and_binding(world: World, devices: Devi
     }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 async def test_killed_while_claims_are_allocated(world: World, devices: Devices, nth: int) -> None:
     await devices.offer()

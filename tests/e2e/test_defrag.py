@@ -173,6 +173,7 @@ class TestApply:
         assert "web-1-0" not in placement
         assert await taints(world) == []
 
+    @pytest.mark.slow
     async def test_it_may_stay_closed(self, world: World) -> None:
         await spread(world)
         await world.scheduler()
@@ -202,6 +203,7 @@ class TestApply:
         assert (await world.placement())["big"] == "n1"
         assert await taints(world) == []
 
+    @pytest.mark.slow
     async def test_a_second_time_there_is_nothing_to_do(self, world: World) -> None:
         await spread(world)
         await world.scheduler()

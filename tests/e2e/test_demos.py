@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from phalanx.demo.ranks import MEET
 from phalanx.demo.scenarios import SCENARIOS
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
@@ -46,3 +49,26 @@ def test_without_the_action_preempt_nobody_leaves_for_the_urgent_job(tmp_path: P
     shown = play("gang-preemption", "--policy", str(policy))
     assert shown.returncode == 1
     assert "in vain until four pods have been told to leave" in shown.stderr
+
+
+def test_a_rank_that_starts_before_its_master_waits_for_the_name(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.2 train-worker-0\n")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    place = {"MASTER_ADDR": "train-master-0.train", "MASTER_PORT": str(port), "PHALANX_HOSTS": str(hosts)}
+
+    def start(rank: int) -> subprocess.Popen[str]:
+        told = {**os.environ, **place, "RANK": str(rank), "WORLD_SIZE": "2"}
+        return subprocess.Popen([sys.executable, "-c", MEET], env=told, stdout=subprocess.PIPE, text=True)
+
+    with start(1) as worker:
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.wait(2)
+        fresh = tmp_path / "fresh"
+        fresh.write_text("127.0.0.2 train-worker-0\n127.0.0.1 train-master-0 train-master-0.train\n")
+        fresh.replace(hosts)
+        with start(0) as master:
+            printed = [rank.communicate(timeout=30)[0] for rank in (master, worker)]
+    assert all(f"rank {rank} of 2 met the others" in text for rank, text in enumerate(printed)), printed
+    assert all("the sum of all ranks is 1" in text for text in printed), printed

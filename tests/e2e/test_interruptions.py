@@ -29,6 +29,7 @@ async def waiting_gang(world: World) -> Running:
     return scheduler
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_answers_to_bindings_that_are_lost(world: World, after: bool, times: int) -> None:

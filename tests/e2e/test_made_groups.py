@@ -49,6 +49,7 @@ async def absent(world: World, resource: Resource, name: str = "g") -> None:
     await world.until(gone, f"PodGroup {name} is gone")
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     "declaration",
     [
@@ -117,6 +118,7 @@ async def test_it_goes_with_its_last_member_and_a_second_run_gets_its_own(world:
     assert (await made(world))["metadata"]["uid"] != first["metadata"]["uid"]
 
 
+@pytest.mark.slow
 async def test_a_restarted_scheduler_knows_it(world: World) -> None:
     first = await world.scheduler()
     await world.pods("a", "b", **labelled())

@@ -90,6 +90,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     await made.close()
 
 
+@pytest.mark.slow
 async def test_it_waits_for_an_api_server_that_is_not_there_yet_and_says_so_once(place: Place) -> None:
     scheduler = await place.scheduler()
     await scheduler.says("waiting for the API server at http://127.0.0.1")
@@ -100,16 +101,19 @@ async def test_it_waits_for_an_api_server_that_is_not_there_yet_and_says_so_once
     await place.gang()
     await place.until_bound()
     assert scheduler.count("waiting for the API server") == 1
-    assert scheduler.count("WARNING phalanx.kube") == 0
+    # Nobody else complains: no watcher asks before the server is there.
+    assert scheduler.count("WARNING") == 1
     assert await scheduler.end() == 0
 
 
+@pytest.mark.slow
 async def test_it_can_be_ended_while_it_waits(place: Place) -> None:
     scheduler = await place.scheduler()
     await scheduler.says("waiting for the API server")
     assert await scheduler.end() == 0
 
 
+@pytest.mark.slow
 async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
     await place.serve()
     scheduler = await place.scheduler()
@@ -124,6 +128,7 @@ async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
     assert "Traceback" not in scheduler.output
 
 
+@pytest.mark.slow
 async def test_it_can_be_ended_while_the_api_server_is_away(place: Place) -> None:
     await place.serve()
     scheduler = await place.scheduler()
@@ -134,6 +139,7 @@ async def test_it_can_be_ended_while_the_api_server_is_away(place: Place) -> Non
     assert await scheduler.end() == 0
 
 
+@pytest.mark.slow
 async def test_an_order_to_end_lets_the_bindings_under_way_finish(place: Place) -> None:
     await place.serve()
     assert place.server is not None
@@ -147,6 +153,7 @@ async def test_an_order_to_end_lets_the_bindings_under_way_finish(place: Place) 
     await place.until_bound(4)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_an_orderly_end_has_the_exit_code_of_success(place: Place, number: signal.Signals) -> None:
     await place.serve()
@@ -180,6 +187,7 @@ async def test_a_bad_policy_is_refused_at_the_start_with_every_mistake(place: Pl
     assert "Traceback" not in scheduler.output
 
 
+@pytest.mark.slow
 async def test_a_bad_change_of_the_policy_is_told_and_the_old_one_stays(place: Place) -> None:
     await place.serve()
     await place.node("n1")
@@ -196,6 +204,7 @@ async def test_a_bad_change_of_the_policy_is_told_and_the_old_one_stays(place: P
     await scheduler.says("policy reloaded")
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     ("address", "code", "words"), [("nonsense", 2, "is not HOST:PORT"), ("taken", 1, "cannot serve metrics on")]
 )
@@ -230,7 +239,18 @@ async def test_probes_and_metrics(place: Place) -> None:
         await place.gang()
         await place.until_bound()
         _, metrics = await ask("/metrics")
-    assert 'phalanx_bindings_total{outcome="bound"} 4.0' in metrics
+        assert (await ask("/readyz?verbose"))[1].splitlines() == [
+            "[+]leader",
+            "[+]synced",
+            "[+]fresh",
+            "[+]policy",
+            "scheduling",
+        ]
+        # Nobody looks inside without a token.
+        assert (await ask("/debug/state"))[0] == 401
+    assert 'phalanx_bindings_total{outcome="bound"} 4' in metrics
+    assert 'scheduler_pending_pods{queue="unschedulable"} 0' in metrics
+    assert 'leader_election_master_status{name="phalanx-scheduler"} 1' in metrics
 
 
 async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(

@@ -68,6 +68,7 @@ async def test_a_quota_is_found_by_its_namespace(world: World) -> None:
     assert "Borrows 500m cpu" in output
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("command", ["queue", "quota"])
 async def test_what_is_not_there_is_named_and_the_code_is_1(world: World, command: str) -> None:
     code, output = await ask(world, command, "describe", "nowhere")
@@ -75,6 +76,7 @@ async def test_what_is_not_there_is_named_and_the_code_is_1(world: World, comman
     assert f"no {command} 'nowhere'" in output
 
 
+@pytest.mark.slow
 async def test_a_watch_tells_what_changes_and_ends_well_on_ctrl_c(world: World) -> None:
     name = await filled(world)
     kubeconfig = world.cluster.kubeconfig
@@ -89,6 +91,7 @@ async def test_a_watch_tells_what_changes_and_ends_well_on_ctrl_c(world: World) 
     assert await process.end(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 async def test_what_was_spent_in_the_past_holds_in_the_dry_run_too(world: World) -> None:
     name = f"{world.name}-spent"
     await world.node("n1")

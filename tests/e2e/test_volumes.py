@@ -85,6 +85,7 @@ async def test_free_volumes_are_shared_out_among_a_gang(world: World) -> None:
             assert claim["spec"]["volumeName"] == storage.name(wanted)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     ("method", "path", "nth", "after"),
     [
@@ -119,6 +120,7 @@ async def test_a_gang_and_its_volumes_survive_the_scheduler(
         assert sorted(storage.provisioned) == sorted(f"data-{name}" for name in names)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(("nth", "after"), [(1, False), (2, True)])
 async def test_reserved_volumes_are_found_again(world: World, nth: int, after: bool) -> None:
     async with Storage(world) as storage:

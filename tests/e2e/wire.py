@@ -13,6 +13,8 @@ from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.connections import default_transport
 from phalanx.kube.http.transport import HttpRequest, HttpResponse, Transport
+from phalanx_local.authorization.attributes import Attributes
+from tests.e2e.rights import asked_of
 
 READS = frozenset({"GET", "HEAD"})
 # As the method of a rule: every one that changes something.
@@ -45,9 +47,11 @@ class Rule:
 
 
 class Wire:
-    """The connection of one scheduler process. `writes` are its requests but reads, as `METHOD path`."""
+    """The connection of one scheduler process. `writes` are its requests but reads, as `METHOD path`; `asked` is
+    what all of them need rights for."""
 
     def __init__(self) -> None:
+        self.asked: set[Attributes] = set()
         self.writes: list[str] = []
         self.rules: list[Rule] = []
         self.dead = asyncio.Event()
@@ -79,6 +83,7 @@ class _Tapped:
         rule = next((rule for rule in self._wire.rules if rule.strikes(call)), None)
         if rule is not None and not rule.after:
             await self._strike(rule)
+        self._wire.asked.add(asked_of(call.method, call.target))
         if call.method not in READS:
             self._wire.writes.append(f"{call.method} {call.target}")
         answer = await self._inner.request(call, identity)
@@ -90,6 +95,7 @@ class _Tapped:
     def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
+        self._wire.asked.add(asked_of("GET", target))
         return self._inner.stream(target, identity, accept, read_timeout)
 
     async def close(self) -> None:

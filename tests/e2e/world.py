@@ -19,7 +19,9 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.status.verdict_publisher import PublishingPace
+from phalanx_local.authorization.attributes import Attributes
 from phalanx_local.server import ApiServer
+from tests.e2e.rights import Rights
 from tests.e2e.wire import Wire
 
 PATIENCE = 20.0
@@ -39,6 +41,8 @@ _CLUSTER_SCOPED = frozenset(
         "CustomResourceDefinition",
         "Queue",
         "HyperNode",
+        "MaintenanceWindow",
+        "Reservation",
         "PersistentVolume",
         "StorageClass",
         "CSINode",
@@ -72,6 +76,8 @@ class Cluster:
         # Namespaces of an earlier session may still be there on a server that was there before us.
         self.session = "e2e" if server is not None else f"e2e-{secrets.token_hex(2)}"
         self.numbers = itertools.count(1)
+        # What schedulers asked for that have ended.
+        self.asked: set[Attributes] = set()
 
 
 class Running:
@@ -79,6 +85,7 @@ class Running:
 
     def __init__(self, kubeconfig: Path, options: SchedulerOptions) -> None:
         self.wire = Wire()
+        self.rights = Rights(options.lease_namespace, options.lease_name)
         self.client = KubeClient(load_config(str(kubeconfig)), transports=self.wire.transports)
         self.service = SchedulerService(self.client, options)
         self.task = asyncio.create_task(self.service.run())
@@ -90,6 +97,10 @@ class Running:
         waiting.cancel()
         if self.task.done():
             self.task.result()
+
+    def without_right(self) -> list[Attributes]:
+        """What it asked for although its account would not have been allowed to."""
+        return [asked for asked in self.wire.asked if not self.rights.allow(asked)]
 
     async def stop(self) -> None:
         """As SIGTERM does."""
@@ -146,6 +157,9 @@ class World:
         for path in reversed(self._made):
             with contextlib.suppress(ApiError):
                 await self.client.delete(path, grace_seconds=0)
+        for scheduler in self.schedulers:
+            self.cluster.asked |= scheduler.wire.asked
+            assert not scheduler.without_right(), scheduler.without_right()
 
     async def scheduler(self, *, wait: bool = True, **options: Any) -> Running:
         options.setdefault("pace", QUICK)
@@ -239,14 +253,14 @@ class World:
         events = [(e["reason"], (e.get("regarding") or {}).get("name"), e["note"]) for e in await self.list(EVENTS)]
         raise AssertionError(f"waited in vain: {what}; pods: {await self.placement()}; events: {events}")
 
-    async def until_bound(self, *names: str) -> dict[str, str]:
+    async def until_bound(self, *names: str, seconds: float = PATIENCE) -> dict[str, str]:
         """Waits until these pods have nodes."""
 
         async def bound() -> dict[str, str]:
             placement = await self.placement()
             return placement if all(placement.get(name) for name in names) else {}
 
-        found: dict[str, str] = await self.until(bound, f"{', '.join(names)} are bound")
+        found: dict[str, str] = await self.until(bound, f"{', '.join(names)} are bound", seconds)
         return found
 
     async def until_held(self, *names: str, words: str = "", reason: str = "Unschedulable") -> Object:

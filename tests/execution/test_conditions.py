@@ -355,3 +355,21 @@ async def test_what_another_has_said_of_an_earlier_generation_is_not_repeated(wo
     world.see("p")
     await world.settle()
     assert world.server.patches == []
+
+
+async def test_a_turn_that_is_waited_for_overtakes_what_is_being_written(world: World) -> None:
+    """Or the pod would look for ever as if it lacked room, and somebody would buy a node for it."""
+    uid = world.add("p")
+    changed = False
+
+    def meanwhile(call: HttpRequest) -> None:
+        nonlocal changed
+        if not changed:
+            changed = True
+            world.conditions.set_verdict(uid, TURN)
+
+    world.server.before = meanwhile
+    world.conditions.set_verdict(uid, FULL)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["reason"] == "AwaitingAdmission"
+    assert world.server.condition("p", ADMITTED)["status"] == "False"

@@ -15,6 +15,7 @@ from phalanx.kube.errors import ConnectionLost, Unreachable
 from phalanx.kube.http.transport import HttpRequest
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
+from phalanx.model.gang import GangKey
 from tests.execution.podserver import PodServer
 
 EVICTED, GONE = EvictionOutcome.EVICTED, EvictionOutcome.GONE
@@ -361,3 +362,23 @@ async def test_a_victim_that_another_pod_has_replaced_is_left_alone(life: Life) 
     await life.settle()
     assert life.outcomes == {"v": GONE, "w": EVICTED}
     assert not life.server.terminates("v")
+
+
+async def test_a_gang_that_has_begun_to_leave_leaves_as_a_whole(life: Life) -> None:
+    """The preemptor has its room when two of three are gone; the deletion of the third is tried again."""
+    gang = GangKey("ns", "g")
+    victims = [
+        Evict(f"uid-{name}", "ns", name, "n1", EvictionReason.PREEMPTED, "x", "", gang, "c1") for name in "vwx"
+    ]
+    life.server.add("x", nodeName="n1")
+
+    def served(call: HttpRequest) -> None:
+        if call.method == "DELETE" and call.target.endswith("/x"):
+            life.disruptions.release("uid-a")
+
+    life.server.before = served
+    life.server.fail("DELETE", "/x", status=503)
+    life.disruptions.submit([Nominate("uid-a", "ns", "a", "n1", "c1")], victims)
+    await life.settle()
+    assert set(life.outcomes.values()) == {EVICTED}
+    assert len(life.outcomes) == 3

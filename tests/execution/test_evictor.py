@@ -320,3 +320,25 @@ async def test_one_that_is_gone_already_keeps_nobody(world: World) -> None:
     async with asyncio.timeout(5):
         await world.pool.drained()
     assert {result.evict.name: result.outcome for result in world.results} == {"v": EVICTED, "gone": GONE}
+
+
+async def test_who_says_already_that_it_goes_is_not_told_again(world: World) -> None:
+    """A former process had got that far."""
+    world.evictor.says_so = lambda uid: uid == EVICT.uid
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls == ["DELETE v"]
+
+
+async def test_who_was_spared_meanwhile_is_told_again(world: World) -> None:
+    """What the watch tells of it may be older than that."""
+    world.evictor.says_so = lambda uid: True
+    world.server.fail("DELETE", "/v", status=403)
+    assert (await world.evict()).outcome is REFUSED
+    world.results.clear()
+    assert (await world.evict()).outcome is EVICTED
+    assert [call for call in world.server.calls if call != "GET v"] == [
+        "DELETE v",
+        "PATCH v/status",
+        "PATCH v/status",
+        "DELETE v",
+    ]

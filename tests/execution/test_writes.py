@@ -205,3 +205,72 @@ async def test_events_wait_for_bindings_and_hand_on_what_became_of_them() -> Non
 
 
 BINDING = {"metadata": {"uid": "uid-p"}, "target": {"name": "n1"}}
+
+
+class BusyServer:
+    """Takes so many writes at a time, and answers 429 to those beyond."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.running, self.refused, self.most = capacity, 0, 0, 0
+
+    def write(self, pool: WritePool) -> Job:
+        async def run() -> float | None:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            try:
+                if self.running > self.capacity:
+                    self.refused += 1
+                    pool.slow_down(None)
+                    return 0.001
+                await asyncio.sleep(0.0005)
+                return None
+            finally:
+                self.running -= 1
+
+        return run
+
+
+async def test_a_server_that_is_busy_is_sent_fewer_writes_until_it_takes_them() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.1  # each answer is an answer to what was sent after the last decrease
+        return now
+
+    pool, server = WritePool(concurrency=64, clock=clock), BusyServer(10)
+    for _ in range(64):
+        pool.submit(Urgency.BIND, server.write(pool))
+    await pool.drained()
+    assert pool.window < 64
+    assert server.refused
+    # It settles near what the server takes, and asks for a little more now and then.
+    server.refused = server.most = 0
+    for _ in range(400):
+        pool.submit(Urgency.BIND, server.write(pool))
+    await pool.drained()
+    assert server.most <= 20
+    assert server.refused < 60
+
+
+async def test_answers_of_one_moment_slow_down_once_and_never_below_a_few() -> None:
+    now = 0.0
+    pool = WritePool(concurrency=64, clock=lambda: now)
+    for _ in range(50):
+        pool.slow_down(5.0)
+    assert pool.window == 32
+    for _ in range(50):
+        now += 5.0
+        pool.slow_down(5.0)
+    assert pool.window == 4
+
+
+async def test_a_server_that_has_recovered_is_sent_as_many_as_before() -> None:
+    pool, done = WritePool(concurrency=16), list[str]()
+    pool.slow_down()
+    assert pool.window == 8
+    for number in range(200):
+        pool.submit(Urgency.BIND, job(done, str(number)))
+    await pool.drained()
+    assert len(done) == 200
+    assert pool.window == 16

@@ -112,7 +112,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "who takes over lists before it binds",
         {
             "e2e/test_leadership.py": (
-                "test_a_standby_lists_pods_only_when_it_has_become_the_leader",
+                "test_a_standby_knows_the_cluster_and_lists_pods_anew_when_it_is_its_turn",
                 "test_a_standby_takes_over_when_the_leader_dies",
             )
         },

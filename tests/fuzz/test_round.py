@@ -196,6 +196,7 @@ def test_what_once_failed_does_not_fail_again(seed: int) -> None:
     play(seed, 4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_nobody_notices_hostile_objects(seed: int) -> None:

@@ -17,7 +17,7 @@ from phalanx.kube.auth.credentials import ClientCertificate, StaticCredentials, 
 from phalanx.kube.auth.exec_plugin import ExecCredentials, ExecPlugin
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Fenced, Unreachable
 from phalanx.kube.http.connections import aiohttp_transport
 from phalanx.kube.paths import Resource
 
@@ -35,6 +35,22 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Everything here holds for both transports."""
     if request.param == "aiohttp":
         monkeypatch.setattr("phalanx.kube.http.connections.default_transport", aiohttp_transport)
+
+
+async def test_whoever_asks_is_told_that_the_server_has_too_much_to_do(
+    server: StubServer, client: KubeClient
+) -> None:
+    told: list[float | None] = []
+    client.throttled = told.append
+    eviction = f"{POD}/eviction"
+    server.on("GET", POD, refusal(429, "TooManyRequests", retry_after="3"), refusal(404, "NotFound"))
+    server.on("POST", eviction, refusal(429, "TooManyRequests", retry_after="10"))
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            await client.get(POD)
+    with pytest.raises(ApiError):  # a disruption budget forbids it: the server is well
+        await client.create(eviction, {})
+    assert told == [3.0]
 
 
 class TestVerbs:
@@ -467,3 +483,39 @@ async def test_a_proxy_is_asked_for_everything() -> None:
         async with KubeClient(ClusterConfig("http://api.invalid", proxy_url=proxy.url)) as client:
             assert (await client.get("/api/v1/pods"))["items"] == []
             assert [line async for line in client.stream("/w", {"watch": True}, read_timeout=5)] == [b"{}"]
+
+
+class TestFence:
+    """Who may not write any more sends nothing, however far a request had come."""
+
+    async def test_writes_are_not_sent_and_reads_are(self, server: StubServer, client: KubeClient) -> None:
+        server.on("GET", POD, Json(thing("a", 1)))
+        fenced = client.fenced(lambda: False)
+        for write in (
+            fenced.create(PODS.path("ns"), {}),
+            fenced.replace(POD, {}),
+            fenced.patch(POD, {}, PatchType.MERGE),
+            fenced.delete(POD),
+        ):
+            with pytest.raises(Fenced):
+                await write
+        assert await fenced.get(POD) == thing("a", 1)
+        assert [request.method for request in server.requests] == ["GET"]
+
+    @pytest.mark.parametrize("transport", ["own connections"], indirect=True)
+    async def test_it_is_asked_after_the_wait_for_a_connection(self, server: StubServer) -> None:
+        """The only connection is busy when the lease runs out."""
+        leads = [True]
+
+        def late(_: Recorded) -> Json:
+            leads.clear()
+            return Json(thing("a", 1))
+
+        server.on("GET", POD, late)
+        async with KubeClient(ClusterConfig(server.url), max_connections=1) as client:
+            reading = asyncio.create_task(client.get(POD))
+            await asyncio.sleep(0)
+            with pytest.raises(Fenced):
+                await client.fenced(lambda: bool(leads)).create(PODS.path("ns"), {})
+            await reading
+        assert [request.method for request in server.requests] == ["GET"]

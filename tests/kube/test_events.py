@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from phalanx.kube.client import KubeClient
+from phalanx.kube.event_forms import CoreForm, EventForm, EventsForm
 from phalanx.kube.events import EventRecorder, ObjectReference
 
 from .conftest import FakeTime
@@ -35,7 +36,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def recorder(client: KubeClient, clock: Clock, fake_time: FakeTime) -> AsyncIterator[EventRecorder]:
+def form() -> EventForm:
+    return EventsForm()
+
+
+@pytest.fixture
+async def recorder(
+    client: KubeClient, clock: Clock, fake_time: FakeTime, form: EventForm
+) -> AsyncIterator[EventRecorder]:
     async def until_swept(seconds: float) -> None:
         await asyncio.Event().wait()  # these tests call ``sweep`` themselves
 
@@ -46,6 +54,7 @@ async def recorder(client: KubeClient, clock: Clock, fake_time: FakeTime) -> Asy
         capacity=3,
         wall_clock=clock,
         sleep=until_swept,
+        form=form,
     )
     object.__setattr__(made._policy, "sleep", fake_time.sleep)
     task = asyncio.create_task(made.run())
@@ -89,6 +98,46 @@ async def test_an_event_as_the_api_wants_it(server: StubServer, recorder: EventR
         },
         "related": {"kind": "Node", "name": "n1"},
     }
+
+
+@pytest.mark.parametrize("form", [CoreForm()], ids=["core"])
+async def test_an_event_of_a_controller_has_the_moments_that_its_readers_look_at(
+    server: StubServer, recorder: EventRecorder, clock: Clock
+) -> None:
+    path = "/api/v1/namespaces/ns/events"
+    server.on("POST", path, CREATED)
+    scheduled(recorder)
+    assert await recorder.drain(5)
+    body = server.seen("POST", path)[0].json
+    name = body["metadata"].pop("name")
+    assert body == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": "ns"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+        "source": {"component": "phalanx"},
+        "reportingComponent": "phalanx",
+        "reportingInstance": "phalanx-host",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "type": "Normal",
+        "message": "Successfully assigned ns/a to n1",
+        "involvedObject": {
+            "kind": "Pod",
+            "name": "a",
+            "namespace": "ns",
+            "uid": "uid-a",
+            "apiVersion": "v1",
+            "resourceVersion": "7",
+        },
+    }
+    server.on("PATCH", f"{path}/{name}", CREATED)
+    clock.now += 10
+    scheduled(recorder)
+    assert await recorder.drain(5)
+    assert server.seen("PATCH", f"{path}/{name}")[0].json == {"count": 2, "lastTimestamp": "2026-01-01T00:00:10Z"}
 
 
 async def test_limits_of_the_api_are_kept(server: StubServer, recorder: EventRecorder) -> None:

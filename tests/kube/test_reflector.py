@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -277,7 +278,29 @@ async def test_retry_after_is_honoured(
     async with reflecting(client, sink, fake_time) as reflector:
         await sink.until("upsert a uid-a")
         assert reflector.lists == 1
+        assert reflector.restarts == {"429": 1, "503": 1}
     assert fake_time.pauses == pytest.approx([7 * 1.05, 1.2])
+
+
+async def test_knowledge_is_current_while_it_is_watched_and_ages_from_what_was_heard_last(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    no = refusal(403, "Forbidden", "may not list pods")
+    lags: list[float] = []
+
+    def later(_: object) -> Watch:
+        fake_time.now += 90
+        lags.append(reflector.lag)
+        return Watch((GONE,))
+
+    server.on("GET", PATH, page(10, thing("a", 9)), no)
+    server.on("GET", PATH, later, watch=True)
+    async with reflecting(client, sink, fake_time, absent_period=20.0) as reflector:
+        assert reflector.lag == 0
+        await sink.when(lambda: len(fake_time.pauses) >= 3)
+        assert reflector.lag == pytest.approx(sum(fake_time.pauses))
+        assert reflector.restarts == {"410": 1, "403": 1}
+    assert lags == [90]
 
 
 async def test_a_server_that_hangs_up_is_asked_again_ever_more_slowly(
@@ -311,6 +334,27 @@ async def test_old_failures_are_forgotten_after_two_healthy_minutes(
     async with reflecting(client, sink, fake_time):
         await sink.until("upsert a uid-a")
     assert fake_time.pauses == pytest.approx([0.6, 1.2, 0.6])
+
+
+async def test_connections_that_end_once_a_minute_keep_nobody_blind(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    """As behind a load balancer: each watch is as good as the first, and the pauses do not grow."""
+    versions = itertools.count(11)
+
+    def begins(_: object) -> Watch:
+        return Watch((bookmark(next(versions)),), end="clean")
+
+    def ends_a_minute_later(_: object) -> Watch:
+        fake_time.now += 60
+        return Watch((bookmark(next(versions)),), end="reset")
+
+    server.on("GET", PATH, page(10))
+    last = Watch((event("ADDED", thing("a", 99)),))
+    server.on("GET", PATH, *[begins, ends_a_minute_later] * 5, last, watch=True)
+    async with reflecting(client, sink, fake_time):
+        await sink.until("upsert a uid-a")
+    assert fake_time.pauses == pytest.approx([0.6] * 5)
 
 
 @pytest.mark.parametrize("where", ["list", "watch"])

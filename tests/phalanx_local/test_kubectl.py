@@ -268,6 +268,7 @@ async def test_generated_names_and_dry_runs(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.containers[0].imago"' in strict
 
 
+@pytest.mark.slow
 async def test_nodes_are_tainted_cordoned_and_drained(kubectl: Kubectl) -> None:
     await kubectl("create -f -", stdin=NODE)
     await kubectl("create -f -", stdin=POD)

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx_local.patches import PatchError, json_patch, merge_patch
@@ -116,3 +116,25 @@ def test_replacing_every_key_by_operations_gives_the_other_document(doc: Any, ot
 def test_a_merge_patch_must_be_an_object() -> None:
     with pytest.raises(PatchError, match="Invalid JSON Patch"):
         merge_patch({}, [])  # type: ignore[arg-type]
+
+
+POINTERS = st.sampled_from(["", "/", "/a", "/b", "/a/0", "/a/-", "/a/b", "/a/0/b", "/-1", "/0", "a", "/a/b/c"])
+OPERATIONS = st.fixed_dictionaries(
+    {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), "path": POINTERS},
+    optional={"from": POINTERS, "value": JSON},
+)
+
+
+@given(OBJECTS, st.lists(OPERATIONS, max_size=5))
+@example({}, [{"op": "add", "path": "", "value": 1.5}, {"op": "move", "from": "/a", "path": "/b"}])
+@example({}, [{"op": "add", "path": "", "value": "text"}, {"op": "copy", "from": "/0", "path": "/b"}])
+def test_any_sequence_of_operations_gives_an_object_or_a_refusal(doc: Any, ops: Any) -> None:
+    before = copy.deepcopy(doc)
+    try:
+        patched: Any = json_patch(doc, ops)
+    except PatchError as refusal:
+        code = refusal.code
+    else:
+        code = 200 if isinstance(patched, dict) else 500
+    assert code in (200, 400, 413, 422)
+    assert doc == before

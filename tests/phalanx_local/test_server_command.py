@@ -36,6 +36,7 @@ async def start(tmp_path: Path, *options: str) -> tuple[asyncio.subprocess.Proce
     return process, url
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_although_watches_are_open(tmp_path: Path, number: signal.Signals) -> None:
     process, url = await start(tmp_path, "--insecure")
@@ -49,6 +50,7 @@ async def test_a_signal_ends_it_although_watches_are_open(tmp_path: Path, number
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
+@pytest.mark.slow
 async def test_a_killed_server_comes_back_with_its_data(tmp_path: Path) -> None:
     options = ("--insecure", "--data", str(tmp_path / "data"))
     process, url = await start(tmp_path, *options)

@@ -159,6 +159,7 @@ OTHER_KINDS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(OTHER_KINDS))
 @settings(max_examples=300, deadline=None)
 def test_no_value_breaks_the_check_of_other_kinds(data: st.DataObject, kind: tuple[str, str]) -> None:

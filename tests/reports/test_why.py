@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from phalanx.cli.why import render
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
-from phalanx.model.gang import Gang, GangKey, MatchPolicy
+from phalanx.model.gang import ExpectedMembers, Gang, GangKey, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
+from phalanx.model.run_time import RunTime
 from phalanx.model.topology import TopologyRule
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyAnswer, WhyReport
@@ -89,7 +91,7 @@ def test_a_gang_with_its_quorum_tells_what_its_surplus_waits_for(about: str) -> 
     state = "Running" if about == "gang" else "Waiting"
     assert (answer.state, answer.reason) == (state, "NotEnoughResources")
     if about == "gang":
-        assert answer.message.startswith("3 members have a node; 1 waits: ")
+        assert answer.message.startswith("it runs with 3 of 4 members and has what it needs; 1 waits: ")
 
 
 @pytest.mark.parametrize(("phase", "state"), [(PodPhase.RUNNING, "Satisfied"), (PodPhase.SUCCEEDED, "Finished")])
@@ -129,3 +131,79 @@ def test_it_is_said_when_a_minimum_is_not_asked_for_any_more(about: str) -> None
         "1 Insufficient cpu; the minimum of 3 was met in this run, so by match policy once-satisfied it is not "
         "asked for while a member is left (3 have a node)"
     )
+
+
+def test_a_gang_that_could_be_larger_says_how_large_it_is_and_why_not_more() -> None:
+    cluster = Cluster(cpus=4, minimum=2)
+    cluster.pods(0, 4, PodPhase.RUNNING, "n")
+    cluster.pods(4, 4)
+    answer = cluster.gang()
+    assert answer.state == "Running"
+    assert answer.message.startswith("it runs with 4 of 8 members and has what it needs; 4 wait: ")
+    assert "Insufficient cpu" in answer.message
+    text = render(answer)
+    assert "Size: 4 of 8 members have nodes (minimum 2)" in text
+
+
+def test_a_gang_as_large_as_its_minimum_has_no_size_to_tell() -> None:
+    cluster = Cluster(cpus=4, minimum=2)
+    cluster.pods(0, 2, PodPhase.RUNNING, "n")
+    assert cluster.gang().size is None
+
+
+def expected_members(cluster: Cluster, count: int, node: str, cpus: int = 1) -> None:
+    requests = requests_of({"cpu": cpus * 1000})
+    cluster.snapshot.state.apply(
+        GangUpdated(Gang(KEY, min_member=1, expected=ExpectedMembers(count, requests, 300)))
+    )
+    for number in range(count):
+        pod = Pod("ns", f"g-expected-{number}", f"e{number}", PodClass(requests=requests), requests, "phalanx")
+        pod = msgspec.structs.replace(pod, gang="g", placeholder=True, nominated_node=node, index=number)
+        cluster.snapshot.state.apply(PodUpdated(msgspec.structs.replace(pod, expires=1300 if node else 0)))
+
+
+def test_room_that_is_held_for_members_to_come_is_told() -> None:
+    cluster = Cluster(cpus=4, minimum=1)
+    cluster.pods(0, 1, PodPhase.RUNNING, "n")
+    expected_members(cluster, 3, "n")
+    report = WhyReport(cluster.snapshot, load_policy(), 1200.0)
+    answer = report.gang(KEY)
+    assert answer is not None
+    assert "Held: room for 3 members that its leader is going to make until 1970-01-01T00:21:40Z" in render(answer)
+
+
+def test_a_leader_that_waits_for_room_for_the_others_names_them() -> None:
+    cluster = Cluster(cpus=4, minimum=1)
+    cluster.pods(0, 1)
+    expected_members(cluster, 3, "", cpus=2)
+    answer = cluster.gang()
+    assert answer.reason == "NotEnoughResources"
+    assert "of the 4 members that gang ns/g needs (3 of them come once it runs) fit" in answer.message
+
+
+def test_a_pod_tells_when_it_ends_and_who_says_so() -> None:
+    cluster = Cluster(cpus=2, minimum=1)
+    cluster.pods(0, 1)
+    run_time = RunTime(
+        3600, "Job train: spec.activeDeadlineSeconds", estimate=1800, estimate_source="annotation e", allowed=600,
+        allowed_source="Queue lab: annotation q",
+    )  # fmt: skip
+    pod = msgspec.structs.replace(cluster.snapshot.state.pods["u0"].pod, run_time=run_time)
+    cluster.snapshot.state.apply(PodUpdated(pod))
+    text = render(cluster.pod(0))
+    assert "  Runs: at most 1h (Job train: spec.activeDeadlineSeconds)\n" in text
+    assert "  Expected to run: 30m (annotation e)\n" in text
+    assert "  May run: 10m (Queue lab: annotation q); nothing ends it then" in text
+
+
+def test_a_gang_ends_when_its_last_member_does() -> None:
+    cluster = Cluster(cpus=2, minimum=2)
+    cluster.pods(0, 3)
+    assert "  Runs: no end known\n" in render(cluster.gang())
+    for number, limit in enumerate((60, 3600)):
+        pod = cluster.snapshot.state.pods[f"u{number}"].pod
+        cluster.snapshot.state.apply(PodUpdated(msgspec.structs.replace(pod, run_time=RunTime(limit, "f"))))
+    assert "  Runs: no end known: 1 of its pods state none" in render(cluster.gang())
+    pod = msgspec.structs.replace(cluster.snapshot.state.pods["u2"].pod, run_time=RunTime(30, "f"))
+    cluster.snapshot.state.apply(PodUpdated(pod))
+    assert "  Runs: at most 1h (f)" in render(cluster.gang())

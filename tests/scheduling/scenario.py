@@ -26,7 +26,7 @@ from phalanx.model.events import (
     PodRemoved,
     PodUpdated,
 )
-from phalanx.model.gang import Gang, GangKey
+from phalanx.model.gang import ExpectedMembers, Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.resources import Requests, parse_amount, requests_of
@@ -238,6 +238,16 @@ class Scenario:
             self.becomes(name, phase=phase)
         return self
 
+    def expects(self, gang: str, count: int, *, seconds: int = 300, **fields: object) -> Self:
+        """The gang's leader is going to make so many members; `expected-0` ... stand for them until then."""
+        record = self.state.gangs[self._key(gang)]
+        assert record.spec is not None
+        self.gang(gang, record.spec.min_member, expected=ExpectedMembers(count, (), seconds))
+        for number in range(count):
+            name = f"{gang}-expected-{number}"
+            self.pod(name, gang=gang, more={"placeholder": True, "index": number}, **fields)  # type: ignore[arg-type]
+        return self
+
     def gone(self, *names: str) -> Self:
         for name in names:
             self.observe(f"pod {name}", PodRemoved(name))
@@ -279,7 +289,7 @@ class Scenario:
     def confirm(self, *names: str) -> Self:
         """The API and the kubelets answer: placed pods (these, or all) are bound and run, groups are admitted."""
         for uid, record in list(self.state.pods.items()):
-            if record.state is MemberState.ASSUMED and (not names or uid in names):
+            if record.state is MemberState.ASSUMED and not record.pod.placeholder and (not names or uid in names):
                 bound = msgspec.structs.replace(record.pod, node=record.assumed_node, mark=record.mark)
                 self.observe(f"pod {uid}", PodUpdated(bound))
                 self.becomes(uid, phase=PodPhase.RUNNING)

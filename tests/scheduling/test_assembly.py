@@ -131,6 +131,7 @@ def pairs(items: list[PodClass]) -> Iterator[tuple[PodClass, PodClass]]:
     return ((one, other) for place, one in enumerate(items) for other in items[place + 1 :])
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("batch", range(8))
 def test_a_gang_is_placed_if_and_only_if_it_fits(batch: int) -> None:
     answers = []

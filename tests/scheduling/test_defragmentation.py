@@ -14,8 +14,6 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import Taint, Toleration
 from phalanx.model.topology import TopologyRule
-from phalanx.scheduling.defragmentation.planning import plan
-from phalanx.scheduling.defragmentation.proof import ClusterFacts
 from phalanx.scheduling.defragmentation.relocation import (
     EmptyNodes,
     Relocation,
@@ -23,6 +21,8 @@ from phalanx.scheduling.defragmentation.relocation import (
     RelocationObstacle,
     RoomFor,
 )
+from phalanx.scheduling.whatif.relocation_plan import plan
+from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
 from .scenario import NAMESPACE, Scenario
 

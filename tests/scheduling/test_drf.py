@@ -80,6 +80,7 @@ class TestHierarchy:
         world.pods("dev", 10, queue="dev", cpu=1).pods("prod", 10, queue="prod", memory=10**9).run()
         assert [len(world.placed(f"{name}-")) for name in ("sci", "dev", "prod")] == [5, 5, 5]
 
+    @pytest.mark.slow
     def test_weights_count_on_every_level(self) -> None:
         world = Scenario(HDRF).node("n", cpu=160, pods=1000).queue("sci").queue("eng", weight=3)
         world.queue("dev", parent="eng", weight=2).queue("prod", parent="eng")

@@ -126,6 +126,7 @@ def test_of_a_tree_the_level_nearest_to_the_leaf_counts_most() -> None:
     assert scenario.evicted == []
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

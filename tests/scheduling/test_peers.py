@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
     return [each.counts.tolist() for each in cls.affinity_state(state.nodes.affinity).counters()]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), peers=statements(), other=statements(), policy=st.sampled_from(POLICIES))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_goes_where_its_pods_would_go_one_by_one(seed: int, peers: Peers, other: Peers, policy: str) -> None:

@@ -173,8 +173,8 @@ class TestWhatIsReported:
             ),
             ('actions: "enqueue, elect, allocate, reserve"', "action elect is accepted but has no effect: Volcano"),
             (
-                'actions: "enqueue, elect, allocate, reserve"',
-                "action reserve is accepted but has no effect: Volcano",
+                "configurations: [{name: reserve, arguments: {depth: 2}}]",
+                "action reserve: the policy does not name it: no argument has effect",
             ),
             (with_plugin("{name: reservation}"), "plugin reservation is accepted but has no effect: Volcano gave"),
             ("configurations: [{name: elect, arguments: {a: b}}]", "configurations[0]: action elect has no effect"),

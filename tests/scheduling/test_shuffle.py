@@ -198,6 +198,7 @@ def gangs(draw: st.DrawFn) -> Scenario:
     return scenario
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(gangs(), st.data(), st.booleans())
 def test_whoever_is_wanted_gone_no_gang_is_torn_apart(scenario: Scenario, data: st.DataObject, whole: bool) -> None:

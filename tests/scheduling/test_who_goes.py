@@ -173,3 +173,29 @@ class TestLenders:
             scenario.now += 100
         scenario.queue("mine", deserved={"cpu": 50}).job("mine", 20, cpu=1, queue="mine").run(10)
         assert [len(scenario.placed(name)) for name in names] == [16] * 5
+
+
+class TestSubgroupsThatCanBeSpared:
+    """A replica on several hosts is of no use when one of them is gone."""
+
+    def test_all_of_it_goes(self) -> None:
+        scenario = grouped(Scenario().node(NODE, cpu=6), "job", 3, 2, minimum=2, least=1)
+        scenario.pod("high", cpu=1, priority=10).run(10)
+        assert len(scenario.evicted) == 2
+        assert len({name.rpartition("-")[0] for name in scenario.evicted}) == 1
+
+    def test_a_pod_that_is_as_good_goes_instead(self) -> None:
+        scenario = grouped(Scenario().node(NODE, cpu=5), "job", 2, 2, minimum=2, least=1)
+        scenario.pod("single", node=NODE, cpu=1)
+        scenario.pod("high", cpu=1, priority=10).run(10)
+        assert scenario.evicted == ["single"]
+
+    def test_members_beyond_its_size_go_singly(self) -> None:
+        scenario = (
+            Scenario()
+            .node(NODE, cpu=3)
+            .gang("job", 2, subgroups=(SubgroupRule("p", keys=("p",), size=2, least=1),))
+        )
+        scenario.pods("job", 3, gang="job", node=NODE, cpu=1, more={"labels": (("p", "0"),)})
+        scenario.pod("high", cpu=1, priority=10).run(10)
+        assert len(scenario.evicted) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -47,6 +48,12 @@ def scheduler_names_option(pods: str) -> Callable[[F], F]:
         show_default=True,
         help=f"The scheduler whose pods {pods}; may be repeated.",
     )
+
+
+def time_limit(seconds: float = 30.0) -> Callable[[], bool]:
+    """Whether so much time is up since."""
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() >= deadline
 
 
 def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str | None) -> T:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
-    from phalanx.scheduling.defragmentation.proof import ClusterFacts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.framework.policy import Policy
+    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
 
 @click.command()
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     "--for", "target", default="", metavar="KIND/NAME", help="Make room for a gang, or a pod, that waits."
 )
 @namespace_option
+@click.option(
+    "--schedule",
+    is_flag=True,
+    help="Show when the scheduler moves pods by itself (the policy's action defragment), how many more it may, and "
+    "what it would move now.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show the plan. This is the default.")
 @click.option("--apply", is_flag=True, help="Carry the plan out, and wait until those who moved run again.")
 @click.option(
@@ -63,6 +69,7 @@ def defrag(
     selector: str,
     target: str,
     namespace: str | None,
+    schedule: bool,
     dry_run: bool,
     apply: bool,
     max_evictions: int,
@@ -87,6 +94,7 @@ def defrag(
     phalanx defrag --nodes 2
     phalanx defrag --nodes 1 --selector pool=gpu --apply
     phalanx defrag --for podgroup/llm -n training --whole-gangs
+    phalanx defrag --schedule --config policy.yaml
 
     Exit code 0: there is such a plan (or nothing to do), and with --apply it was carried out. 1: there is none, or
     it came to a halt.
@@ -98,6 +106,15 @@ def defrag(
     from phalanx.model.text.duration import parse_duration
     from phalanx.scheduling.framework.errors import PolicyError
 
+    if schedule:
+        from phalanx.cli.defrag_schedule import show_schedule
+
+        if count is not None or target or selector or apply or keep_closed:
+            raise click.UsageError(
+                "--schedule goes with none of --nodes, --for, --selector, --apply, --keep-closed"
+            )
+        show_schedule(kubeconfig, scheduler_names, config, lease_namespace, output)
+        return
     if (count is None) == (not target):
         raise click.UsageError("say either --nodes N or --for KIND/NAME")
     if target and (selector or keep_closed):
@@ -123,8 +140,8 @@ def defrag(
         from phalanx.model.node import HOLD
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
-        from phalanx.scheduling.defragmentation.planning import plan
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, RelocationLimits
+        from phalanx.scheduling.whatif.relocation_plan import plan
 
         progress = Progress()
         progress.say("reading the cluster")
@@ -235,6 +252,6 @@ def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal
 def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> ClusterFacts:
     import time
 
-    from phalanx.scheduling.defragmentation.proof import ClusterFacts
+    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
     return ClusterFacts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

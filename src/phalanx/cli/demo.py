@@ -54,6 +54,7 @@ def _play(chosen: type, policy: str) -> None:
             nodes_file=directory / "nodes.yaml",
             kubeconfig=directory / "kubeconfig",
             policy=policy or write_policy(directory, scenario),
+            run_processes=scenario.executes,
         )
         cluster = LocalCluster(options)
         write_nodes(cluster, scenario.nodes)

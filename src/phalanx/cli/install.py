@@ -52,7 +52,7 @@ _PLURALS = {
     default="phalanx",
     show_default=True,
     metavar="NAME",
-    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods.",
+    help="Its service account and roles are called NAME-scheduler; policies are about its pods.",
 )
 @click.option(
     "--timeout", default=60.0, show_default=True, help="Seconds to wait until the definitions are served."
@@ -76,10 +76,7 @@ def install(
 
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
-    account = f"{scheduler_name}-scheduler"
-    rights = (
-        [] if crds_only else [*manifests.access(account, namespace), *manifests.flow_schemas(account, namespace)]
-    )
+    rights = [] if crds_only else all_rights(scheduler_name, namespace)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
     policies = admission.policies(scheduler_name, LABELS) if with_policies else []
     if print_only:
@@ -98,6 +95,23 @@ def install(
         await install_policies(client, policies)
 
     run_connected(work, kubeconfig)
+
+
+def all_rights(scheduler_name: str, namespace: str) -> list[Manifest]:
+    """The accounts of the scheduler, the controllers and the webhook, what they may do, and their place at the API
+    server."""
+    from phalanx.cli import manifests
+    from phalanx.cli.controller_manifests import controller_access
+    from phalanx.cli.webhook_manifests import webhook_access
+
+    scheduler, controllers = f"{scheduler_name}-scheduler", f"{scheduler_name}-controllers"
+    return [
+        *manifests.access(scheduler, namespace),
+        *controller_access(controllers, namespace),
+        *webhook_access(namespace),
+        *manifests.flow_schemas(scheduler, namespace),
+        *manifests.flow_schemas(controllers, namespace),
+    ]
 
 
 async def install_into(

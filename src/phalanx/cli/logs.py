@@ -20,7 +20,13 @@ log_format_option = click.option(
 )
 
 
+# A line has a message of its own.
+_RENAMED = {"message": "detail"}
+
+
 class JsonFormatter(logging.Formatter):
+    """The fields of a line (`extra={"fields": …}`) stand beside its message."""
+
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
@@ -28,9 +34,30 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        for name, value in _fields(record).items():
+            entry.setdefault(_RENAMED.get(name, name), value)
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(entry).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """The fields of a line follow its message, as name=value."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        pairs = (f" {name}={_quoted(value)}" for name, value in _fields(record).items())
+        return super().formatMessage(record) + "".join(pairs)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    fields: dict[str, object] = getattr(record, "fields", {})
+    return fields
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    plain = text.isascii() and text.isprintable() and not any(mark in text for mark in ' "=')
+    return text if plain else msgspec.json.encode(text).decode()
 
 
 def set_up_logging(level: str, style: str) -> None:
@@ -39,5 +66,5 @@ def set_up_logging(level: str, style: str) -> None:
     if style == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from pathlib import Path
 
 import click
 
@@ -19,14 +20,58 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "install": ("phalanx.cli.install:install", "Install CRDs, RBAC and the default queue into a cluster."),
     "scheduler": ("phalanx.cli.scheduler:scheduler", "Run the scheduler against a cluster."),
+    "controllers": ("phalanx.cli.controllers:controllers", "Run the controllers of jobs and groups."),
+    "submit": ("phalanx.cli.jobs.submit:submit", "Submit a job from a file or from flags."),
+    "job": ("phalanx.cli.jobs.job:job", "Look at jobs, suspend, resume and cancel them, read their output."),
+    "jobs": ("phalanx.cli.jobs.job:jobs", "The same as `phalanx job list`."),
+    "shell-commands": (
+        "phalanx.cli.jobs.volcano_commands:shell_commands",
+        "Make Volcano's short commands: vsub, vjobs, vcancel, ...",
+    ),
+    "webhook": ("phalanx.cli.webhook:webhook", "Fill in and check jobs, queues, groups and pods at admission."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
     "defrag": ("phalanx.cli.defrag:defrag", "Free nodes, or make room for a gang, by moving pods."),
     "queue": ("phalanx.cli.queue:queue", "Say what queues have, deserve, borrow and wait for."),
     "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
+    "simulate": ("phalanx.cli.simulate:simulate", "Run workloads through the scheduler in virtual time."),
+    "capture": (
+        "phalanx.cli.capture:capture",
+        "Write down a live cluster, without secrets, for simulate and what-if.",
+    ),
+    "what-if": (
+        "phalanx.cli.what_if:what_if",
+        "Say what would happen: with a file, more nodes, another queue or policy.",
+    ),
+    "bench": (
+        "phalanx.cli.bench.command:bench",
+        "Measure how fast pods are bound, beside what the API server allows.",
+    ),
+    "migrate": ("phalanx.cli.migrate:migrate", "Say what of another scheduler's objects works here as it is."),
     "policy": ("phalanx.cli.policy:policy", "Check a policy file and show the pipeline that it makes."),
+}
+# The same under names of their own, for whoever links them (`phalanx shell-commands`).
+SHORT_COMMANDS: dict[str, tuple[str, str]] = {
+    name: (f"phalanx.cli.jobs.volcano_commands:{name}", told)
+    for name, told in (
+        ("vsub", "Submit a job."),
+        ("vjobs", "List Volcano Jobs."),
+        ("vcancel", "Delete a job."),
+        ("vsuspend", "Suspend a job."),
+        ("vresume", "Let a suspended job go on."),
+        ("vqueues", "List queues."),
+    )
 }
 # Those that need the second package and what the extra [local] brings.
 _LOCAL = ("up", "demo", "apiserver", "node-agent")
+# Those that need what the extra [webhook] brings, and that alone.
+_CERTIFIED = ("webhook",)
+
+
+def _load(where: str) -> click.Command:
+    module, _, attribute = where.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -42,10 +87,11 @@ class LazyGroup(click.Group):
             raise click.ClickException(
                 f"`phalanx {cmd_name}` needs the local cluster: pip install 'phalanx-scheduler[local]'"
             )
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
+        if cmd_name in _CERTIFIED and importlib.util.find_spec("cryptography") is None:
+            raise click.ClickException(
+                f"`phalanx {cmd_name}` makes certificates: pip install 'phalanx-scheduler[webhook]'"
+            )
+        return _load(_COMMANDS[cmd_name][0])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -59,10 +105,16 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The entry point. Exit codes: 0 good, 1 failed, 2 usage."""
+    """The entry point, also of `kubectl phalanx` and of links with short names.
+
+    Exit codes: 0 good, 1 failed, 2 usage; of waiting also 124 for time that is up.
+    """
+    called = Path(sys.argv[0]).name
+    command = _load(SHORT_COMMANDS[called][0]) if called in SHORT_COMMANDS else cli
+    name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in SHORT_COMMANDS else None
     try:
         # Click hands the code of an early end out instead of ending with it.
-        sys.exit(cli.main(standalone_mode=False) or 0)
+        sys.exit(command.main(prog_name=name, standalone_mode=False) or 0)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:

@@ -7,18 +7,23 @@ from typing import Any
 
 import yaml
 
+from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
+from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
+from phalanx.jobs.spec import BATCH, BUS, FLOW
 from phalanx.kube.own_objects import LABELS
 
 Manifest = dict[str, Any]
 
-# Where `phalanx scheduler --leader-elect` keeps its lease by default; it is named like the account.
+# Where `phalanx scheduler --leader-elect` keeps its lease by default, and what it is called, whatever the
+# scheduler's name (SchedulerOptions).
 LEASE_NAMESPACE = "kube-system"
+LEASE = "phalanx-scheduler"
 
 QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
 
@@ -41,18 +46,18 @@ def definitions() -> list[Manifest]:
     return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
 
 
-def access(account: str, namespace: str) -> list[Manifest]:
+def access(account: str, namespace: str, lease: str = LEASE) -> list[Manifest]:
     """A service account for the scheduler with the rights that it uses, and no other."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     return [
-        _object("v1", "Namespace", namespace),
-        _object("v1", "ServiceAccount", account, namespace),
-        _object(f"{_RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
-        _binding("ClusterRole", account, subject),
-        _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=list(_own_rules(account))),
-        _binding("Role", account, subject, LEASE_NAMESPACE),
+        make_object("v1", "Namespace", namespace),
+        make_object("v1", "ServiceAccount", account, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
+        make_binding("ClusterRole", account, subject),
+        make_object(f"{RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=list(_own_rules(lease))),
+        make_binding("Role", account, subject, LEASE_NAMESPACE),
         # Without a key: the first scheduler puts one in, and installing anew leaves it alone.
-        _object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
+        make_object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
         *tenant_roles(),
     ]
 
@@ -67,14 +72,32 @@ def tenant_roles() -> list[Manifest]:
             for each in dialect.groups
         )
     )
-    handled = _rule(groups, ["podgroups"], ["create", "delete", "deletecollection", "patch", "update"])
-    seen = _rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
-    return [_gathered("edit", handled), _gathered("view", seen)]
+    verbs = ["create", "delete", "deletecollection", "patch", "update"]
+    seen = make_rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
+    jobs, flows = ["jobs", "cronjobs"], ["jobflows", "jobtemplates"]
+    return [
+        _gathered(
+            "edit",
+            make_rule(groups, ["podgroups"], verbs),
+            make_rule([BATCH], jobs, verbs),
+            make_rule([FLOW], flows, verbs),
+            make_rule([BUS], ["commands"], verbs),
+        ),
+        _gathered(
+            "view",
+            seen,
+            *(
+                make_rule([group], [*names, *(f"{name}/status" for name in names)], READ)
+                for group, names in ((BATCH, jobs), (FLOW, flows))
+            ),
+            make_rule([BUS], ["commands"], READ),
+        ),
+    ]
 
 
-def _gathered(into: str, rule: Manifest) -> Manifest:
-    role = _object(f"{_RBAC}/v1", "ClusterRole", f"phalanx-podgroups-{into}", rules=[rule])
-    role["metadata"]["labels"][f"{_RBAC}/aggregate-to-{into}"] = "true"
+def _gathered(into: str, *rules: Manifest) -> Manifest:
+    role = make_object(f"{RBAC}/v1", "ClusterRole", f"phalanx-podgroups-{into}", rules=list(rules))
+    role["metadata"]["labels"][f"{RBAC}/aggregate-to-{into}"] = "true"
     return role
 
 
@@ -92,40 +115,45 @@ def flow_schemas(account: str, namespace: str) -> list[Manifest]:
 def volcano_queues() -> list[Manifest]:
     """The queues that Volcano makes when it starts: groups without a queue wait in `default`."""
     return [
-        _object(queue["apiVersion"], queue["kind"], queue["metadata"]["name"], spec=queue["spec"])
+        make_object(queue["apiVersion"], queue["kind"], queue["metadata"]["name"], spec=queue["spec"])
         for queue in builtin_queues()
     ]
 
 
-_RBAC = "rbac.authorization.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 
 
 def _cluster_rules() -> Iterator[Manifest]:
     # Patched is the one gate that is ours to lift (daemon/controllers/queue_gates.py).
-    yield _rule([""], ["pods"], [*READ, "delete", "patch"])
-    yield _rule([""], ["pods/binding"], ["create"])
-    yield _rule([""], ["pods/status"], ["patch"])
-    yield _rule([""], ["pods/eviction"], ["create"])
-    yield _rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
+    yield make_rule([""], ["pods"], [*READ, "delete", "patch"])
+    yield make_rule([""], ["pods/binding"], ["create"])
+    yield make_rule([""], ["pods/status"], ["patch"])
+    yield make_rule([""], ["pods/eviction"], ["create"])
+    # Patched to cordon nodes for maintenance, and to uncordon those (daemon/controllers/maintenance_windows.py).
+    yield make_rule([""], ["nodes"], [*READ, "patch"])
+    yield make_rule([""], ["namespaces", "resourcequotas"], READ)
     # Whose pods are spread by default (the policy's `phalanx.dialects.defaultSpread`).
-    yield _rule([""], ["services", "replicationcontrollers"], READ)
-    yield _rule(["apps"], ["replicasets", "statefulsets"], READ)
-    yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*READ, "patch"])
+    yield make_rule([""], ["services", "replicationcontrollers"], READ)
+    yield make_rule(["apps"], ["replicasets", "statefulsets"], READ)
+    yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
-    yield _rule(["storage.k8s.io"], storage, READ)
-    yield _rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], READ)
+    yield make_rule(["storage.k8s.io"], storage, READ)
+    yield make_rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], READ)
     # Claims are patched to protect them while pods use them. Devices are given and claims reserved by writing the
     # status, which since 1.36 needs the right to bind as well.
-    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*READ, "create", "patch", "delete"])
-    yield _rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
-    yield _rule(["policy"], ["poddisruptionbudgets"], READ)
-    yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
-    yield _rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
+    yield make_rule(["resource.k8s.io"], ["resourceclaims"], [*READ, "create", "patch", "delete"])
+    yield make_rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
+    yield make_rule(["policy"], ["poddisruptionbudgets"], READ)
+    yield make_rule(["events.k8s.io"], ["events"], ["create", "patch"])
+    yield make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
     yield from _dialect_rules()
-    yield _rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])
+    yield make_rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])
+    # Who asks for /configz and /debug is asked who he is and what he may (daemon/metrics/access.py).
+    yield make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"])
+    yield make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"])
     # No resource of any API: the admission policies ask who may write what schedulers write (cli/policies/).
-    yield _rule(["phalanx.dev"], ["schedulingresults"], ["write"])
-    yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ)
+    yield make_rule(["phalanx.dev"], ["schedulingresults"], ["write"])
+    yield make_rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ)
 
 
 def _dialect_rules() -> Iterator[Manifest]:
@@ -135,31 +163,32 @@ def _dialect_rules() -> Iterator[Manifest]:
         for rule in dialect.access:
             groups.setdefault((rule.resources, rule.verbs), []).append(rule.group)
     for (names, verbs), members in groups.items():
-        yield _rule(list(dict.fromkeys(members)), names, verbs)
+        yield make_rule(list(dict.fromkeys(members)), names, verbs)
 
 
-def _own_rules(name: str) -> Iterator[Manifest]:
-    """What is the scheduler's own: its lease, the memory of what accounts used, the keys that it signs with.
+def _own_rules(lease: str) -> Iterator[Manifest]:
+    """What is the scheduler's own: its lease, the memory of what accounts used of promised starts and of
+    defragmentation's budget, the keys that it signs with.
 
     A right to create cannot be limited to one name. The Secret is there already: a right to create Secrets would be
     one to make tokens for other accounts.
     """
     group, leases = ["coordination.k8s.io"], ["leases"]
-    yield _rule(group, leases, ["create"])
-    yield {**_rule(group, leases, ["get", "update"]), "resourceNames": [name]}
-    names = [f"{USAGE}-{number}" for number in range(MOST_OBJECTS)]
-    yield _rule([""], ["configmaps"], ["create"])
-    yield {**_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}
-    yield {**_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [SIGNING_KEYS]}
+    yield make_rule(group, leases, ["create"])
+    yield {**make_rule(group, leases, ["get", "update"]), "resourceNames": [lease]}
+    names = [*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS, DEFRAGMENTATION]
+    yield make_rule([""], ["configmaps"], ["create"])
+    yield {**make_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}
+    yield {**make_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [SIGNING_KEYS]}
 
 
-def _rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:
+def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:
     return {"apiGroups": list(groups), "resources": list(names), "verbs": list(verbs)}
 
 
-def _binding(role: str, account: str, subject: Manifest, namespace: str = "") -> Manifest:
-    reference = {"apiGroup": _RBAC, "kind": role, "name": account}
-    return _object(f"{_RBAC}/v1", f"{role}Binding", account, namespace, roleRef=reference, subjects=[subject])
+def make_binding(role: str, account: str, subject: Manifest, namespace: str = "") -> Manifest:
+    reference = {"apiGroup": RBAC, "kind": role, "name": account}
+    return make_object(f"{RBAC}/v1", f"{role}Binding", account, namespace, roleRef=reference, subjects=[subject])
 
 
 def _resource_rule(
@@ -189,10 +218,10 @@ def _flow_schema(
         "distinguisherMethod": {"type": "ByUser"},
         "rules": [rule],
     }
-    return _object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", name, spec=spec)
+    return make_object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", name, spec=spec)
 
 
-def _object(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Manifest:
+def make_object(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Manifest:
     metadata: Manifest = {"name": name, "labels": dict(LABELS)}
     if namespace:
         metadata["namespace"] = namespace

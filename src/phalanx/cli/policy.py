@@ -48,3 +48,46 @@ def show(config: str, output: str) -> None:
         click.echo(f"{'evictions':{width}} {rule}")
     for sentence in loaded.inactive:
         click.echo(f"note: {sentence}")
+
+
+@policy.command(short_help="List a policy's mistakes and doubts, with their lines.")
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True)
+)
+@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@output_option
+def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
+    """List the mistakes and doubts of policy files, with line and what to write instead; Volcano's ConfigMap too.
+
+    An error keeps a scheduler from starting with the file; a warning is about what has no effect, or another one
+    than one might think. Exit codes: 0 nothing but warnings, 1 errors (with --strict also warnings), 2 usage.
+
+    \b
+    phalanx policy lint policy.yaml
+    kubectl get configmap -n volcano-system volcano-scheduler-configmap -o yaml | phalanx policy lint -
+    """
+    from phalanx.cli.connection import print_structured
+    from phalanx.daemon.policy_file import dialect_options
+    from phalanx.scheduling.framework.policy import Policy
+    from phalanx.scheduling.policy.lint import ERROR, lint_policy
+
+    def check(policy: Policy) -> None:
+        dialect_options(policy)
+
+    found = []
+    for file in files:
+        try:
+            with click.open_file(file, encoding="utf-8") as opened:
+                text = opened.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{file}: cannot be read: {error}") from error
+        for mistake in lint_policy(text, check):
+            severity = ERROR if strict else mistake.severity
+            found.append({"file": file, "line": mistake.line, "severity": severity, "message": mistake.message})
+    if output == "table":
+        for each in found:
+            click.echo(f"{each['file']}:{each['line']}: {each['severity']}: {each['message']}")
+    else:
+        print_structured(found, output)
+    if any(each["severity"] == ERROR for each in found):
+        raise click.exceptions.Exit(1)

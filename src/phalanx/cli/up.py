@@ -50,6 +50,7 @@ DEFAULT_NODES = """\
 )
 @tenant_option
 @click.option("--exec", "run_processes", is_flag=True, help="Run the containers' commands as local processes.")
+@click.option("--webhook", is_flag=True, help="Fill in and check jobs, queues, groups and pods at admission.")
 def up(
     directory: Path,
     nodes: Path | None,
@@ -61,6 +62,7 @@ def up(
     metrics_address: str,
     tenants: Sequence[tuple[str, Path | None]],
     run_processes: bool,
+    webhook: bool,
 ) -> None:
     """Start an embedded cluster with nodes and the scheduler, and keep it running.
 
@@ -87,6 +89,7 @@ def up(
         scheduler_names=scheduler_names,
         metrics_address=metrics_address,
         run_processes=run_processes,
+        webhook=webhook,
         tenants=tuple((namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in tenants),
     )
     click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -13,15 +14,30 @@ from phalanx.cli.connection import (
     output_option,
     policy_option,
     scheduler_names_option,
+    time_limit,
 )
 from phalanx.cli.eviction_lines import eviction_lines
+from phalanx.cli.jobs.starts import start_lines
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.why import WhyAnswer
+    from phalanx.reports.why import GangSize, WhyAnswer
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})
+_OWNER_WORDS = {
+    "job": "job",
+    "jobs": "job",
+    "vcjob": "vcjob",
+    "vcjobs": "vcjob",
+    "vj": "vcjob",
+    "replicaset": "replicaset",
+    "replicasets": "replicaset",
+    "rs": "replicaset",
+    "statefulset": "statefulset",
+    "statefulsets": "statefulset",
+    "sts": "statefulset",
+}
 _COMPOSITE_WORDS = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "composite"})
 
 
@@ -29,6 +45,7 @@ _NOUNS = {
     "pod": "pod",
     "gang": "group object or pod that declares a gang",
     "composite": "CompositePodGroup",
+    **{kind: kind for kind in _OWNER_WORDS.values()},
 }
 
 
@@ -52,8 +69,9 @@ def why(
     """Say why a pod or a group waits, and the smallest change that would help.
 
     KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that only labels declare is a podgroup
-    too. The answer comes
-    from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is changed.
+    too. Of a job (Kubernetes' or Volcano's; vcjob only the latter), replicaset or statefulset it says why its pods
+    do not exist or wait. The answer comes from a dry run over the live cluster, so it is current even while no
+    scheduler runs. Nothing is changed.
 
     Of what waits for room it also says who leaves or would be evicted for it, or who would have to go and may not.
     Of a pod or a group that was evicted it says for whom, also after it is gone (as long as its events are kept).
@@ -61,6 +79,7 @@ def why(
     \b
     phalanx why pod/worker-0 -n training
     phalanx why podgroup/tf-smoke-gpu
+    phalanx why job/train
     """
     import msgspec
 
@@ -75,11 +94,11 @@ def why(
         raise click.ClickException(str(error)) from error
 
     async def work(client: KubeClient) -> WhyAnswer:
-        import time
-
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.model.gang import GangKey
+        from phalanx.reports.missing_pods import add_missing_pods, why_owner
         from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
+        from phalanx.reports.promised_starts import read_plan
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.why import WhyReport
@@ -88,17 +107,27 @@ def why(
         await read_usage(client, snapshot, policy, lease_namespace)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
-        inquiry = WhyReport(snapshot, policy, time.time())
+        stored = await read_plan(client, lease_namespace)
+        inquiry = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
         if kind == "pod":
             answer = await add_past_eviction(client, where, name, inquiry.pod(where, name))
         elif kind == "composite":
             answer = inquiry.composite(GangKey(where, name))
+        elif kind in _OWNER_WORDS:
+            answer = await why_owner(client, inquiry, kind, where, name)
         else:
             answer = await add_past_gang_eviction(client, where, name, inquiry.gang(GangKey(where, name)))
+            answer = await add_missing_pods(client, inquiry, answer)
         if answer is None:
             what = _NOUNS[kind]
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
+        if answer.state in ("Waiting", "Partial", "Evicting"):
+            namespace_of, _, gang = answer.gang.partition("/")
+            who = GangKey(namespace_of, gang) if gang else answer.uid
+            if stored.warning:
+                click.echo(f"warning: {stored.warning}", err=True)
+            answer.start = inquiry.start(who, time_limit())
         return answer
 
     answer = run_connected(work, kubeconfig)
@@ -137,6 +166,15 @@ def render(answer: WhyAnswer) -> str:
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
+    if answer.start is not None:
+        from phalanx.cli.jobs.job_tables import age
+
+        old = age(answer.start.planned_at, time.time())
+        lines.extend(f"  {line}" for line in start_lines(answer.start, old))
+    if answer.size is not None:
+        lines.extend(_size_lines(answer.size))
+    if answer.run_time is not None:
+        lines.extend(f"  {line}" for line in answer.run_time.lines())
     if answer.domain:
         lines.append(f"  Domain: {answer.domain}")
     if answer.composite:
@@ -153,16 +191,29 @@ def render(answer: WhyAnswer) -> str:
     return "\n".join(lines)
 
 
+def _size_lines(size: GangSize) -> list[str]:
+    most = f", at most {size.maximum}" if size.maximum else ""
+    since = f"; the last got its node at {size.changed}" if size.changed else ""
+    lines = [f"  Size: {size.placed} of {size.desired} members have nodes (minimum {size.minimum}{most}){since}"]
+    if size.expected:
+        until = f" until {size.expected_until}" if size.expected_until else ""
+        lines.append(f"  Held: room for {size.expected} members that its leader is going to make{until}")
+    return lines
+
+
 def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
     """KIND/NAME or KIND NAME; (pod | gang | composite, name)."""
     words = target[0].split("/", 1) if len(target) == 1 else list(target)
     if len(words) != 2 or not all(words):
         raise click.UsageError("expected KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu")
-    kind = words[0].lower().split(".", 1)[0]
+    kind, _, group = words[0].lower().partition(".")
     if kind in _POD_WORDS:
         return "pod", words[1]
     if kind in _GANG_WORDS:
         return "gang", words[1]
     if kind in _COMPOSITE_WORDS:
         return "composite", words[1]
-    raise click.UsageError(f"unknown kind {words[0]!r}: expected pod, podgroup or compositepodgroup")
+    if kind in _OWNER_WORDS:
+        return "vcjob" if group.endswith("batch.volcano.sh") else _OWNER_WORDS[kind], words[1]
+    expected = "pod, podgroup, compositepodgroup, job, vcjob, replicaset or statefulset"
+    raise click.UsageError(f"unknown kind {words[0]!r}: expected {expected}")

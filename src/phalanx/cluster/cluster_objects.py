@@ -6,8 +6,11 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.pods.observation import renew
 from phalanx.model.account import ResourceQuota
+from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
+    AdvanceReservationRemoved,
+    AdvanceReservationUpdated,
     ClusterEvent,
     CompositeRemoved,
     CompositeUpdated,
@@ -15,6 +18,9 @@ from phalanx.model.events import (
     DisruptionBudgetUpdated,
     HyperNodeRemoved,
     HyperNodeUpdated,
+    MaintenanceWindowRemoved,
+    MaintenanceWindowUpdated,
+    NodeSignalled,
     NodesMeasured,
     ResourceQuotaRemoved,
     ResourceQuotaUpdated,
@@ -22,15 +28,19 @@ from phalanx.model.events import (
 
 
 class ClusterObjects:
-    """ResourceQuotas and PodDisruptionBudgets by namespace and name, the domains of the network, and groups
-    of groups."""
+    """ResourceQuotas and PodDisruptionBudgets by namespace and name, the domains of the network, windows of
+    maintenance, advance reservations by name, and groups of groups."""
 
     def __init__(self, nodes: NodeTable, composites: Composites) -> None:
         self.composites = composites
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.topology = nodes.topology
+        self.advance: dict[str, AdvanceReservation] = {}
+        # Grows with every change of an advance reservation.
+        self.advance_version = 0
         self._load = nodes.load
+        self._maintenance = nodes.maintenance
 
     def learn(self, event: ClusterEvent) -> bool:
         """Takes in one fact; whether it is news, after which what was refused may be possible."""
@@ -51,6 +61,26 @@ class ClusterObjects:
                 return self.topology.put(hypernode)
             case HyperNodeRemoved(name):
                 return self.topology.drop(name)
+            case MaintenanceWindowUpdated(window):
+                return self._maintenance.put(window)
+            case MaintenanceWindowRemoved(name):
+                return self._maintenance.drop(name)
+            case AdvanceReservationUpdated(reservation):
+                return self._set_advance(reservation.name, reservation)
+            case AdvanceReservationRemoved(name):
+                return self._set_advance(name, None)
+            case NodeSignalled(node, by, signals):
+                return self._maintenance.signal(node, by, signals)
             case NodesMeasured(loads, gone):
                 return self._load.learn(loads, gone)
         return False
+
+    def _set_advance(self, name: str, reservation: AdvanceReservation | None) -> bool:
+        if self.advance.get(name) == reservation:
+            return False
+        self.advance_version += 1
+        if reservation is None:
+            del self.advance[name]
+        else:
+            self.advance[name] = reservation
+        return True

@@ -85,7 +85,7 @@ class GangTable(dict[GangKey, GangRecord]):
 
     def _recharge(self, record: GangRecord) -> None:
         """The gang may stand in another queue now."""
-        for member in record.members.values():
+        for member in (*record.members.values(), *record.placeholders.values()):
             self._ledger.enter(member)
             if member.row != NO_NODE:
                 self._victims.moved.note(member.row)
@@ -97,5 +97,5 @@ class GangTable(dict[GangKey, GangRecord]):
         return record
 
     def _discard_if_empty(self, record: GangRecord) -> None:
-        if record.spec is None and not record.members:
+        if record.spec is None and not record.members and not record.placeholders:
             self.pop(record.key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.affinity.selector_sets import AffinityIndex
 from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.allocators.registry import stocks_of
+from phalanx.cluster.maintenance import MaintenanceTable
 from phalanx.cluster.network.topology import Topology
 from phalanx.cluster.nodes.load import LoadTable
 from phalanx.cluster.nodes.rows import NO_ROW, NodeRows
@@ -16,7 +17,8 @@ __all__ = ["NO_ROW", "NodeTable"]
 
 class NodeTable(NodeRows):
     """`stocks` are the books of what pods take one by one, by name (each has a log of its own), `peers` those of
-    who is where, `topology` the domains of the network, `load` what nodes really use.
+    who is where, `topology` the domains of the network, `load` what nodes really use, `maintenance` when they
+    are not to be used.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -25,6 +27,7 @@ class NodeTable(NodeRows):
         self.allocators: dict[str, NodeAllocator] = stocks_of(self)
         self.affinity = AffinityIndex(self)
         self.topology = Topology(self)
+        self.maintenance = MaintenanceTable(self)
 
     def upsert(self, node: Node) -> tuple[int, bool]:
         known = self.row(node.name)

@@ -99,6 +99,10 @@ class ClusterState:
     def transaction(self, charging: bool = True) -> Transaction:
         return self.transactions.begin(charging)
 
+    def room_opened(self) -> None:
+        """What was kept for somebody is not kept any more: what was refused may be possible now."""
+        self._changes.may_fit()
+
     def offered(self) -> dict[str, int]:
         """resource -> what all nodes offer."""
         return dict(zip(self.space.names, exact_sums(self.nodes.allocatable), strict=True))

@@ -53,6 +53,15 @@ class Transaction:
         """Whether it looks at what would be possible if some pods were not there."""
         return bool(self._removed or self._sums or self._lifted)
 
+    def emptied_rows(self) -> set[int]:
+        """The rows off which it has taken pods, while it is open."""
+        if not self._open:
+            return set()
+        found = {record.row for record in self._removed}
+        for freed, _ in self._sums:
+            found.update(np.flatnonzero(freed.any(axis=0)).tolist())
+        return found
+
     def place(self, cls: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
         """Puts `pods[i]`, all of class `cls`, on `rows[i]`."""
         assert self._open
@@ -246,6 +255,10 @@ class Transactions:
             self._begun = [each for each in self._begun if not each.over]
         self._begun.append(transaction)
         return transaction
+
+    def emptied_rows(self) -> set[int]:
+        """Where somebody is looking at what would be possible without some pods."""
+        return set().union(*(each.emptied_rows() for each in self._begun))
 
     def forget(self) -> None:
         self._begun.clear()

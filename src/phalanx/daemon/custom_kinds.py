@@ -9,7 +9,13 @@ from functools import partial
 from typing import Any
 
 from phalanx.daemon.object_feed import ObjectFeed
-from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
+from phalanx.daemon.served import (
+    has_native_groups,
+    served_accounts,
+    served_enricher_kinds,
+    served_groups,
+    served_owners,
+)
 from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
@@ -59,6 +65,7 @@ class CustomKinds:
         self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
         self._kinds_known = asyncio.Event()
         self._lacks_native = False
+        intake.workloads.on_wanted = intake.run_times.on_wanted = self.rediscover
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -71,13 +78,22 @@ class CustomKinds:
         for reflector, _ in list(self._kinds.values()):
             await reflector.synced.wait()
 
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Those that are at work."""
+        return [self._definitions, *(reflector for reflector, _ in self._kinds.values())]
+
     def rediscover(self) -> None:
         """What is served may have changed."""
         self._definitions_changed.set()
 
-    def known(self, plural: str) -> list[ServedKind]:
-        """The kinds of a plural that are served and whose objects have all been seen."""
-        return [kind for kind in self._kinds if kind.plural == plural and self.knows_all(kind.group, plural)]
+    def readable(self, plural: str) -> dict[ServedKind, bool]:
+        """The kinds of a plural that are served and may be read, and whether all objects of each have been seen."""
+        return {
+            kind: self.knows_all(kind.group, plural)
+            for kind, (reflector, _) in self._kinds.items()
+            if kind.plural == plural and reflector.state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN)
+        }
 
     def knows_all(self, group: str, plural: str) -> bool:
         """Whether a kind is served and all its objects have been seen."""
@@ -101,7 +117,8 @@ class CustomKinds:
                 await asyncio.sleep(1.0)
                 continue
             try:
-                await asyncio.wait_for(self._definitions_changed.wait(), self._period)
+                async with asyncio.timeout(self._period):
+                    await self._definitions_changed.wait()
             except TimeoutError:
                 continue
             for pause in _DISCOVERY_LOOKS:
@@ -119,24 +136,35 @@ class CustomKinds:
         self._discovered(served)
         groups = dict(served_groups(served, self._intake))
         accounts = dict(served_accounts(served, self._intake))
-        wanted = {**groups, **accounts, **dict(served_enricher_kinds(served, self._intake))}
+        owners = dict(served_owners(served, self._intake))
+        wanted = {**owners, **groups, **accounts, **dict(served_enricher_kinds(served, self._intake))}
         for kind in [kind for kind in self._kinds if kind not in wanted]:
             if f"{kind.group}/{kind.version}" in served.degraded:
                 continue
             _, task = self._kinds.pop(kind)
             task.cancel()
             log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
+            if kind in self._intake.owners:
+                self._feed.apply(self._intake.owners.readable((kind.group, kind.plural), False))
             if kind in self._intake.enrichers:
                 self._feed.apply(self._intake.apply(self._intake.enrichers.unserved(kind)))
+            if kind in self._intake.owners or kind in self._intake.enrichers:
                 continue
             self._feed.apply(self._intake.group_kind_removed(kind))
             self._feed.apply(self._intake.account_kind_removed(kind))
         self._feed.apply(self._intake.serves_native(self._has_native_groups(served)))
+        for group, plural in sorted(self._intake.workloads.wanted):
+            if served.serves_group(group) is not None and not served.find(group, plural):
+                self._feed.apply(self._intake.owners.readable((group, plural), False))
         assert self._tasks is not None
         for kind, resource in wanted.items():
-            if kind not in self._kinds:
+            if kind in self._kinds:
+                # It may have gone and come again between two looks.
+                self._kinds[kind][0].look_again()
+            else:
                 make = self._account_sink if kind in accounts else self._enricher_sink
                 sink = self._group_sink(kind) if kind in groups else make(kind)
+                sink = self._owner_sink(kind) if kind in self._intake.owners else sink
                 reflector = Reflector(
                     self._client,
                     resource,
@@ -159,6 +187,9 @@ class CustomKinds:
     def _changed(self, kind: ServedKind, sink: Sink, change: Change[Document]) -> None:
         sink(change)
         watched = self._kinds.get(kind) if isinstance(change, Synced) else None
+        if watched is not None and kind in self._intake.owners:
+            readable = watched[0].state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN)
+            self._feed.apply(self._intake.owners.readable((kind.group, kind.plural), readable))
         if watched is not None and watched[0].state is ReflectorState.ABSENT:
             self.rediscover()  # it may be served in another version now
 
@@ -173,6 +204,24 @@ class CustomKinds:
             # Whoever wrote a group's status, it is compared with the truth again.
             after=lambda namespace, name: self._feed.gang_touched(GangKey(namespace, name)),
         )
+
+    def _owner_sink(self, kind: ServedKind) -> Sink:
+        intake = self._intake
+        sizes = self._feed.sink(
+            kind,
+            partial(intake.owners.updated, kind),
+            partial(intake.owners.removed, kind),
+            unreadable_is_gone=True,
+        )
+        if kind not in intake.enrichers:
+            return sizes
+        others = self._enricher_sink(kind)
+
+        def both(change: Change[Document]) -> None:
+            sizes(change)
+            others(change)
+
+        return both
 
     def _account_sink(self, kind: ServedKind) -> Sink:
         intake = self._intake

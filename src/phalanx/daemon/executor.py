@@ -171,7 +171,7 @@ class Executor:
 
     def pod_gone(self, uid: str) -> None:
         self._conditions.forget(uid)
-        self._disruptions.release(uid)
+        self._disruptions.forget(uid)
         self._failures.pop(uid, None)
         self._moved.pop(uid, None)
 
@@ -196,6 +196,16 @@ def gone_guard(state: ClusterState) -> EvictGuard:
         return None
 
     return guard
+
+
+def already_condemned(state: ClusterState, scheduler: str) -> Callable[[str], bool]:
+    """Says of pods (by uid) whether they tell, as far as the watch has told, that this scheduler evicts them."""
+
+    def condemned(uid: str) -> bool:
+        record = state.pods.get(uid)
+        return record is not None and record.pod.condemned == scheduler
+
+    return condemned
 
 
 def _later(seconds: float, call: Callable[[], None]) -> object:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.decision_log import Arrivals
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.warnings import ObjectRef
@@ -29,11 +30,15 @@ from phalanx.model.text.decoding import quoted
 
 Events = list[ClusterEvent]
 
+# Gangs that may be kept in mind although they are gone.
+_MOST_GONE = 1000
+
 
 class ObjectFeed:
     """`changed` is called after each change that the state took in, `touched` learns whose members, declaration or
     status have changed: not before `tell_of_gangs`, for until everything has been seen a gang may look as if it
-    lacked members. An object that the intake stumbles over counts as one that cannot be read.
+    lacked members. `arrivals` are told of each object that has changed something. An object that the intake
+    stumbles over counts as one that cannot be read.
     """
 
     def __init__(
@@ -43,7 +48,9 @@ class ObjectFeed:
         changed: Callable[[], None],
         touched: Callable[[GangKey], None],
         failures: Failures,
+        arrivals: Arrivals | None = None,
     ) -> None:
+        self._arrivals = arrivals or Arrivals()
         self._intake = intake
         self._state = state
         self._touched = touched
@@ -62,6 +69,9 @@ class ObjectFeed:
             self.failures.guard("status", f"gang {key}", partial(self._touched, key))
         else:
             self._early[key] = None
+            if len(self._early) > 2 * len(self._state.gangs) + _MOST_GONE:
+                # A standby sees gangs come and go for weeks.
+                self._early = {known: None for known in self._early if known in self._state.gangs}
 
     def sink(
         self,
@@ -111,6 +121,8 @@ class ObjectFeed:
                 if self.failures.record_failure("intake", f"{about.kind} {name}", problem):
                     self._intake.warn(about, "NotTakenIn", f"{name} cannot be taken in: {error_text(problem)}")
             else:
+                if events:
+                    self._arrivals.note(about)
                 self.apply(events)
                 return
 

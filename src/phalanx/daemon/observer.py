@@ -9,6 +9,7 @@ from typing import Any
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.custom_kinds import CustomKinds
+from phalanx.daemon.decision_log import Arrivals
 from phalanx.daemon.object_feed import ObjectFeed, error_text, object_name
 from phalanx.dialects.core import (
     NodeObject,
@@ -59,17 +60,22 @@ class Observer:
         pod_gone: Callable[[str], None],
         gang_touched: Callable[[GangKey], None],
         failures: Failures | None = None,
+        arrivals: Arrivals | None = None,
         discovered: Callable[[Discovery], None] = lambda served: None,
         discovery_period: float = 30.0,
     ) -> None:
         self._client = client
         self._intake = intake
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: dict[Reflector[Any], asyncio.Task[None]] = {}
         self._pod_seen = pod_seen
         self._pod_gone = pod_gone
-        feed = self._feed = ObjectFeed(intake, state, changed, gang_touched, failures or Failures())
+        feed = self._feed = ObjectFeed(intake, state, changed, gang_touched, failures or Failures(), arrivals)
         self.kinds = CustomKinds(client, intake, feed, discovered, discovery_period)
         self.pods = self._reflector(PODS, decode_pod, self._pod)
         self.nodes = self._reflector(NODES, decode_node, self._node)
+        self._caught_up = asyncio.Event()
+        intake.group_objects.postpone()
         self._others = [
             self._reflector(resource, decode, sink, optional=True)
             for resource, decode, sink in (
@@ -118,16 +124,53 @@ class Observer:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in (self.pods, self.nodes, *self._others):
-                tasks.create_task(reflector.run())
+            self._tasks = tasks
+            for reflector in (self.nodes, *self._others):
+                self._running[reflector] = tasks.create_task(reflector.run())
             self.kinds.start(tasks)
+            tasks.create_task(self._catch_up())
+            # Pods come last: each gang is then resolved once, with its object and its members.
+            await self.kinds.synced()
+            self._running[self.pods] = tasks.create_task(self.pods.run())
+
+    async def _catch_up(self) -> None:
+        await self.kinds.synced()
+        await self.pods.synced.wait()
+        self._feed.apply(self._intake.group_objects.catch_up())
+        self._caught_up.set()
+
+    def list_again(self, *, retell: bool = False) -> None:
+        """Pods and nodes are listed once more, and `synced` waits for it; with `retell` each is taken in again."""
+        for reflector in (self.pods, self.nodes):
+            reflector.list_anew(retell=retell)
+            running = self._running.get(reflector)
+            if running is not None and self._tasks is not None:
+                running.cancel()
+                self._running[reflector] = self._tasks.create_task(self._after(running, reflector))
+
+    async def _after(self, running: asyncio.Task[None], reflector: Reflector[Any]) -> None:
+        """Two at a time would tell of the same objects."""
+        await asyncio.wait({running})
+        reflector.list_anew()
+        await reflector.run()
 
     async def synced(self) -> None:
         """Returns when everything that exists has been seen once; from then on `gang_touched` is called."""
         await self.kinds.synced()
         for reflector in (self.pods, self.nodes, *self._others):
             await reflector.synced.wait()
+        await self._caught_up.wait()
         self._feed.tell_of_gangs()
+
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Those that are at work."""
+        return [self.pods, self.nodes, *self._others, *self.kinds.reflectors]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all pods and nodes have been seen."""
+        return self.pods.synced.is_set() and self.nodes.synced.is_set()
 
     @property
     def fresh(self) -> bool:

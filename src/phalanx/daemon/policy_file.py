@@ -36,6 +36,11 @@ class PolicyFile:
     def dialects(self) -> DialectOptions:
         return dialect_options(self.policy)
 
+    @property
+    def text(self) -> str:
+        """As it stands in the file; "" for the built-in policy."""
+        return self._text if self.path else ""
+
     def reload_if_changed(self) -> None:
         """Takes a changed file at once; a bad one is reported once, and the old policy stays."""
         if not self.path:
@@ -77,12 +82,19 @@ def dialect_options(policy: Policy) -> DialectOptions:
         options = msgspec.convert(dict(policy.dialects), DialectOptions)
     except msgspec.ValidationError as error:
         raise PolicyError(f"phalanx.dialects: {error}") from error
+    if "exceededRunTimes" in policy.dialects:
+        raise PolicyError("phalanx.dialects: write exceededRunTimes beside dialects: phalanx.exceededRunTimes")
+    options = msgspec.structs.replace(options, enforces_run_times=policy.exceeded_run_times == "kill")
     known = [naming.rules.name for dialect in installed_dialects() for naming in dialect.namings]
     for name in options.match_policies:
         if name not in known:
             raise PolicyError(
                 f"phalanx.dialects: matchPolicies: there is no {name!r}; write one of {', '.join(known)}"
             )
+    rules = ["*", *(rule.name for dialect in installed_dialects() for rule in dialect.workloads)]
+    for name in sorted(options.ungrouped):
+        if name not in rules:
+            raise PolicyError(f"phalanx.dialects: ungrouped: there is no {name!r}; write one of {', '.join(rules)}")
     return options
 
 

@@ -28,6 +28,12 @@ def served_accounts(served: Discovery, intake: Intake) -> list[tuple[ServedKind,
     return _served(served, [each.kind for each in intake.dialects.accounts.values()])
 
 
+def served_owners(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
+    """The kinds of owners that pods have needed so far, likewise."""
+    wanted = [kind for kind in intake.owners.kinds if (kind.group, kind.plural) in intake.workloads.wanted]
+    return _served(served, wanted)
+
+
 def served_enricher_kinds(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
     """The kinds that decide about sides of pods, likewise."""
     return _served(served, intake.enrichers.kinds)

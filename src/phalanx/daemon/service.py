@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import time
 from collections.abc import Awaitable
@@ -13,22 +12,27 @@ from collections.abc import Awaitable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
+from phalanx.daemon.controllers.defragmentation_record import DefragmentationRecord
+from phalanx.daemon.controllers.exceeded_run_times import ExceededRunTimes
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.daemon.controllers.made_groups import MadeGroups
+from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindows
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.queue_gates import QueueGates
+from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.executor import Executor, gone_guard
+from phalanx.daemon.executor import Executor, already_condemned, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
+from phalanx.daemon.inspection import Inspection
 from phalanx.daemon.kubelet_refusals import KubeletRefusals
-from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
-from phalanx.daemon.signing_keys import load_keys
+from phalanx.daemon.standby import Standby
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
@@ -41,13 +45,15 @@ from phalanx.execution.evictor import Evictor, EvictResult
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
+from phalanx.kube.api_server import until_reachable
 from phalanx.kube.client import KubeClient
-from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
+from phalanx.kube.leadership import Leadership, LeaseOptions
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.actions.exceeded import KILL
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.status.account_status import AccountStatuses
@@ -96,7 +102,6 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
     lease_seconds: float = 15.0
     renew_seconds: float = 10.0
     retry_seconds: float = 2.0
-    metrics_address: str = ""
     drain_seconds: float = 10.0
     self_check: bool = False
     pace: PublishingPace = PublishingPace()
@@ -109,9 +114,8 @@ class SchedulerService:
     schedules.
     """
 
-    def __init__(self, client: KubeClient, options: SchedulerOptions) -> None:
+    def __init__(self, client: KubeClient, options: SchedulerOptions, telemetry: Telemetry | None = None) -> None:
         self.options = options
-        self._client = client
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
@@ -121,7 +125,7 @@ class SchedulerService:
         self.state = ClusterState(options.scheduler_names)
         self._network_faults = NetworkFaults(self.state.topology)
         self.scheduler = Scheduler(self.state, self._policy.policy)
-        self.telemetry = Telemetry(options.metrics_address)
+        self.telemetry = telemetry or Telemetry()
         self._signer = Signer()
         self._distrusted: set[tuple[str, str]] = set()
         self._failures = Failures(self.telemetry.failed)
@@ -137,7 +141,10 @@ class SchedulerService:
             options.retry_seconds,
         )
         self._leadership = Leadership(client.config, lease if options.leader_elect else None)
+        # Nothing that changes a thing goes out without the lease; what is asked about the cluster does.
+        client = self._client = client.fenced(self._leadership.holds)
         self._pool = WritePool(options.concurrency, self._leadership.holds, self._failures)
+        client.throttled = self._pool.slow_down
         name = options.scheduler_names[0]
         news = PooledClient(client, self._pool, Urgency.EVENT)
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
@@ -160,6 +167,7 @@ class SchedulerService:
         )
         self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
+        evictor.says_so = already_condemned(self.state, name)
         disruptions = Disruptions(
             conditions, evictor, self._evicted, gone_guard(self.state), self.telemetry.nominated
         )
@@ -203,6 +211,7 @@ class SchedulerService:
             pod_gone=self._pod_gone,
             gang_touched=self._gang_touched,
             failures=self._failures,
+            arrivals=self.telemetry.decisions.arrivals,
             discovered=endpoint.learn,
         )
         endpoint.outdated = self.observer.kinds.rediscover
@@ -212,7 +221,7 @@ class SchedulerService:
             self._pool,
             self.state,
             self._intake,
-            lambda: self.observer.kinds.known("podgroups"),
+            lambda: self.observer.kinds.readable("podgroups"),
             lambda: self.policy.create_pod_groups,
         )
         self._queue_gates = QueueGates(
@@ -220,8 +229,30 @@ class SchedulerService:
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer.kinds, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
+        record = self.scheduler.plan_record
+        self._reservations = ReservationRecord(
+            client, self._pool, options.lease_namespace, record.promised, record.observed_starts
+        )
+        self._defragmentation = DefragmentationRecord(
+            client, self._pool, options.lease_namespace, self.scheduler, self._wake.set, time.time
+        )
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
+        self._exceeded = ExceededRunTimes(
+            self.state, event_publisher, self.telemetry.run_time_exceeded, self._tell_group, time.time
+        )
+        knows_all, now = self.observer.kinds.knows_all, time.time
+        self._maintenance = MaintenanceWindows(
+            client, endpoint, self._pool, self.state, self._intake, event_publisher, knows_all, now
+        )
+        holds = self._reservations.holds
+        self._advance = AdvanceReservationStatuses(
+            endpoint, self._pool, self._intake, event_publisher, record.advance_grants, holds, now
+        )
         self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, time.time)
+        self._inspection = Inspection(
+            *(client, self.state, lambda: self.scheduler, self._verdict, self.condition, self._checks),
+            *(self._settings, self.telemetry, lambda: self.observer.reflectors, self._pool, self._recorder),
+        )
 
     @property
     def policy(self) -> Policy:
@@ -230,11 +261,14 @@ class SchedulerService:
     def _pod_seen(self, pod: PodObject) -> None:
         self._refusals.pod_seen(pod)
         self.executor.pod_seen(pod)
+        if pod.spec.scheduler_name in self.options.scheduler_names:
+            self.telemetry.pod_seen(pod)
         self._made_groups.pod_seen(pod)
         self._queue_gates.pod_seen(pod)
 
     def _pod_gone(self, uid: str) -> None:
         self.executor.pod_gone(uid)
+        self.telemetry.pod_gone(uid)
         self._publisher.pod_gone(uid)
         self._made_groups.pod_gone(uid)
         self._queue_gates.pod_gone(uid)
@@ -260,9 +294,18 @@ class SchedulerService:
             return "scheduling"
         return "standby" if self.options.leader_elect and not self._leadership.holds() else ""
 
-    def pending(self) -> tuple[int, int]:
-        """(gangs, pods on their own) that wait."""
-        return sum(1 for gang in self.state.gangs.values() if gang.pending), len(self.state.pods.standalone)
+    def _checks(self) -> dict[str, bool]:
+        """What readiness rests on."""
+        return {
+            "leader": not self.options.leader_elect or self._leadership.holds(),
+            "synced": self.observer.complete,
+            "fresh": self.observer.fresh,
+            "policy": not self._policy.problem,
+        }
+
+    def _settings(self) -> tuple[SchedulerOptions, str]:
+        """What it was started with, and the text of the policy in force."""
+        return self.options, self._policy.text
 
     def stop(self) -> None:
         """Ends `run` after the writes under way have been drained."""
@@ -284,24 +327,27 @@ class SchedulerService:
         parts = [
             keep_running("event recorder", self._recorder.run),
             keep_running("policy file", self._follow_policy),
-            self.telemetry.serve(self),
+            self.telemetry.serve(self._inspection),
             keep_running("verdict publisher", self._verdict_publisher.run),
         ]
         background = [tasks.create_task(part) for part in parts]
         try:
             # Whoever is not reachable need not be asked by ten watchers, each with a log line of its own.
-            if not await self._unless_stopped(self._reach()):
+            if not await self._unless_stopped(until_reachable(self._client)):
                 return
             background.append(tasks.create_task(self._leadership.run(self._lost)))
-            # A list from before the lease was won could miss the last bindings of the leader before us.
-            if not await self._unless_stopped(self._leadership.acquired()):
+            standby = Standby(
+                self._client,
+                self.options.lease_namespace,
+                self._leadership,
+                self.observer,
+                self.scheduler,
+                self._signer,
+                patience=self.options.retry_seconds,
+            )
+            if not await self._unless_stopped(standby.leads(tasks, background)):
                 return
-            if not await self._unless_stopped(self._load_keys()):
-                return
-            background.append(tasks.create_task(self.observer.run()))
-            if not await self._unless_stopped(self.observer.synced()):
-                return
-            if not await self._unless_stopped(self._usage.load()):
+            if not await self._unless_stopped(self._load_memory()):
                 return
             background += [
                 tasks.create_task(keep_running("usage record", self._usage.run)),
@@ -318,9 +364,11 @@ class SchedulerService:
             for task in background:
                 task.cancel()
 
-    async def _load_keys(self) -> None:
-        """What an earlier process has signed is believed: the keys must be there before any pod is looked at."""
-        self._signer.use(await load_keys(self._client, self.options.lease_namespace, time.time, os.urandom))
+    async def _load_memory(self) -> None:
+        """What an earlier process has counted and promised goes on."""
+        await self._usage.load()
+        self.scheduler.recall(*await self._reservations.load())
+        await self._defragmentation.load()
 
     async def _schedule(self) -> None:
         """Plans whenever something has changed."""
@@ -373,6 +421,7 @@ class SchedulerService:
             wrong = list(self.state.ledger.discrepancies(self.state.pods.values()))
             for sentence in wrong:
                 log.critical("self-check: %s", sentence)
+            self.telemetry.self_check_failed(len(wrong))
             if wrong:
                 raise ServiceError(f"self-check: {len(wrong)} accounts differ from what their pods say")
 
@@ -394,34 +443,17 @@ class SchedulerService:
             first, asked = not asked, True
             return not first and time.perf_counter() >= deadline
 
-        plan = self.scheduler.cycle(time.time(), should_stop)
+        plan = self.scheduler.cycle(time.time(), should_stop, self.telemetry.stages.begin_cycle())
+        self.telemetry.stages.begin("send")
         for failure in plan.failures:
             self._failures.record_failure(
                 "plugin" if failure.plugin else "planning", failure.what, failure.why, failure.trace
             )
+        self._reservations.save()
+        self._defragmentation.save()
         self.executor.carry_out(plan)
         self._publisher.publish_warnings(ignored_protection(self.state, plan.binds, self.policy.self_protection))
-        self.telemetry.cycle(plan, time.perf_counter() - started)
-
-    async def _reach(self) -> None:
-        """Returns when the API server answers; says once per reason what it waits for."""
-        server, backoff, said = self._client.config.server, Backoff(base=0.5, cap=5.0), ""
-        while True:
-            try:
-                await self._client.get("/version")
-                break
-            except ApiError as error:
-                if error.status in (403, 404) and error.from_api_server:
-                    break
-                reason = f"{error.status} {error.reason}"
-            except ConnectionLost as error:
-                reason = str(error)
-            if reason != said:
-                said = reason
-                log.warning("waiting for the API server at %s: %s", server, reason)
-            await asyncio.sleep(backoff.next())
-        if said:
-            log.info("the API server at %s answers", server)
+        self.telemetry.cycle(plan, time.perf_counter() - started, self.state, time.time())
 
     async def _unless_stopped(self, wanted: Awaitable[object]) -> bool:
         """Waits for something, or for the order to stop: then False."""
@@ -479,6 +511,9 @@ class SchedulerService:
     def _use(self, policy: Policy) -> None:
         connect_extenders(policy)
         self.scheduler.use(policy)
+        limited = self._intake.run_times.enforce(policy.exceeded_run_times == KILL)
+        for event in self._intake.apply(([], limited)):
+            self.observer.apply_event(event)
         self._wake.set()
 
     def _lost(self) -> None:
@@ -496,6 +531,9 @@ class SchedulerService:
             if self._leadership.holds():
                 guard = self._failures.guard
                 guard("task", "partial gangs", lambda: self._partial.check(self.policy.partial_gang))
+                guard("task", "run times", lambda: self._exceeded.check(self.policy.exceeded_run_times))
+                guard("task", "maintenance", self._maintenance.check)
+                guard("task", "advance reservations", self._advance.check)
                 guard("task", "leftover evictions", self._leftover_evictions.check)
                 guard("task", "built-in queues", self._builtin_queues.check)
                 guard("task", "PodGroups for labels", self._made_groups.check)

@@ -66,6 +66,14 @@ async def load_keys(
             await asyncio.sleep(backoff.next())
 
 
+async def known_keys(client: KubeClient, namespace: str) -> tuple[Key, ...]:
+    """The keys that are there, the newest first; none where they cannot be read now."""
+    try:
+        return keys_in(await client.get(SECRETS.path(namespace, NAME)))
+    except (ApiError, ConnectionLost):
+        return ()
+
+
 async def reading_signer(client: KubeClient, namespace: str) -> tuple[Signer, str]:
     """For commands that answer questions: a signer with the keys that are there, or one that believes everything
     where they cannot be read, with the reason."""

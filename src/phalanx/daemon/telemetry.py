@@ -1,125 +1,187 @@
-"""Health and metrics: what an operator's probes and Prometheus ask."""
+"""What happens, as metrics, log lines and spans."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter as Tally
-from typing import Protocol
+from functools import partial
+from importlib.metadata import version as installed
+from typing import TYPE_CHECKING
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import generate_latest
 
-from phalanx.execution.binder import BindOutcome, BindResult
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.decision_log import DecisionLog
+from phalanx.daemon.endpoint import EndpointOptions, Observed, serving
+from phalanx.daemon.metrics import families
+from phalanx.daemon.metrics.bind_times import BindTimes
+from phalanx.daemon.metrics.cluster_counts import OTHER
+from phalanx.daemon.metrics.eviction_times import EvictionTimes
+from phalanx.daemon.metrics.stages import StageClock
+from phalanx.dialects.core import PodObject
+from phalanx.execution.binder import BindResult
 from phalanx.execution.conditions import NominationOutcome
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.model.decisions import EvictionReason, Plan
+from phalanx.model.gang import GangKey
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from phalanx.daemon.tracing import Tracing
 
-
-class TelemetryError(Exception):
-    """The address for health and metrics cannot be used."""
-
-
-class Observed(Protocol):
-    """What the probes look at."""
-
-    def condition(self) -> str:
-        """One word for a process that does its duty (a standby waits for its turn, and that is it), "" before."""
-        ...
-
-    def pending(self) -> tuple[int, int]:
-        """(gangs, pods) that wait."""
-        ...
+# The results of an attempt, in kube-scheduler's words.
+_SCHEDULED, _UNSCHEDULABLE = "scheduled", "unschedulable"
+# Queues that have series of their own; further ones count as OTHER.
+_MOST_QUEUES = 500
+# What may fail and be passed over, at 0 from the start: the first time must look like an increase.
+_PARTS = (
+    *("cycle", "discovery", "executor", "intake", "planning", "plugin", "reflector", "state", "status", "task"),
+    "write",
+)
+# How often (seconds) it is looked whether the process is late.
+_LAG_PERIOD = 1.0
 
 
 class Telemetry:
-    """Metric names follow kube-scheduler's where it has the same thing. `address` is host:port, "" for none.
+    """Counts what happens, and tells it on: to the log, as spans (`tracing`), to Prometheus (`endpoint`)."""
 
-    Liveness does not depend on the API server: a scheduler that waits for it must not be restarted for that.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self.registry = CollectorRegistry()
-        attempts = Counter(
-            "scheduler_schedule_attempts",
-            "Pods and gangs decided on, by result",
-            ["result"],
-            registry=self.registry,
-        )
-        self._scheduled = attempts.labels("scheduled")
-        self._unschedulable = attempts.labels("unschedulable")
-        self._cycles = Histogram(
-            "phalanx_cycle_duration_seconds",
-            "One planning cycle",
-            buckets=[0.001 * 2**step for step in range(14)],
-            registry=self.registry,
-        )
-        binds = Counter("phalanx_bindings", "Bindings by outcome", ["outcome"], registry=self.registry)
-        self._binds = {outcome: binds.labels(outcome.value) for outcome in BindOutcome}
-        evictions = Counter(
-            "phalanx_evictions", "Evictions by reason and outcome", ["reason", "outcome"], registry=self.registry
-        )
+    def __init__(self, endpoint: EndpointOptions | None = None, tracing: Tracing | None = None) -> None:
+        self._endpoint = endpoint or EndpointOptions()
+        self._tracing = tracing
+        self._queues_seen: set[str] = set()
+        # When each series was created is a second series for each, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        self.stages = StageClock()
+        self.decisions = DecisionLog()
+        self.bind_times = BindTimes(registry)
+        self.eviction_times = EvictionTimes(registry)
+        self._attempts = families.counter("scheduler_schedule_attempts_total", registry)
+        self._gang_attempts = families.counter("scheduler_podgroup_schedule_attempts_total", registry)
+        self._gang_waits = families.histogram("phalanx_gang_wait_seconds", registry)
+        self._interrupted = families.counter("phalanx_cycle_interrupted_total", registry).labels("budget")
+        self._last_cycle = families.gauge("phalanx_last_cycle_timestamp_seconds", registry)
+        self._lag = families.histogram("phalanx_event_loop_lag_seconds", registry)
+        families.gauge("phalanx_build_info", registry).labels(installed("phalanx-scheduler")).set(1)
+        self._cycles = families.histogram("phalanx_cycle_duration_seconds", registry)
+        self._stages = families.histogram("phalanx_stage_duration_seconds", registry)
+        evictions = families.counter("phalanx_evictions_total", registry)
         self._evictions = {
             (reason, outcome): evictions.labels(reason.value, outcome.value)
             for reason in EvictionReason
             for outcome in EvictionOutcome
         }
-        nominations = Counter(
-            "phalanx_nominations", "Promises of room by outcome", ["outcome"], registry=self.registry
-        )
+        nominations = families.counter("phalanx_nominations_total", registry)
         self._nominations = {outcome: nominations.labels(outcome.value) for outcome in NominationOutcome}
-        disruptions = Counter(
-            "phalanx_disruptions", "Decisions to evict by reason", ["reason"], registry=self.registry
-        )
+        disruptions = families.counter("phalanx_disruptions_total", registry)
         self._disruptions = {reason: disruptions.labels(reason.value) for reason in EvictionReason}
-        self._victims = Histogram(
-            "scheduler_preemption_victims",
-            "Pods that one decision evicts",
-            buckets=[2**step for step in range(13)],
-            registry=self.registry,
-        )
-        self._refusals = Counter(
-            "phalanx_kubelet_refusals", "Pods that were bound and not admitted", ["reason"], registry=self.registry
-        )
-        self._distrusted = Counter(
-            "phalanx_distrusted_annotations",
-            "Pods with an annotation of ours that we have not made for them, and ignore",
-            ["key"],
-            registry=self.registry,
-        )
-        self._failures = Counter(
-            "phalanx_failures", "What raised and was passed over, by part", ["part"], registry=self.registry
-        )
-        self._statuses_refused = Counter(
-            "phalanx_status_writes_refused",
-            "Statuses that the API server did not want, by kind",
-            ["kind"],
-            registry=self.registry,
-        )
-        self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
+        self._preemptions = families.counter("scheduler_preemption_attempts_total", registry)
+        self._preempted = families.histogram("scheduler_preemption_victims", registry)
+        self._victims = families.histogram("phalanx_eviction_victims", registry)
+        self._refusals = families.counter("phalanx_kubelet_refusals_total", registry)
+        self._distrusted = families.counter("phalanx_distrusted_annotations_total", registry)
+        self._exceeded = families.counter("phalanx_run_times_exceeded_total", registry)
+        self._failures = families.counter("phalanx_failures_total", registry)
+        for part in _PARTS:
+            self._failures.labels(part)
+        self._self_checks = families.counter("phalanx_self_check_failures_total", registry)
+        self._statuses_refused = families.counter("phalanx_status_writes_refused_total", registry)
 
-    def cycle(self, plan: Plan, seconds: float) -> None:
+    def cycle(self, plan: Plan, seconds: float, state: ClusterState, now: float) -> None:
+        """One cycle has ended at `now` (seconds since the epoch) after so many seconds; `state` has taken it in."""
+        wake, stages = self.decisions.cycle(plan, state, now), self.stages.take()
+        if self._tracing is not None:
+            self._tracing.cycle(plan, wake, stages)
         self._cycles.observe(seconds)
-        self._scheduled.inc(len(plan.binds))
-        held = sum(entry.verdict is not None for entry in plan.gangs)
-        self._unschedulable.inc(held + sum(entry.verdict is not None for entry in plan.pods))
-
+        for stage, begun, ended in stages:
+            self._stages.labels(stage).observe(ended - begun)
+        self._last_cycle.set(now)
+        if not plan.complete:
+            self._interrupted.inc()
+        self._count_attempts(plan, state, now)
         for (_, reason), victims in Tally((evict.cause, evict.reason) for evict in plan.evictions).items():
             self._disruptions[reason].inc()
             self._victims.observe(victims)
+            if reason is EvictionReason.PREEMPTED:
+                self._preemptions.inc()
+                self._preempted.observe(victims)
+
+    def _count_attempts(self, plan: Plan, state: ClusterState, now: float) -> None:
+        pods: Tally[tuple[str, str]] = Tally()
+        gangs: Tally[tuple[str, str]] = Tally()
+        started: dict[GangKey, PodRecord] = {}
+        self.bind_times.decided(plan.binds)
+        for bind in plan.binds:
+            record = state.pods.get(bind.uid)
+            if record is not None:
+                pods[_SCHEDULED, record.pod.scheduler] += 1
+                if record.gang is not None:
+                    started.setdefault(record.gang.key, record)
+        for gang, record in started.items():
+            gangs[_SCHEDULED, record.pod.scheduler] += 1
+            self._count_wait(gang, record, state, now)
+        for told in plan.pods:
+            record = state.pods.get(told.uid)
+            if told.verdict is not None and record is not None:
+                self.bind_times.refused(told.uid)
+                pods[_UNSCHEDULABLE, record.pod.scheduler] += 1
+        for news in plan.gangs:
+            members = state.gangs[news.gang].pending.values() if news.gang in state.gangs else ()
+            if news.verdict is not None and members:
+                self.bind_times.refused(news.gang)
+                profile = next(iter(members)).pod.scheduler
+                pods[_UNSCHEDULABLE, profile] += len(members)
+                gangs[_UNSCHEDULABLE, profile] += 1
+        for counter, counts in ((self._attempts, pods), (self._gang_attempts, gangs)):
+            for written, count in counts.items():
+                counter.labels(*written).inc(count)
+
+    def _count_wait(self, gang: GangKey, record: PodRecord, state: ClusterState, now: float) -> None:
+        """A gang that had nobody before this decision has started."""
+        known, payer = state.gangs[gang], record.charge_path
+        counts = known.counts()
+        if known.spec is None or not known.spec.created or counts.bound or counts.running:
+            return
+        queue = payer.queue.key.name if payer is not None and payer.queue is not None else ""
+        if queue not in self._queues_seen and len(self._queues_seen) >= _MOST_QUEUES:
+            queue = OTHER
+        self._queues_seen.add(queue)
+        self._gang_waits.labels(queue).observe(max(0.0, now - known.spec.created))
 
     def bound(self, result: BindResult) -> None:
-        self._binds[result.outcome].inc()
+        self.bind_times.answered(result)
+        self.decisions.bound(result)
+        if self._tracing is not None:
+            self._tracing.bound(result)
 
     def evicted(self, result: EvictResult) -> None:
         self._evictions[result.evict.reason, result.outcome].inc()
+        self.eviction_times.answered(result)
+        self.decisions.evicted(result)
+        if self._tracing is not None:
+            self._tracing.evicted(result)
+
+    def pod_seen(self, pod: PodObject) -> None:
+        """A pod as the API holds it."""
+        spec = pod.spec
+        if not (spec.node_name or spec.scheduling_gates or pod.metadata.deletion_timestamp):
+            self.bind_times.pod_waits(pod.metadata.uid)
+
+    def pod_gone(self, uid: str) -> None:
+        self.bind_times.pod_gone(uid)
+        self.eviction_times.pod_gone(uid)
+
+    def self_check_failed(self, accounts: int) -> None:
+        self._self_checks.inc(accounts)
 
     def distrusted(self, key: str) -> None:
         self._distrusted.labels(key).inc()
+
+    def run_time_exceeded(self, policy: str) -> None:
+        self._exceeded.labels(policy).inc()
 
     def failed(self, part: str) -> None:
         """`part` is one of a few words."""
@@ -135,43 +197,18 @@ class Telemetry:
         self._nominations[outcome].inc()
 
     async def serve(self, observed: Observed) -> None:
-        """Until cancelled. Raises TelemetryError where the address cannot be used."""
-        if not self._address:
-            return
-        host, _, port = self._address.rpartition(":")
-        if not port.isdecimal():
-            raise TelemetryError(f"--metrics-address {self._address!r} is not HOST:PORT")
+        """Until cancelled. Raises EndpointError where the address or the certificate cannot be used."""
+        if self._endpoint.address:
+            async with serving(self._endpoint, observed, partial(self._exposition, observed)):
+                await self._measure_lag()
 
-        async def alive(_: web.Request) -> web.Response:
-            return web.Response(text="ok\n")
+    def _exposition(self, observed: Observed) -> bytes:
+        counted = "\n".join([*self.bind_times.lines(), *observed.counted(), ""]).encode()
+        return generate_latest(self.registry) + counted
 
-        async def ready(_: web.Request) -> web.Response:
-            word = observed.condition()
-            return web.Response(text=f"{word or 'not synced'}\n", status=200 if word else 503)
-
-        async def metrics(_: web.Request) -> web.Response:
-            gangs, pods = observed.pending()
-            self._pending.labels("gangs").set(gangs)
-            self._pending.labels("pods").set(pods)
-            return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/healthz", alive),
-                web.get("/livez", alive),
-                web.get("/readyz", ready),
-                web.get("/metrics", metrics),
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        try:
-            try:
-                await web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port)).start()
-            except (OSError, OverflowError) as error:
-                raise TelemetryError(f"cannot serve metrics on {self._address}: {error}") from error
-            log.info("health and metrics on %s", self._address)
-            await asyncio.Event().wait()
-        finally:
-            await runner.cleanup()
+    async def _measure_lag(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_PERIOD
+            await asyncio.sleep(_LAG_PERIOD)
+            self._lag.observe(max(0.0, loop.time() - due))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.admission.webhook.registration import unregister
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
@@ -22,8 +23,9 @@ from phalanx_local.controllers.volumes import FAKE_PROVISIONER
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _LOG_TAIL = 15
-# The service account that `phalanx install` makes; its token is good for as long as anybody keeps a cluster up.
-_SCHEDULER = ("phalanx-system", "phalanx-scheduler")
+# The service accounts that `phalanx install` makes; a token is good for as long as anybody keeps a cluster up.
+_NAMESPACE = "phalanx-system"
+_ACCOUNTS = ("scheduler", "controllers", "webhook")
 _TOKEN_SECONDS = 365 * 24 * 3600
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -48,7 +50,8 @@ class LocalOptions(msgspec.Struct, frozen=True):
     """`directory` gets the kubeconfig and a log per process. `nodes_file` is followed while the cluster runs.
 
     Pods that name no scheduler of ours are scheduled as well, because nobody else is there to do it. `tenants` are
-    namespaces and the kubeconfigs of those who may edit them.
+    namespaces and the kubeconfigs of those who may edit them. With `webhook` jobs, queues and groups are filled in
+    and checked at admission.
     """
 
     directory: Path
@@ -59,12 +62,13 @@ class LocalOptions(msgspec.Struct, frozen=True):
     policy: str = ""
     metrics_address: str = ""
     run_processes: bool = False
+    webhook: bool = False
     tenants: tuple[tuple[str, Path], ...] = ()
     scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler")
 
 
 class LocalCluster:
-    """Its parts by name are `apiserver`, `node-agent` and `scheduler`."""
+    """Its parts by name are `apiserver`, `node-agent`, `scheduler`, `controllers` and perhaps `webhook`."""
 
     def __init__(self, options: LocalOptions) -> None:
         self.options = options
@@ -80,26 +84,28 @@ class LocalCluster:
             await self._start_server()
             await self._once("install", ["install", "--kubeconfig", str(options.kubeconfig)])
             async with KubeClient(load_config(str(options.kubeconfig))) as self.client:
-                await self._name_scheduler()
-                await asyncio.gather(self.start_kubelets(), self.start_scheduler())
+                await asyncio.gather(*map(self._issue_token, _ACCOUNTS))
+                if options.webhook:
+                    await self.start_webhook()
+                else:
+                    await unregister(self.client)  # one of last time would be waited for in vain
+                await asyncio.gather(self.start_kubelets(), self.start_scheduler(), self.start_controllers())
                 await self._offer_storage()
                 yield self
         finally:
-            for name in ("scheduler", "node-agent", "apiserver"):
+            for name in ("controllers", "scheduler", "webhook", "node-agent", "apiserver"):
                 await self.end(name)
 
-    async def _name_scheduler(self) -> None:
-        """The scheduler runs as the service account that was installed, with its rights and no others."""
-        namespace, name = _SCHEDULER
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    async def _issue_token(self, name: str) -> None:
+        """A part runs as the service account that was installed for it, with its rights and no others."""
+        path = f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/phalanx-{name}/token"
         issued = await self.client.create(path, {"spec": {"expirationSeconds": _TOKEN_SECONDS}})
         config = msgspec.json.decode(self.options.kubeconfig.read_bytes())
         config["users"][0]["user"] = {"token": issued["status"]["token"]}
-        write_private(self._scheduler_kubeconfig, config)
+        write_private(self._kubeconfig_of(name), config)
 
-    @property
-    def _scheduler_kubeconfig(self) -> Path:
-        return self.options.directory / "scheduler.kubeconfig"
+    def _kubeconfig_of(self, name: str) -> Path:
+        return self.options.directory / f"{name}.kubeconfig"
 
     async def _offer_storage(self) -> None:
         """Claims that name no class get volumes, as users expect of a cluster; they are made when their pods are
@@ -132,7 +138,7 @@ class LocalCluster:
         )
 
     async def start_scheduler(self) -> None:
-        arguments = ["scheduler", "--kubeconfig", str(self._scheduler_kubeconfig)]
+        arguments = ["scheduler", "--kubeconfig", str(self._kubeconfig_of("scheduler"))]
         for name in self.options.scheduler_names:
             arguments += ["--scheduler-name", name]
         if self.options.policy:
@@ -140,6 +146,19 @@ class LocalCluster:
         if self.options.metrics_address:
             arguments += ["--metrics-address", self.options.metrics_address]
         await self._start("scheduler", arguments)
+
+    async def start_webhook(self) -> None:
+        """The API server calls it from then on."""
+        arguments = ["webhook", "--kubeconfig", str(self._kubeconfig_of("webhook")), "--listen", "127.0.0.1:0"]
+        for name in self.options.scheduler_names:
+            arguments += ["--scheduler-name", name]
+        await self._start("webhook", arguments)
+
+    async def start_controllers(self) -> None:
+        arguments = ["controllers", "--kubeconfig", str(self._kubeconfig_of("controllers"))]
+        if self.options.scheduler_names:
+            arguments += ["--scheduler-name", self.options.scheduler_names[0]]
+        await self._start("controllers", arguments)
 
     async def end(self, name: str, *, kill: bool = False) -> None:
         """Stops one part, orderly or (to show that nothing is lost) at once."""

@@ -10,7 +10,9 @@ from phalanx.demo.gangpreemption import GangPreemption
 from phalanx.demo.jobready import JobReady
 from phalanx.demo.lastgroup import LastPodGroup
 from phalanx.demo.queues import Queues
+from phalanx.demo.ranks import PyTorch, Restart
 from phalanx.demo.reclaim import Reclaim
+from phalanx.demo.spark import Spark
 from phalanx.demo.stage import Scenario
 from phalanx.demo.tensorflow import TensorFlow
 from phalanx.demo.topology import TopologyDemo
@@ -30,4 +32,7 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     Reclaim,
     FairShare,
     TopologyDemo,
+    PyTorch,
+    Restart,
+    Spark,
 )

@@ -58,13 +58,15 @@ class NodePlan(msgspec.Struct, frozen=True):
 class Scenario:
     """A worked case. `nodes` stand at the start; `play` tells the story, or raises ScenarioError.
 
-    `policy` is the policy file that the story needs, "" for the built-in one.
+    `policy` is the policy file that the story needs, "" for the built-in one. Where it `executes`, the commands of
+    its pods run as processes on this machine.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     nodes: ClassVar[tuple[NodePlan, ...]]
     policy: ClassVar[str] = ""
+    executes: ClassVar[bool] = False
 
     async def play(self, stage: ScenarioRun) -> None:
         raise NotImplementedError

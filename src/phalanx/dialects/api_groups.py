@@ -10,3 +10,5 @@ KUBE_BATCH_LAST = "scheduling.sigs.dev"
 KUBE_BATCH_GROUPS = (KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST)
 KOORDINATOR = "scheduling.koordinator.sh"
 KOORDINATOR_QUOTA = "quota.koordinator.sh"
+KUEUE = "kueue.x-k8s.io"
+PHALANX = "phalanx.dev"

@@ -245,6 +245,7 @@ class PodSpec(Wire):
     priority_class_name: str = ""
     preemption_policy: str = ""
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: Any = None  # read later: a bad one holds nothing up
     scheduling_gates: list[SchedulingGate] = []
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadRef | None = None
@@ -325,7 +326,13 @@ class ContainerImage(Wire):
     size_bytes: int = 0
 
 
+class NodeCondition(Wire):
+    type: str = ""
+    status: str = ""
+
+
 class NodeStatus(Wire):
+    conditions: list[NodeCondition] = []
     allocatable: Amounts = {}
     capacity: Amounts = {}
     images: list[ContainerImage] = []
@@ -365,6 +372,7 @@ class ResourceQuotaSpec(Wire):
 
 
 class ResourceQuotaStatus(Wire):
+    hard: Amounts = {}
     used: Amounts = {}
 
 

@@ -17,6 +17,7 @@ from phalanx.dialects.quotas.account_spec import AccountSpec
 from phalanx.dialects.quotas.usage_status import UsageInput
 from phalanx.dialects.reader import Document
 from phalanx.dialects.warnings import ObjectWarnings
+from phalanx.dialects.workloads.rule import WorkloadRule
 
 Status = dict[str, Any]
 
@@ -70,7 +71,7 @@ def no_enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
 class Dialect(msgspec.Struct, frozen=True, eq=False):
     """`namings` are the ways in which pods name gangs, `enrichers` what its further objects decide about pods.
     `definitions` is a directory with the YAML of the kinds that `phalanx install` brings; API groups that nobody
-    develops any more are `retired`.
+    develops any more are `retired`. `workloads` are rules for pods that name no gang and have one by their owner.
     """
 
     name: str
@@ -81,3 +82,4 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
     access: tuple[AccessRule, ...] = ()
     definitions: Traversable | None = None
     retired: tuple[str, ...] = ()
+    workloads: tuple[WorkloadRule, ...] = ()

@@ -29,6 +29,11 @@ class PodEnricher:
 
     kinds: tuple[WantedKind, ...] = ()
 
+    @property
+    def wanted(self) -> tuple[WantedKind, ...]:
+        """Those of its kinds whose objects anybody needs by now."""
+        return self.kinds
+
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         """A pod came or changed; it need not name the pod itself unless it is to be enriched anew although `spec`
         is as it was."""
@@ -51,6 +56,10 @@ class PodEnricher:
         """A namespace's labels; None where it is gone."""
         return no_changes()
 
+    def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
+        """News of queues and quotas; the pods that are to be enriched anew."""
+        return set()
+
     def updated(self, kind: ServedKind, document: Document) -> Changes:
         """An object of one of its kinds, as its API serves it."""
         return no_changes()
@@ -72,7 +81,7 @@ class PodEnrichers:
 
     def __init__(self, enrichers: Iterable[PodEnricher]) -> None:
         every = tuple(enrichers)
-        self.kinds = tuple(kind for enricher in every for kind in enricher.kinds)
+        self._every = every
         self._of_kind = {(kind.group, kind.plural): enricher for enricher in every for kind in enricher.kinds}
         self._pods = [enricher.pod for enricher in every if type(enricher).pod is not PodEnricher.pod]
         self._gone = [
@@ -88,6 +97,11 @@ class PodEnrichers:
         self._spaces = [
             enricher.namespace for enricher in every if type(enricher).namespace is not PodEnricher.namespace
         ]
+
+    @property
+    def kinds(self) -> tuple[WantedKind, ...]:
+        """Whose objects are to be watched."""
+        return tuple(kind for enricher in self._every for kind in enricher.wanted)
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         return _all(tell(pod, spec) for tell in self._pods)
@@ -108,6 +122,9 @@ class PodEnrichers:
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
         return _all(tell(name, labels) for tell in self._spaces)
+
+    def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
+        return set[str]().union(*(enricher.accounts_changed(events) for enricher in self._every))
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:
         return self._of(kind).updated(kind, document)

@@ -29,15 +29,17 @@ from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import other_controllers_way
 from phalanx.dialects.gangs.agreement import MemberDeclaration
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, stated_queue
+from phalanx.dialects.gangs.expected import ExpectedMemberIndex
 from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
-from phalanx.dialects.gangs.made_groups import MadeGroup
+from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
-from phalanx.dialects.gangs.resolver import is_legal_minimum
+from phalanx.dialects.gangs.stated_values import is_legal_minimum
 from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.lenient import DecodingFault
+from phalanx.dialects.nodes.maintenance import MaintenanceWindows
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec, summary, unreadable_pod
 from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
@@ -53,8 +55,13 @@ from phalanx.dialects.quotas.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quotas.quota_profiles import QuotaProfileIndex
 from phalanx.dialects.reader import Document
 from phalanx.dialects.registry import BUILT_IN, Dialects
+from phalanx.dialects.reservations.objects import AdvanceReservations
+from phalanx.dialects.run_times.enricher import RunTimes
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, node_ref
+from phalanx.dialects.workloads.grouping import WorkloadGrouping
+from phalanx.dialects.workloads.options import workload_rules
+from phalanx.dialects.workloads.owners import WorkloadOwners
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
@@ -91,23 +98,31 @@ class Intake:
         # Namespaces that are being deleted: nothing can be bound there any more.
         self._ending: set[str] = set()
         self._gangs = GangIndex(self._options, self._object_warnings, self.dialects.naming_of)
-        self._groups = GroupObjects(self._gangs, self.dialects.groups)
+        self._expected = ExpectedMemberIndex(self._gangs, self._pods, self._scheduler_names)
+        self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
+        rules = workload_rules(self.dialects.all, self._options)
+        self.workloads = WorkloadGrouping(rules, self._scheduler_names)
+        self.owners = WorkloadOwners(self._gangs, rules, self.warn)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)
         self._profiles = QuotaProfileIndex(self._nodes)
         self._namespaces = NamespaceIndex(self._object_warnings)
         self._disruption = DisruptionBudgetIndex(self._object_warnings)
-        self._pools = NodeGroupEnricher()
+        enforced = self._options.enforces_run_times
+        self.run_times = RunTimes(self._object_warnings, self._scheduler_names, enforced)
         self.composites = CompositeObjects(self._object_warnings, self._options)
-        self.enrichers = PodEnrichers(
-            (
-                *core_enrichers(self._options),
-                *chain.from_iterable(dialect.enrichers(self._object_warnings) for dialect in dialects),
-                self._pools,
-                self.composites,
-            )
+        brought = chain.from_iterable(dialect.enrichers(self._object_warnings) for dialect in dialects)
+        self.maintenance_windows = MaintenanceWindows(self._object_warnings)
+        self.reservations = AdvanceReservations(
+            self._object_warnings,
+            self._pods,
+            lambda pod: self._decoder.template(pod).pod_class,
+            self._scheduler_names,
         )
+        windows = (self.maintenance_windows, self.reservations)
+        own = (NodeGroupEnricher(), self.run_times, self.composites, *windows)
+        self.enrichers = PodEnrichers((*core_enrichers(self._options), *brought, *own))
 
     def drain_warnings(self) -> list[ObjectWarning]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
@@ -128,7 +143,8 @@ class Intake:
         queue, follows = self._queue_of(metadata, declaration)
         labels = self._decoder.shared(metadata.labels)
         budgets = self._budgets_of(pod, labels)
-        spec = self._decoder.pod(pod, template, declaration.name if declaration else "", queue, budgets, labels)
+        gang, role = (declaration.name, declaration.role) if declaration is not None else ("", "")
+        spec = self._decoder.pod(pod, template, gang, queue, budgets, labels, role)
         if metadata.namespace in self._ending and not spec.node:
             spec = msgspec.structs.replace(spec, gated=True)
         last = self._pods.get(uid)
@@ -139,6 +155,8 @@ class Intake:
             self._note_forgery(metadata)
         if DEVICE_PLAN in metadata.annotations and not self._decoder.planned(pod):
             self._note_devices(metadata)
+        if HELD_ROOM in metadata.annotations and declaration is not None:
+            self._note_held(pod, spec)
         declared = None
         if declaration is not None:
             active = not spec.terminating and not spec.finished
@@ -154,8 +172,9 @@ class Intake:
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts + self._store(spec, declared, owners)
-        if shown:
-            events += self.apply(([], shown))
+        if last is None:
+            shown.discard(uid)  # just now it was
+        events += self.apply(([], shown))
         self._pass_over(
             uid, template.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults
         )
@@ -175,6 +194,8 @@ class Intake:
         events: list[ClusterEvent] = [PodRemoved(uid), *self.apply(self.enrichers.pod_gone(record.pod))]
         if record.declared is not None:
             events += self._gangs.remove_member(GangKey(record.pod.namespace, record.pod.gang), uid)
+            self._note_member(record.pod)
+            self._expected.pod_removed(uid)
         return events + self._tell_members()
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
@@ -191,6 +212,19 @@ class Intake:
         record = self._pods.get(metadata.uid)
         if record is None or record.pod.mark is not None:
             self._distrust(PLAN_ANNOTATION, metadata.namespace, metadata.name)
+
+    def _note_held(self, pod: PodObject, spec: Pod) -> None:
+        """Where room is held for the members that it makes; or a word that is not ours, once a pod."""
+        nodes = self._decoder.held(pod, spec.gang)
+        if nodes is not None:
+            self._expected.note_held(spec.uid, nodes)
+        elif spec.uid not in self._pods:
+            self._distrust(HELD_ROOM, spec.namespace, spec.name)
+
+    def _note_member(self, pod: Pod) -> None:
+        """Something about a member of a gang is different now."""
+        if self._gangs.expecting and (key := GangKey(pod.namespace, pod.gang)) in self._gangs.expecting:
+            self._gangs.expecting_changed[key] = None
 
     def _note_devices(self, metadata: Metadata) -> None:
         """Once a pod, when it is first seen or first has a node."""
@@ -213,6 +247,8 @@ class Intake:
             if declared is not None:
                 events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
             events += self._shown(self._pods[uid])
+            if self._gangs.expecting:
+                self._note_member(spec)
             self._warnings.changed(spec, declared, "", ())
             return events
         last, said = record.pod, record.declared
@@ -224,6 +260,8 @@ class Intake:
                 events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
         if spec != last:
             events += self._shown(record)
+            if self._gangs.expecting:
+                self._note_member(spec)
             self._warnings.changed(spec, declared, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (declared is None or spec.gang != last.gang):
             events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
@@ -258,8 +296,14 @@ class Intake:
         return [*facts, *chain.from_iterable(shown)]
 
     def _tell_members(self) -> list[ClusterEvent]:
-        """The members that were told otherwise than what their gangs say about nodes now."""
-        return self.apply(([], set(self._gangs.drain_affected_members())))
+        """The members that were told otherwise than what their gangs say about nodes now; and those that are
+        expected."""
+        events = self.apply(([], set(self._gangs.drain_affected_members())))
+        if self._gangs.expecting_changed:
+            changed = sorted(self._gangs.expecting_changed)
+            self._gangs.expecting_changed.clear()
+            events += chain.from_iterable(map(self._expected.update, changed))
+        return events
 
     def _gang_of(self, pod: Pod) -> Gang | None:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None
@@ -273,6 +317,10 @@ class Intake:
 
     def _declaration(self, pod: PodObject) -> Declaration | None:
         declaration = self.dialects.declarations.declare(pod)
+        if declaration is None:
+            declaration = self.workloads.declare(pod)
+        else:
+            declaration = self.workloads.with_part(pod, declaration)
         if (
             declaration is not None
             and self._options.legacy_invalid_min == "regular"
@@ -325,27 +373,27 @@ class Intake:
 
     def group(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
         """A PodGroup or Workload as its API serves it."""
-        return self._groups.updated(resource, document) + self._tell_members()
+        return self.group_objects.updated(resource, document) + self._tell_members()
 
     def malformed_group(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
         """An object whose JSON cannot be decoded: its gang is held."""
-        return self._groups.malformed(resource, namespace, name, uid, error) + self._tell_members()
+        return self.group_objects.malformed(resource, namespace, name, uid, error) + self._tell_members()
 
     def group_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
-        return self._groups.removed(resource, namespace, name) + self._tell_members()
+        return self.group_objects.removed(resource, namespace, name) + self._tell_members()
 
     def group_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
         """The API no longer serves the kind, so its objects are gone."""
-        return self._groups.unserved(resource) + self._tell_members()
+        return self.group_objects.unserved(resource) + self._tell_members()
 
     def group_record(self, key: GangKey) -> GroupRecord | None:
         """For the status of the gang's own object; None where the gang has no object."""
         gang = self._gangs.gang(key)
         if gang is None or gang.source is None:
             return None
-        seen = self._groups.seen(gang.source)
+        seen = self.group_objects.seen(gang.source)
         return GroupRecord(
             ref=gang.source,
             status=seen.status,
@@ -353,16 +401,6 @@ class Intake:
             occupied_by=self._occupied_by(key),
             ours=self.is_ours(key),
         )
-
-    def made_groups(self, key: GangKey) -> list[MadeGroup]:
-        """The objects that we have made for a gang, or for one of its name that is gone."""
-        return self._groups.made(key)
-
-    def group_phase(self, key: GangKey) -> str:
-        """The phase in the status of the gang's own object, "" where it has none."""
-        gang = self._gangs.gang(key)
-        phase = self._groups.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
-        return phase if isinstance(phase, str) else ""
 
     def is_ours(self, key: GangKey) -> bool:
         """Whether a gang has an active member for one of our schedulers, or none at all.
@@ -403,7 +441,7 @@ class Intake:
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
         """The facts about accounts, and the pods whose queues state other rules now."""
-        return self.apply((events, self._pools.accounts_changed(events)))
+        return self.apply((events, self.enrichers.accounts_changed(events)))
 
     def malformed_account(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str

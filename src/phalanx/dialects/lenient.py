@@ -85,17 +85,24 @@ def _value(hint: Any, value: object, path: str, faults: list[DecodingFault]) -> 
         return value
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _struct(hint, value, path, faults)
-    if origin is list:
-        if not isinstance(value, list):
+    if origin in (list, tuple):
+        if not isinstance(value, list | tuple):
             return _unreadable(path, value, "a list", faults)
         items = (_value(arguments[0], item, f"{path}[{at}]", faults) for at, item in enumerate(value))
-        return [item for item in items if item is not _UNREADABLE]
+        return origin(item for item in items if item is not _UNREADABLE)
     if origin is dict:
         if not isinstance(value, Mapping):
             return _unreadable(path, value, "an object", faults)
         if arguments[1] is Any:
             return {key: content for key, content in value.items() if content is not None}
-        return {key: _text(content) for key, content in value.items() if content is not None}
+        if arguments[1] is str:
+            return {key: _text(content) for key, content in value.items() if content is not None}
+        entries = {
+            key: _value(arguments[1], content, f"{path}.{key}", faults)
+            for key, content in value.items()
+            if content is not None
+        }
+        return {key: content for key, content in entries.items() if content is not _UNREADABLE}
     # An int that came as a text, say: accepted as long as nothing is lost.
     try:
         return msgspec.convert(value, hint, strict=False)

@@ -12,6 +12,7 @@ from phalanx.dialects.families.koordinator import KOORDINATOR_DIALECT
 from phalanx.dialects.families.kube_batch import KUBE_BATCH_DIALECT
 from phalanx.dialects.families.kueue import KUEUE_DIALECT
 from phalanx.dialects.families.native import NATIVE_DIALECT
+from phalanx.dialects.families.operators import WORKLOADS_DIALECT
 from phalanx.dialects.families.own import OWN_DIALECT
 from phalanx.dialects.families.scheduler_plugins import SCHEDULER_PLUGINS_DIALECT
 from phalanx.dialects.families.volcano import VOLCANO_DIALECT
@@ -38,6 +39,7 @@ BUILT_IN: tuple[Dialect, ...] = (
     KUBE_BATCH_DIALECT,
     KUEUE_DIALECT,
     NATIVE_DIALECT,
+    WORKLOADS_DIALECT,
 )
 
 

@@ -49,12 +49,13 @@ def desired_status(
     now: int = 0,
     generation: int = 0,
     options: DialectOptions = _OPTIONS,
+    exceeded: str = "",
 ) -> StatusChange | None:
     """The change that makes the object's status true, None where it is true already.
 
     `roles` are the counts per role. `verdict` is the last word about pending members. `ever_scheduled` is True once
     the quorum has been placed. `admitted` lets the controller of a Volcano group make its pods. `now` is in seconds
-    since the epoch, `generation` that of the object.
+    since the epoch, `generation` that of the object. `exceeded` says that its members run longer than they may.
     """
     group = GroupStatusInput(
         ref=ref,
@@ -69,6 +70,7 @@ def desired_status(
         now=now,
         generation=generation,
         fail_on_any_member=options.fail_on_any_member,
+        exceeded=exceeded,
     )
     desired = (kind.status(group) if kind.status is not None else None) or {}
     changed = {

@@ -9,6 +9,8 @@ import msgspec
 
 from phalanx.model.gang import GroupRef
 
+_MOST = 20_000
+
 
 class ObjectRef(msgspec.Struct, frozen=True):
     api_version: str
@@ -36,6 +38,9 @@ class ObjectWarnings:
     def add(self, notice: ObjectWarning, still_true: Callable[[], bool]) -> None:
         """`still_true` is asked when the notice is taken down: what has passed meanwhile is told to nobody."""
         self._pinned[notice] = still_true
+        if len(self._pinned) > _MOST:
+            # A replica that waits for its turn tells nobody anything, for weeks.
+            del self._pinned[next(iter(self._pinned))]
 
     def drain(self) -> list[ObjectWarning]:
         pinned, self._pinned = self._pinned, {}

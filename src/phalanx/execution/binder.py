@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from phalanx.dialects.devices.device_plans import device_plan
+from phalanx.dialects.gangs.held_room import encode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
@@ -151,6 +152,8 @@ class Binder:
             annotations |= device_plan(annotations, self._signer, bind.uid, bind.node)
         if bind.mark is not None and bind.gang is not None:
             annotations[PLAN_ANNOTATION] = encode_mark(bind.mark, self._signer, bind.uid, bind.gang)
+        if bind.held and bind.gang is not None:
+            annotations |= encode_held(bind.held, self._signer, bind.uid, bind.gang)
         body = self._encoder.encode(
             _Binding(_Metadata(bind.name, bind.namespace, bind.uid, annotations), _Target(bind.node))
         )

@@ -181,6 +181,11 @@ class PodConditions:
         known = self._pods.get(uid)
         return known.held.get(kind) if known is not None else None
 
+    def _said(self, uid: str, kind: str) -> tuple[PodCondition | None, PodCondition | None]:
+        """What the pod says and what it is to say."""
+        known = self._pods.get(uid)
+        return (known.held.get(kind), known.wanted.get(kind)) if known is not None else (None, None)
+
     def forget(self, uid: str) -> None:
         known = self._pods.pop(uid, None)
         if known is not None:
@@ -208,8 +213,8 @@ class PodConditions:
             conditions += self._admission_over(uid)
         else:
             conditions = [PodCondition(ADMITTED, "False", verdict.code, text)]
-            scheduled = self.condition_of(uid, POD_SCHEDULED)
-            if scheduled is not None and scheduled.status == "False":
+            # It says that it does not fit, or is about to: the write may be under way.
+            if any(each is not None and each.status == "False" for each in self._said(uid, POD_SCHEDULED)):
                 conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text))
         self.set_conditions(uid, *conditions)
 

@@ -89,6 +89,11 @@ class Disruptions:
             if cause in self._by_cause:
                 self._go_on(self._by_cause[cause])
 
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self.release(uid)
+        self._evictor.forget(uid)
+
     def release(self, uid: str) -> None:
         """A pod is gone, or needs no room any more."""
         disruption = self._by_preemptor.get(uid)

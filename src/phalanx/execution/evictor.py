@@ -17,6 +17,7 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachab
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
 from phalanx.model.decisions import Evict
+from phalanx.model.gang import GangKey
 
 log = logging.getLogger(__name__)
 
@@ -53,15 +54,17 @@ def no_reason_to_stop(evict: Evict) -> EvictionOutcome | None:
 class _Batch:
     """Evictions that were decided together. Nobody is deleted before all of them say that they go: what a crash
     leaves behind can be told then. `unmarked` counts those that do not say so yet, `ready` are the others. One that
-    may not go (`failed`) saves all.
+    may not go (`failed`) saves all. Of a gang that has begun to leave (`leaving`) nobody is called off any more: it
+    moves as one.
     """
 
-    __slots__ = ("failed", "ready", "unmarked")
+    __slots__ = ("failed", "leaving", "ready", "unmarked")
 
     def __init__(self) -> None:
         self.unmarked = 0
         self.ready: list[_Posting] = []
         self.failed = False
+        self.leaving: set[GangKey] = set()
 
 
 class _Posting:
@@ -99,6 +102,7 @@ class Evictor:
     its backoffLimit is worse than to let the preemptor wait.
     EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
     disruption budget forbids it. `scheduler` begins the condition's message, `now` gives seconds since the epoch.
+    `says_so` tells whose condition says already that we evict it: a former process may have got that far.
     """
 
     def __init__(
@@ -117,8 +121,15 @@ class Evictor:
         self._now = now
         self._scheduler = scheduler
         self._through = through
+        self.says_so: Callable[[str], bool] = lambda uid: False
+        # Pods that were told that they stay: what has been seen of them may be older than that.
+        self._spared: set[str] = set()
         self._attempts = attempts
         self._backoff = backoff
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._spared.discard(uid)
 
     def submit(
         self, evictions: Iterable[Evict], report: EvictReport, guard: EvictGuard = no_reason_to_stop
@@ -163,6 +174,8 @@ class Evictor:
         """The result, or the seconds until the next step; None where it waits for others of its batch."""
         if not posting.open:
             stop = posting.guard(posting.evict)
+            if stop is EvictionOutcome.CALLED_OFF and posting.evict.gang in posting.batch.leaving:
+                stop = None
             if stop is None and posting.batch.failed:
                 stop = EvictionOutcome.CALLED_OFF
             if stop is not None:
@@ -172,7 +185,9 @@ class Evictor:
                 await self._sent(posting, self._ask(posting.evict))
             else:
                 if posting.marked is not True:
-                    await self._mark(posting)
+                    if posting.evict.uid in self._spared or not self.says_so(posting.evict.uid):
+                        await self._mark(posting)
+                    posting.marked = True
                     self._settle(posting)
                 if posting.batch.unmarked:
                     posting.batch.ready.append(posting)
@@ -190,6 +205,8 @@ class Evictor:
 
     async def _sent(self, posting: _Posting, deletion: Awaitable[object]) -> None:
         """Takes note where a deletion may have happened that nobody has confirmed."""
+        if posting.evict.gang is not None:
+            posting.batch.leaving.add(posting.evict.gang)
         try:
             await deletion
         except Unreachable:
@@ -217,7 +234,7 @@ class Evictor:
         except ConnectionLost:
             posting.marked = None
             raise
-        posting.marked = True
+        self._spared.discard(posting.evict.uid)
 
     async def _say(self, evict: Evict, status: str, reason: str, message: str) -> None:
         condition = {
@@ -235,6 +252,7 @@ class Evictor:
         """A pod that stays must not have its next failure excused. Tried once: the disruption controller takes
         back after two minutes what nobody has acted on.
         """
+        self._spared.add(posting.evict.uid)
         try:
             await self._say(posting.evict, "False", "", f"{self._scheduler}: the pod stays")
         except (ApiError, ConnectionLost, ConfigError) as error:

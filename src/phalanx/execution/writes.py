@@ -6,6 +6,7 @@ import asyncio
 import enum
 import heapq
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,12 +31,21 @@ class Urgency(enum.IntEnum):
     EVENT = 4
 
 
+# Writes that are sent at a time however busy the server is; seconds that an answer 429 without a time stands for.
+_FEW = 4
+_CALM = 1.0
+
+
 def always() -> bool:
     return True
 
 
 class WritePool:
     """At most `concurrency` writes at a time, by urgency and then in order of submission.
+
+    When the server answers that it has too much to do (`slow_down`), half as many are sent at a time, but not less
+    than a few; with each write that it takes again a little more, as TCP does (RFC 5681): additive increase,
+    multiplicative decrease. Answers to what was sent before the last decrease say nothing new.
 
     A job that waits for a better moment gives its place back meanwhile, so writes that fail again and again do
     not hold up those that would succeed. `may_write` is asked before each call of a job; once it says no (the
@@ -48,9 +58,14 @@ class WritePool:
         concurrency: int = 64,
         may_write: Callable[[], bool] = always,
         failures: Failures | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._failures = failures or Failures()
         self._concurrency = concurrency
+        self._clock = clock
+        # How many are sent at a time now; it grows by one in as many writes.
+        self._window = float(concurrency)
+        self._slowed = float("-inf")
         self._may_write = may_write
         self._heap: list[tuple[int, int, Job]] = []
         self._submitted = 0
@@ -65,6 +80,25 @@ class WritePool:
     def __len__(self) -> int:
         """Jobs that wait, run or pause."""
         return len(self._heap) + self._running + len(self._paused)
+
+    def waiting(self) -> dict[Urgency, int]:
+        """Jobs that have no turn yet, by urgency."""
+        counts = dict.fromkeys(Urgency, 0)
+        for urgency, _, _ in self._heap:
+            counts[Urgency(urgency)] += 1
+        return counts
+
+    @property
+    def window(self) -> int:
+        """How many writes are sent at a time now."""
+        return int(self._window)
+
+    def slow_down(self, retry_after: float | None = None) -> None:
+        """The server has answered 429, and that it wants to be left alone for so many seconds."""
+        now = self._clock()
+        if now - self._slowed >= (retry_after or _CALM):
+            self._slowed = now
+            self._window = max(float(min(_FEW, self._concurrency)), self._window / 2)
 
     def submit(self, urgency: Urgency, job: Job) -> None:
         self._submitted += 1
@@ -98,12 +132,15 @@ class WritePool:
     def _push(self, entry: tuple[int, int, Job]) -> None:
         heapq.heappush(self._heap, entry)
         self._quiet.clear()
-        if len(self._workers) < self._concurrency:
+        self._employ()
+
+    def _employ(self) -> None:
+        if len(self._workers) < self.window:
             self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
         try:
-            while self._heap:
+            while self._heap and len(self._workers) <= self.window:
                 entry = heapq.heappop(self._heap)
                 self._running += 1
                 try:
@@ -114,12 +151,19 @@ class WritePool:
                     self.dropped += 1
                 elif pause is not None:
                     self._pause(entry, pause)
+                elif self._window < self._concurrency:
+                    self._widen()
         finally:
             # At once and not in a callback of the task: who submits in between must find a place free.
             worker = asyncio.current_task()
             assert worker is not None
             self._workers.discard(worker)
             self._settle()
+
+    def _widen(self) -> None:
+        self._window = min(float(self._concurrency), self._window + 1 / self._window)
+        if self._heap:
+            self._employ()
 
     async def _call(self, job: Job) -> float | None:
         if not self._may_write():
@@ -161,8 +205,8 @@ class PooledClient:
     async def replace(self, path: str, obj: Any) -> Any:
         return await self._in_turn(lambda: self._client.replace(path, obj))
 
-    async def delete(self, path: str, *, uid: str | None = None) -> Any:
-        return await self._in_turn(lambda: self._client.delete(path, uid=uid))
+    async def delete(self, path: str, *, uid: str | None = None, propagation: str | None = None) -> Any:
+        return await self._in_turn(lambda: self._client.delete(path, uid=uid, propagation=propagation))
 
     async def get(self, path: str) -> Any:
         """Reads wait for nobody."""

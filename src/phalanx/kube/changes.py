@@ -16,12 +16,14 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Upsert(msgspec.Struct, Generic[T], frozen=True):
-    """The object is there, in this state. States in between may have been skipped."""
+    """The object is there, in this state. States in between may have been skipped. `version` is its
+    resourceVersion as a number, -1 where it is none."""
 
     object: T
     raw: bytes
     key: Key
     uid: str
+    version: int = -1
 
 
 class Delete(msgspec.Struct, Generic[T], frozen=True):

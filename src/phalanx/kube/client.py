@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from phalanx.kube.auth.config import ClusterConfig
-from phalanx.kube.errors import ApiError, ConnectionLost, api_error
+from phalanx.kube.errors import ApiError, ConnectionLost, Fenced, api_error
 from phalanx.kube.http.connections import Connections, Transports
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.model.text.decoding import decode_json
@@ -23,6 +24,7 @@ __all__ = ["KubeClient", "Params", "PatchType"]
 #: Query parameters; a value of None is left out, True and False are written as the API server reads them.
 Params = Mapping[str, str | int | bool | None]
 JSON = "application/json"
+_READS = frozenset({"GET", "HEAD"})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
 #: How often a paged list starts again because its continue token grew too old before giving up on pages.
 _LIST_RESTARTS = 3
@@ -56,11 +58,24 @@ class KubeClient:
         transports: Transports | None = None,
     ) -> None:
         self.config = config
+        #: Told the Retry-After, in seconds, of each answer that the server has too much to do.
+        self.throttled: Callable[[float | None], None] = lambda retry_after: None
         self.namespace = config.namespace
+        #: Told of each request: method (WATCH for a watch that begins), path, status (0: no answer), seconds.
+        self.answered: Callable[[str, str, int, float], object] = lambda method, path, status, seconds: None
+        self._may_write: Callable[[], bool] | None = None
         self._credentials = config.credentials()
         self._connections = Connections(
             config, user_agent=user_agent, max_connections=max_connections, clock=clock, transports=transports
         )
+
+    def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
+        """This client, but that nothing but reads is sent once `may_write` says no. It is asked last of all, when
+        there is a connection (behind a proxy: before there is): whoever was stopped on the way, or waited, must not
+        write what was decided before."""
+        other = copy.copy(self)
+        other._may_write = may_write
+        return other
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,7 +109,27 @@ class KubeClient:
         """
         if repeatable is None:
             repeatable = method in _REPEATABLE
-        call = HttpRequest(method, self._target(path, params), body, content_type, accept, timeout, repeatable)
+        may_send = None if method in _READS else self._may_write
+        target = self._target(path, params)
+        call = HttpRequest(method, target, body, content_type, accept, timeout, repeatable, may_send)
+        begun = time.perf_counter()
+        try:
+            answer = await self._send(call)
+        except Fenced:
+            raise
+        except ConnectionLost:
+            self.answered(method, path, 0, time.perf_counter() - begun)
+            raise
+        self.answered(method, path, answer.status, time.perf_counter() - begun)
+        if 200 <= answer.status < 300:
+            return answer.body
+        failure = _failure(answer, method, path)
+        # (The eviction of a pod whose budget forbids it is refused in the same way.)
+        if answer.status == 429 and not path.endswith("/eviction"):
+            self.throttled(failure.retry_after)
+        raise failure
+
+    async def _send(self, call: HttpRequest) -> HttpResponse:
         identity = self._credentials.cached() or await self._credentials.current()
         with self._connections.lease(identity) as transport:
             answer = await transport.request(call, identity)
@@ -103,9 +138,7 @@ class KubeClient:
             if renewed is not None:
                 with self._connections.lease(renewed) as transport:
                     answer = await transport.request(call, renewed)
-        if 200 <= answer.status < 300:
-            return answer.body
-        raise _failure(answer, method, path)
+        return answer
 
     def _target(self, path: str, params: Params | None) -> str:
         # The last line of defence against request smuggling: whatever made the path, it is one word.
@@ -220,9 +253,13 @@ class KubeClient:
         identity = self._credentials.cached() or await self._credentials.current()
         rest: list[bytes] = []
         for renewable in (True, False):
+            begins = True
             with self._connections.lease(identity) as transport:
                 async with aclosing(transport.stream(target, identity, JSON, read_timeout)) as pieces:
                     async for piece in pieces:
+                        if begins:
+                            begins = False
+                            self.answered("WATCH", path, piece.status, 0.0)
                         if piece.status == 401 and renewable:
                             break
                         if not 200 <= piece.status < 300:

@@ -10,7 +10,7 @@ import msgspec
 
 from phalanx.model.text.decoding import decode_json
 
-__all__ = ["ApiError", "ConfigError", "ConnectionLost", "Unreachable", "api_error"]
+__all__ = ["ApiError", "ConfigError", "ConnectionLost", "Fenced", "Unreachable", "api_error"]
 
 
 class ApiError(Exception):
@@ -59,6 +59,10 @@ class ConnectionLost(Exception):  # noqa: N818 - an event, like BrokenPipe, not 
 
 class Unreachable(ConnectionLost):
     """No connection could be made, so nothing was sent: a repeat is safe for every verb."""
+
+
+class Fenced(Unreachable):
+    """Nothing was sent, as this process may not write any more: its lease has run out."""
 
 
 class ConfigError(Exception):

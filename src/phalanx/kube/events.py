@@ -1,4 +1,4 @@
-"""Events (events.k8s.io/v1): told to the cluster when there is time, and never at the cost of scheduling."""
+"""Events: told to the cluster when there is time, and never at the cost of scheduling."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.paths import Resource
+from phalanx.kube.event_forms import EventForm, EventsForm, ObjectReference
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.timestamps import format_micro_time
 
 __all__ = ["EventRecorder", "EventWriter", "ObjectReference"]
 
 log = logging.getLogger(__name__)
 
-EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 #: The limits of the API's validation, in bytes of UTF-8.
 NOTE_LIMIT = 1024
 WORD_LIMIT = 128
@@ -32,17 +28,6 @@ REFRESH = 1800.0
 SILENCE = 360.0
 SWEEP_PERIOD = 60.0
 _BEHIND = 10
-
-
-class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What an event is about."""
-
-    kind: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    api_version: str = ""
-    resource_version: str = ""
 
 
 class EventWriter(Protocol):
@@ -79,7 +64,7 @@ class EventRecorder:
     Equal events (all but the time) become one object with a count: written when it turns into a series, then
     every half hour, and when it has been silent for six minutes. When more than ``capacity`` wait to be sent
     new ones are dropped and counted in ``dropped``. What is recorded ``behind`` waits until nothing else does, and
-    ten times as much of it may wait.
+    ten times as much of it may wait. ``form`` is the API in whose words it is written.
     """
 
     def __init__(
@@ -93,6 +78,7 @@ class EventRecorder:
         wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         policy: RetryPolicy | None = None,
+        form: EventForm | None = None,
     ) -> None:
         self.dropped = 0
         self.sent = 0
@@ -104,6 +90,7 @@ class EventRecorder:
         self._wall_clock = wall_clock
         self._sleep = sleep
         self._policy = policy or RetryPolicy(attempts=3, base=0.5, cap=5.0)
+        self._form = form or EventsForm()
         self._series: dict[tuple[object, ...], _Series] = {}
         self._queue: deque[_Series] = deque()
         self._behind: deque[_Series] = deque()
@@ -184,25 +171,20 @@ class EventRecorder:
         stamp = self._last_stamp = max(int(now * 1e9), self._last_stamp + 1)
         suffix = f".{stamp:x}"
         namespace = regarding.namespace or "default"
-        body: dict[str, Any] = {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
+        body = {
             "metadata": {
                 "name": _cut(regarding.name, NAME_LIMIT - len(suffix)) + suffix,
                 "namespace": namespace,
             },
-            "eventTime": format_micro_time(now),
-            "reportingController": self._controller,
             "reportingInstance": self._instance,
             "action": _cut(action, WORD_LIMIT),
             "reason": _cut(reason, WORD_LIMIT),
             "type": kind,
-            "note": _cut(note, NOTE_LIMIT),
-            "regarding": regarding,
+            **self._form.first(self._controller, regarding, _cut(note, NOTE_LIMIT), now),
         }
         if related is not None:
             body["related"] = related
-        return _Series(EVENTS.path(namespace), body, now)
+        return _Series(self._form.events.path(namespace), body, now)
 
     def _enqueue(self, series: _Series, *, behind: bool = False) -> bool:
         if series.queued:
@@ -247,7 +229,9 @@ class EventRecorder:
         series.told, series.told_at = count, self._wall_clock()
 
     async def _create(self, series: _Series) -> None:
-        body = series.body if series.count == 1 else {**series.body, "series": self._counted(series)}
+        body = (
+            series.body if series.count == 1 else {**series.body, **self._form.counted(series.count, series.last)}
+        )
         # The name is unique, so a create that is sent twice meets itself: AlreadyExists is success.
         try:
             await self._policy.run(lambda: self._client.create(series.path, body), "POST", guarded=True)
@@ -257,16 +241,13 @@ class EventRecorder:
         series.created = True
 
     async def _update(self, series: _Series) -> None:
-        path, patch = f"{series.path}/{series.name}", {"series": self._counted(series)}
+        path, patch = f"{series.path}/{series.name}", self._form.counted(series.count, series.last)
         try:
             await self._policy.run(lambda: self._client.patch(path, patch, PatchType.MERGE), "PATCH", guarded=True)
         except ApiError as error:
             if error.status != 404:
                 raise
             await self._create(series)  # events live for an hour; the series outlived its object
-
-    def _counted(self, series: _Series) -> dict[str, Any]:
-        return {"count": series.count, "lastObservedTime": format_micro_time(series.last)}
 
     def _complain(self, error: Exception) -> None:
         """Once per kind of failure. A namespace that is being deleted refuses events, and that is fine."""

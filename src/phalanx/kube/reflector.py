@@ -7,6 +7,7 @@ import enum
 import logging
 import random as random_module
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
@@ -29,7 +30,9 @@ T = TypeVar("T")
 SILENCE = 130.0
 #: A watch that ends sooner than this without news was refused rather than served.
 SHORT_WATCH = 1.0
-#: Seconds of undisturbed watching after which old failures are forgotten.
+#: Seconds of undisturbed watching after which old failures are forgotten where only a new list helps. Where a watch
+#: goes on from where it was, which costs the server little, any that was served is enough: or a load balancer that
+#: ends all connections once a minute would keep us blind for half of each.
 HEALTHY = 120.0
 #: How often one list starts again because its continue token expired before it goes on without pages.
 LIST_RESTARTS = 3
@@ -62,7 +65,8 @@ class Reflector(Generic[T]):
     - ``failures`` are told what the sink raises: the change is passed over, and not told again.
 
     ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
-    server was last heard, ``synced`` is set by the first complete list.
+    server was last heard, ``synced`` is set by the first complete list. ``restarts`` counts what ended lists and
+    watches: an HTTP status, "connection", or "error".
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class Reflector(Generic[T]):
         self.last_contact = float("-inf")
         self.state = ReflectorState.LISTING
         self.lists = 0
+        self.restarts: Counter[str] = Counter()
         self.malformed = 0
         self._client = client
         self._decode = decode
@@ -101,6 +106,7 @@ class Reflector(Generic[T]):
         self._page_size = page_size
         self._optional = optional
         self._absent_period = absent_period
+        self._sooner = asyncio.Event()
         self._silence = silence
         self._clock = clock
         self._random = random
@@ -111,12 +117,22 @@ class Reflector(Generic[T]):
         #: Where the next watch starts; None when only a new list can tell.
         self._version: str | None = None
         self._watching_since: float | None = None
+        #: Where the last watch started.
+        self._start: str | None = None
         #: The version at which watches keep failing, and how often they did.
         self._stuck: tuple[str | None, int] = (None, 0)
 
     def __len__(self) -> int:
         """How many objects are known."""
         return len(self._index)
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds nothing has been heard where a watch should be; 0 while there is one, or nothing to
+        watch."""
+        if self.state in (ReflectorState.WATCHING, ReflectorState.ABSENT) or self.last_contact == float("-inf"):
+            return 0.0
+        return max(0.0, self._clock() - self.last_contact)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -126,15 +142,42 @@ class Reflector(Generic[T]):
                     await self._list()
                 pause = await self._watch()
             except ApiError as error:
+                if self.state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN):
+                    self.restarts[str(error.status)] += 1
                 pause = self._refused(error)
             except (ConnectionLost, ConfigError) as error:
+                self.restarts["connection"] += 1
                 pause = self._failed(str(error))
             except Exception as error:
+                self.restarts["error"] += 1
                 self._failures.record_failure("reflector", self._path, error)
                 self._version = None
                 pause = self._failed(f"{type(error).__name__}: {error}")
             if pause > 0:
-                await self._sleep(pause)
+                await self._rest(pause)
+
+    def list_anew(self, *, retell: bool = False) -> None:
+        """Only while ``run`` is not running: it will begin with a list. ``synced`` is set by that; with ``retell``
+        every object is told, also in a state that was told before."""
+        self._version = self._watching_since = None
+        self.synced.clear()
+        if retell:
+            self._index = {key: (uid, -1) for key, (uid, _) in self._index.items()}
+
+    def look_again(self) -> None:
+        """The resource that was not served may be: asks at once."""
+        if self.state is ReflectorState.ABSENT:
+            self._sooner.set()
+
+    async def _rest(self, pause: float) -> None:
+        """Until the time is over, or somebody says that it is worth looking again."""
+        self._sooner.clear()
+        resting = [asyncio.ensure_future(self._sleep(pause)), asyncio.ensure_future(self._sooner.wait())]
+        try:
+            await asyncio.wait(resting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in resting:
+                each.cancel()
 
     def _sink(self, change: Change[T]) -> None:
         try:
@@ -167,23 +210,35 @@ class Reflector(Generic[T]):
     async def _list_pages(self, page_size: int) -> tuple[str, set[Key]]:
         """The list's version and its keys. Pages are told as they come; absences only at the end."""
         seen: set[Key] = set()
-        token: str | None = None
-        while True:
-            # No resourceVersion: the consistent read. "0" could be older than what we know, and an absence
-            # in an old list is not a deletion.
-            body = await self._client.request(
-                "GET",
-                self._path,
-                params={**self._selectors, "limit": page_size or None, "continue": token},
-                timeout=LIST_TIMEOUT,
-            )
-            self.last_contact = self._clock()
-            page = read_page(body)
-            for item in page.items:
-                seen.add(self._present(bytes(item), listed=True))
-            if not page.token:
-                return page.version, seen
-            token = page.token
+        later = bool(self._index)
+        coming = self._ask_for_page(page_size, None)
+        try:
+            while True:
+                page = read_page(await coming)
+                self.last_contact = self._clock()
+                if page.token:
+                    # The server makes the next page while this one is taken in.
+                    coming = self._ask_for_page(page_size, page.token)
+                    await asyncio.sleep(0)
+                for item in page.items:
+                    raw = bytes(item)
+                    seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
+                if not page.token:
+                    return page.version, seen
+        finally:
+            coming.cancel()
+
+    def _ask_for_page(self, page_size: int, token: str | None) -> asyncio.Task[bytes]:
+        # No resourceVersion: the consistent read. "0" could be older than what we know, and an absence
+        # in an old list is not a deletion.
+        params = {**self._selectors, "limit": page_size or None, "continue": token}
+        return asyncio.ensure_future(self._client.request("GET", self._path, params=params, timeout=LIST_TIMEOUT))
+
+    def _unchanged(self, raw: bytes) -> Key | None:
+        """The key of an object that is known in this state: most of a later list need not be decoded."""
+        key, uid, version = read_head(raw)
+        number = version_number(version)
+        return key if uid and number >= 0 and self._index.get(key) == (uid, number) else None
 
     def _complete(self) -> None:
         self.lists += 1
@@ -195,6 +250,7 @@ class Reflector(Generic[T]):
     async def _watch(self) -> float:
         """One watch request from its start to its clean end; the pause before the next one."""
         begun, start = self._clock(), self._version
+        self._start = start
         params = {
             **self._selectors,
             "watch": True,
@@ -262,7 +318,7 @@ class Reflector(Generic[T]):
             log.warning("%s: cannot read %s: %s", self._path, "/".join(filter(None, key)) or "an object", problem)
             self._sink(Malformed(key, uid, problem, raw))
         else:
-            self._sink(Upsert(obj, raw, key, uid))
+            self._sink(Upsert(obj, raw, key, uid, number))
         return key
 
     def _absent(self, raw: bytes) -> None:
@@ -302,7 +358,9 @@ class Reflector(Generic[T]):
 
     def _failed(self, text: str, retry_after: float | None = None) -> float:
         since, self._watching_since = self._watching_since, None
-        if since is not None and self._clock() - since >= HEALTHY:
+        lasted = self._clock() - since if since is not None else 0.0
+        served = self._version is not None and (lasted >= SHORT_WATCH or self._version != self._start)
+        if served or lasted >= HEALTHY:
             self._backoff.reset()
         pause = self._backoff.next(retry_after)
         self.state = ReflectorState.WAITING
@@ -322,6 +380,7 @@ class Reflector(Generic[T]):
     def _forbidden(self, error: ApiError) -> float:
         if self.state is not ReflectorState.FORBIDDEN:
             log.error("%s: FORBIDDEN, going without it: %s", self._path, error)
+            self.state = ReflectorState.FORBIDDEN
             if self._optional and not self.synced.is_set():
                 self._complete()
         return self._slowly(ReflectorState.FORBIDDEN)

@@ -127,6 +127,7 @@ class Account(msgspec.Struct, frozen=True):
     hierarchy: tuple[tuple[str, int], ...] = ()
     budget: Budget | None = None
     min_run_time: int = 0  # seconds from its start on for which none of its pods is evicted for others
+    max_run_time: int = 0  # seconds for which its pods may run; 0: as the account above says
     eviction_rate: EvictionRate | None = None
     self_protection: SelfProtection | None = None  # None: what the account above says, else the policy
     max_protection: int = 0  # seconds from its binding on for which a pod may protect itself; 0: no limit

@@ -16,7 +16,8 @@ class Bind(msgspec.Struct, frozen=True):
     """Put one pod on one node. `gang` is None for a pod on its own. `cause` ties it to the cycle's log lines.
 
     `preparations` come before the binding: those of all pods of a decision (binds with the same `together`) before
-    any of their bindings. `annotations` are written to the pod with the binding.
+    any of their bindings. `annotations` are written to the pod with the binding. `held` are the nodes on which room
+    is held for the members that it makes, one entry a member.
     """
 
     uid: str
@@ -29,6 +30,7 @@ class Bind(msgspec.Struct, frozen=True):
     preparations: tuple[Preparation, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     together: str = ""
+    held: tuple[str, ...] = ()
 
 
 class Admit(msgspec.Struct, frozen=True):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.account import Account, AccountKey, ResourceQuota
+from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.composite import Composite
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.gang import Gang, GangKey
+from phalanx.model.maintenance import MaintenanceSignal, MaintenanceWindow
 from phalanx.model.node import Node
 from phalanx.model.node_load import NodeLoad
 from phalanx.model.pod import Pod
@@ -94,6 +96,30 @@ class CompositeRemoved(msgspec.Struct, frozen=True):
     key: GangKey
 
 
+class MaintenanceWindowUpdated(msgspec.Struct, frozen=True):
+    window: MaintenanceWindow
+
+
+class MaintenanceWindowRemoved(msgspec.Struct, frozen=True):
+    name: str
+
+
+class AdvanceReservationUpdated(msgspec.Struct, frozen=True):
+    reservation: AdvanceReservation
+
+
+class AdvanceReservationRemoved(msgspec.Struct, frozen=True):
+    name: str
+
+
+class NodeSignalled(msgspec.Struct, frozen=True):
+    """What one kind of objects (`by`) says about the maintenance of a node; nothing any more where it is empty."""
+
+    node: str
+    by: str
+    signals: tuple[MaintenanceSignal, ...] = ()
+
+
 class NodesMeasured(msgspec.Struct, frozen=True):
     """What nodes really use as of now, and which of them nobody knows about any more."""
 
@@ -127,6 +153,11 @@ ClusterEvent = (
     | HyperNodeRemoved
     | CompositeUpdated
     | CompositeRemoved
+    | MaintenanceWindowUpdated
+    | MaintenanceWindowRemoved
+    | AdvanceReservationUpdated
+    | AdvanceReservationRemoved
+    | NodeSignalled
     | StockFact
     | NodesMeasured
 )

@@ -8,11 +8,14 @@ import msgspec
 
 from phalanx.model.disruption import Portion
 from phalanx.model.resources import Requests
+from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
 # Every further gang of a bundle makes the search for room for all of them harder, and everybody waits meanwhile.
 MOST_GANGS = 32
+# The most members for which one leader may have room held.
+MOST_EXPECTED = 5000
 
 
 class GangRules(msgspec.Struct, frozen=True):
@@ -82,6 +85,18 @@ class GroupClaim(msgspec.Struct, frozen=True):
     template: str = ""
 
 
+class ExpectedMembers(msgspec.Struct, frozen=True):
+    """Members that a gang's leader makes once it runs (Spark's executors), for whom room is held with the leader's.
+
+    `count` of them, each of which asks for `requests`; what is not stated (0, ()) follows from the gang's
+    minResources. Whoever has not come `seconds` after the leader got its node is not waited for any longer.
+    """
+
+    count: int = 0
+    requests: Requests = ()
+    seconds: int = 300
+
+
 class Gang(msgspec.Struct, frozen=True):
     """One gang after every declaration of it has been resolved.
 
@@ -125,6 +140,10 @@ class Gang(msgspec.Struct, frozen=True):
     workload: str = ""  # the Workload whose template it was made from
     tasks: TaskTopology | None = None  # which of its roles should share nodes
     claims: tuple[GroupClaim, ...] = ()  # what all members share (resource.k8s.io)
+    expected: ExpectedMembers | None = None
+    growth_delay: int = 0  # seconds for which it stays as it is before further members join
+    later: str = ""  # which pods its owner creates only later, in words: the minimum does not count them
+    run_time: StatedRunTime = NOTHING_STATED  # what its object says of all its members
 
 
 class GangCounts(msgspec.Struct, frozen=True):

@@ -12,8 +12,18 @@ from phalanx.model.devices.claims import ClaimNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pools import PoolRule
 from phalanx.model.resources import PODS, Requests
+from phalanx.model.run_time import NO_RUN_TIME, RunTime
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Toleration
 from phalanx.model.volumes import NO_VOLUMES, PodVolumes, VolumeNeed
+
+
+class ReservationUse(msgspec.Struct, frozen=True, cache_hash=True):
+    """What advance reservations mean for a pod: it may use those that `names` names, and with `inside` nothing but
+    them. A `fault` says why the one that it asks for is not for it."""
+
+    names: tuple[str, ...] = ()
+    inside: bool = False
+    fault: str = ""
 
 
 class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
@@ -30,7 +40,10 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     is the NUMA policy that it asks for, `cpus` are the whole CPUs that containers of Guaranteed pods get for
     themselves, `pool` the groups of nodes that its queue may use, `images` the normalised names of its images, of
     which `image_volumes` belong to volumes, `features` what a node must declare (`status.declaredFeatures`).
-    `beside` is what accounts are charged beyond `requests`: devices that it gets by claims.
+    `reservation` is what advance reservations mean for it, None where they mean nothing.
+    `beside` is what accounts are charged beyond `requests`: devices that it gets by claims. `run_limit` says how
+    many seconds after it was placed a pod has left its node at the latest, 0 where no end is known: what is
+    reserved for others from some time on takes only those that end before.
     """
 
     requests: Requests = ()
@@ -55,6 +68,8 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     image_volumes: int = 0
     features: tuple[str, ...] = ()
     beside: Requests = ()
+    run_limit: int = 0
+    reservation: ReservationUse | None = None
 
     @property
     def best_effort(self) -> bool:
@@ -74,7 +89,7 @@ class PodPhase(enum.StrEnum):
     UNKNOWN = "Unknown"
 
 
-class PlanMark(msgspec.Struct, frozen=True):
+class PlanMark(msgspec.Struct, frozen=True, cache_hash=True):
     """The trace that a gang's plan leaves on each pod it binds (an annotation carried by the Binding).
 
     It survives a crash between the bindings of one gang: a member that carries the mark proves that the whole
@@ -106,7 +121,8 @@ class Pod(msgspec.Struct, frozen=True):
 
     `usage` is what it takes from its node (requests, or more after an in-place resize). `gang` is the name of
     its group in its own namespace ("" for a pod on its own), `role` its task in the group. `index` orders the
-    members of a group before their age does. `created` is in seconds since the epoch. `problem` says why the pod
+    members of a group before their age does; who `leads` the others (a master, a driver) goes last of them.
+    `created` is in seconds since the epoch. `problem` says why the pod
     cannot be scheduled although it may occupy a node (something in it could not be read). `queue` is the queue of
     a pod on its own (a gang's queue is the gang's), `quota` names the quota that the pod asks to be charged to (""
     to go by its namespace), `user` who is behind it where that is configured. `firm` pods may never be evicted and
@@ -119,6 +135,12 @@ class Pod(msgspec.Struct, frozen=True):
     DaemonSet's pod, a static pod): evicting it frees nothing. `critical` is what the cluster itself needs.
     `budgets` name the PodDisruptionBudgets of its namespace that count it. `controller` is the uid of the object
     that makes another when the pod is gone, "" where there is none: an evicted pod without one is lost.
+
+    A `placeholder` stands for a member that the leader of its gang is going to make: it is placed and holds its
+    room, on `nominated_node` where that is decided, until `expires` (seconds since the epoch; 0 while the leader
+    has no node). It is no object of the API.
+
+    `run_time` is how long it runs, as far as anybody says.
     """
 
     namespace: str
@@ -160,6 +182,10 @@ class Pod(msgspec.Struct, frozen=True):
     cards: tuple[str, ...] = ()  # the ids of the shared devices that it holds, as the API tells
     claims: tuple[str, ...] = ()  # the names of its resource claims, as its class orders what they ask for
     volumes: PodVolumes = NO_VOLUMES  # what its class's needs are called
+    leads: bool = False
+    placeholder: bool = False
+    expires: int = 0
+    run_time: RunTime = NO_RUN_TIME
 
     @property
     def key(self) -> str:

@@ -9,7 +9,13 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.node_load import measure
-from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
+from phalanx.daemon.served import (
+    has_native_groups,
+    served_accounts,
+    served_enricher_kinds,
+    served_groups,
+    served_owners,
+)
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
     PodObject,
@@ -20,10 +26,12 @@ from phalanx.dialects.core import (
     decode_resource_quota,
 )
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.registry import installed_dialects
+from phalanx.dialects.signatures import Signer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import (
     DISRUPTION_BUDGETS,
@@ -41,6 +49,7 @@ from phalanx.model.events import ClusterEvent
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
 T = TypeVar("T")
+Seen = Callable[[Resource, bytes], None]
 
 
 class DisruptionTarget(msgspec.Struct, frozen=True):
@@ -54,7 +63,7 @@ class Snapshot(msgspec.Struct):
     """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
     to the last binding of a pod, `disruption_targets` what pods were told that have to leave. `usages` is what
     accounts used in the past, where that matters (`stored_usage`). `events` tell the state from the beginning, for
-    whoever wants to build it again.
+    whoever wants to build it again. `native_groups` says whether Kubernetes' own PodGroups are served.
     """
 
     state: ClusterState
@@ -64,6 +73,7 @@ class Snapshot(msgspec.Struct):
     disruption_targets: dict[str, DisruptionTarget] = {}
     usages: list[AccountUsage] = []
     events: list[ClusterEvent] = []
+    native_groups: bool = False
 
     def apply_events(self, events: Iterable[ClusterEvent]) -> None:
         for event in events:
@@ -72,14 +82,23 @@ class Snapshot(msgspec.Struct):
 
 
 async def read_cluster(
-    client: KubeClient, schedulers: Iterable[str], options: DialectOptions, lease_namespace: str = "kube-system"
+    client: KubeClient,
+    schedulers: Iterable[str],
+    options: DialectOptions,
+    lease_namespace: str = "kube-system",
+    *,
+    seen: Seen = lambda resource, raw: None,
+    own_namespace: str = "",
+    signed: bool = True,
 ) -> Snapshot:
     """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden.
 
-    `lease_namespace` is where the scheduler keeps its lease and its signing keys.
+    `lease_namespace` is where the scheduler keeps its lease and its signing keys. `seen` is called with the JSON of
+    every object. What may not be listed in all namespaces is listed in `own_namespace` alone, where one is given.
+    Unless it is `signed`, nothing is checked that needs the scheduler's Secret.
     """
     names = tuple(schedulers)
-    signer, unverified = await reading_signer(client, lease_namespace)
+    signer, unverified = await reading_signer(client, lease_namespace) if signed else (Signer(unchecked=True), "")
     state, intake = ClusterState(names), Intake(names, options, signer, dialects=installed_dialects())
     snapshot = Snapshot(state, intake)
 
@@ -87,7 +106,8 @@ async def read_cluster(
         resource: Resource, decode: Callable[[bytes], T], take: Callable[[T], list[ClusterEvent]]
     ) -> None:
         try:
-            async for raw in _items(client, resource):
+            async for raw in _items(client, resource, own_namespace, snapshot.missing):
+                seen(resource, raw)
                 try:
                     entry = decode(raw)
                 except msgspec.DecodeError as error:
@@ -105,17 +125,27 @@ async def read_cluster(
     await read(DISRUPTION_BUDGETS, decode_object, intake.disruption_budget)
     await read(NODES, decode_node, intake.node)
     served = await discover(client)
-    snapshot.apply_events(intake.serves_native(has_native_groups(served, intake)))
+    snapshot.native_groups = has_native_groups(served, intake)
+    snapshot.apply_events(intake.serves_native(snapshot.native_groups))
     for kind, resource in served_groups(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
     for kind, resource in served_accounts(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
-    for kind, resource in served_enricher_kinds(served, intake):
-        await read(
-            resource,
-            decode_object,
-            lambda document, kind=kind: intake.apply(intake.enrichers.updated(kind, document)),  # type: ignore[misc]
-        )
+    enrichers = dict[ServedKind, Resource]()
+
+    async def read_enrichers() -> bool:
+        """Whether there was anything new to read."""
+        wanted = [entry for entry in served_enricher_kinds(served, intake) if entry[0] not in enrichers]
+        for kind, resource in wanted:
+            enrichers[kind] = resource
+            await read(
+                resource,
+                decode_object,
+                lambda document, kind=kind: intake.apply(intake.enrichers.updated(kind, document)),  # type: ignore[misc]
+            )
+        return bool(wanted)
+
+    await read_enrichers()
 
     def take_pod(pod: PodObject) -> list[ClusterEvent]:
         for condition in pod.status.conditions:
@@ -128,6 +158,17 @@ async def read_cluster(
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)
+    # Pods, and owners above them, want further kinds.
+    while await read_enrichers():
+        pass
+    owners = {(kind.group, kind.plural): (kind, resource) for kind, resource in served_owners(served, intake)}
+    for wanted in sorted(intake.workloads.wanted):
+        if wanted in owners:
+            kind, resource = owners[wanted]
+            missing = len(snapshot.missing)
+            await read(resource, decode_object, lambda document, kind=kind: intake.owners.updated(kind, document))  # type: ignore[misc]
+        if wanted not in owners or len(snapshot.missing) > missing:
+            snapshot.apply_events(intake.owners.readable(wanted, False))
     if unverified and any(gang.marks for gang in state.gangs.values()):
         snapshot.missing.append(unverified)
     loads = await measure(client)
@@ -144,11 +185,23 @@ def _malformed(snapshot: Snapshot, resource: Resource, raw: bytes, error: str) -
         snapshot.missing.append(f"{resource.plural} {'/'.join(filter(None, head.key))}: {error}")
 
 
-async def _items(client: KubeClient, resource: Resource) -> AsyncIterator[bytes]:
-    token: str | None = None
+async def _items(
+    client: KubeClient, resource: Resource, own_namespace: str, missing: list[str]
+) -> AsyncIterator[bytes]:
+    path, token = resource.path(), ""
     while True:
-        params: dict[str, Any] = {"limit": 500, "continue": token}
-        page = read_page(await client.request("GET", resource.path(), params=params))
+        params: dict[str, Any] = {"limit": 500, "continue": token or None}
+        try:
+            body = await client.request("GET", path, params=params)
+        except ApiError as error:
+            alone = resource.path(own_namespace)
+            if error.status != 403 or not own_namespace or not resource.namespaced or path == alone:
+                raise
+            name = f"{resource.plural}.{resource.group or 'core'}"
+            missing.append(f"{name}: outside of namespace {own_namespace}: {error.message}")
+            path = alone
+            continue
+        page = read_page(body)
         for item in page.items:
             yield bytes(item)
         token = page.token

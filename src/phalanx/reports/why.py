@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.kube.paths import Resource
 from phalanx.model.composite import Composite
-from phalanx.model.gang import GangCounts, GangKey
-from phalanx.model.pod import ACTIVE, MemberState, Pod
+from phalanx.model.gang import Gang, GangCounts, GangKey
+from phalanx.model.pod import ACTIVE, MemberState, Pod, bound_at
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NodeCount, Verdict
 from phalanx.reports.evicted_members import (
@@ -19,13 +20,16 @@ from phalanx.reports.evicted_members import (
     eviction_message,
 )
 from phalanx.reports.eviction_preview import DUE, EvictionPreview, preview_evictions
+from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
 from phalanx.reports.recent_evictions import log_recent_evictions
+from phalanx.reports.run_times import RunTimeEntry, run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
+from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.session.eviction_log import rates
 from phalanx.scheduling.whatif.dry_run import DryRun
 
@@ -44,7 +48,9 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is in the
     way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and lacks them.
     `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of groups that a
-    gang is a part of, `groups` are those of one.
+    gang is a part of, `groups` are those of one. `size` is that of a gang
+    that has more members than its minimum, or expects some, `start` tells when it starts while it waits for room,
+    `run_time` when it ends.
     """
 
     kind: str
@@ -66,6 +72,26 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     domain: str = ""
     composite: str = ""
     groups: list[GroupLine] = []
+    size: GangSize | None = None
+    start: PromisedStart | None = None
+    run_time: RunTimeEntry | None = None
+
+
+class GangSize(msgspec.Struct, omit_defaults=True):
+    """How large a gang is beside how large it may be, in members: those with nodes (`placed`), the `minimum`, and
+    all that its owner has made (`desired`), or means to make (`maximum`, where that is said).
+
+    `changed` is when the last of them got its node. Room is held for so many that are `expected`, until
+    `expected_until`.
+    """
+
+    minimum: int
+    placed: int
+    desired: int
+    maximum: int = 0
+    changed: str = ""
+    expected: int = 0
+    expected_until: str = ""
 
 
 class GroupLine(msgspec.Struct):
@@ -79,12 +105,18 @@ class GroupLine(msgspec.Struct):
 class WhyReport:
     """One dry run; the snapshot is used up by it."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, stored: StoredPlan | None = None) -> None:
+        self._now, self._stored = now, stored or StoredPlan()
         self._state = snapshot.state
         self._refused = snapshot.refused
         self._disruption_targets = snapshot.disruption_targets
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
+        self._expected = {
+            key: [each.pod for each in record.placeholders.values() if each.nominated_node]
+            for key, record in self._state.gangs.items()
+            if record.placeholders
+        }
         self._needs = {
             key: quorum_requirement(record, record.spec)
             for key, record in self._state.gangs.items()
@@ -92,6 +124,7 @@ class WhyReport:
         }
         scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
+        scheduler.recall(self._stored.promises)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
@@ -116,6 +149,7 @@ class WhyReport:
         )
         if record.gang is not None:
             self._describe(answer, record.gang)
+        answer.run_time = run_time_of([pod])
         if self._settled(answer, record):
             return answer
         verdict = self._pods.get(pod.uid)
@@ -136,6 +170,7 @@ class WhyReport:
             "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
         )
         self._describe(answer, record)
+        answer.run_time = run_time_of([member.pod for member in record.members.values()])
         waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
         if self._counts[key].pending:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
@@ -143,6 +178,21 @@ class WhyReport:
             answer.message = _joined(answer.message, self._no_minimum(record))
             return self._in_part(answer, key)
         return self._in_part(self._add_evicted_members(self._without_pending(answer, key), record), key)
+
+    def start(self, who: str | GangKey, should_stop: Callable[[], bool] = never) -> PromisedStart | None:
+        """When a pod on its own (its uid), or a gang, starts that waits; None for others."""
+        found = self._dry_run.forecast_starts(self._now, should_stop)
+        return StartTimes(self._stored, found, self._now).of(who)
+
+    def object_path(self, key: GangKey) -> str:
+        """Of the object that declares a gang, "" for none."""
+        record = self._state.gangs.get(key)
+        ref = record.spec.source if record is not None and record.spec is not None else None
+        return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
+
+    def member_uids(self, key: GangKey) -> list[str]:
+        record = self._state.gangs.get(key)
+        return list(record.members) if record is not None else []
 
     def composite(self, key: GangKey) -> WhyAnswer | None:
         """None where there is no such CompositePodGroup."""
@@ -209,6 +259,8 @@ class WhyReport:
             one = there == 1
             here = f"{there} member{' has' if one else 's have'} a node"
             rest = f"{counts.pending} wait{'s' if counts.pending == 1 else ''}: " if counts.pending else ""
+            if answer.state == "Running" and counts.pending:
+                here = f"it runs with {there} of {counts.present} members and has what it needs"
             answer.message = f"{here}; {rest}{answer.message}"
         return answer
 
@@ -256,11 +308,28 @@ class WhyReport:
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:
+            answer.size = self._size(record, record.spec)
             if record.spec.topology is not None:
                 rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
                 answer.domain = self._domains.home(record.spec.topology, rows)
             answer.minimum = record.spec.min_member
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
+
+    def _size(self, record: GangRecord, noun: Gang) -> GangSize | None:
+        counts, expected = self._counts[record.key], self._expected.get(record.key, ())
+        if counts.present <= noun.min_member and not expected:
+            return None
+        last = max((bound_at(each.pod) for each in record.members.values() if each.pod.node), default=0)
+        ends = max((each.expires for each in expected), default=0)
+        return GangSize(
+            noun.min_member,
+            counts.active,
+            counts.present,
+            noun.total,
+            format_moment(last) if last else "",
+            len(expected),
+            format_moment(ends) if ends else "",
+        )
 
     def _settled(self, answer: WhyAnswer, record: PodRecord) -> bool:
         """Whether the pod's own state says it all."""

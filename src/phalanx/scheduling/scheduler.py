@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
+from phalanx.scheduling.actions.advance import evict_ended
 from phalanx.scheduling.actions.allocate import allocate, assess, walk
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.composite import assess_composite
+from phalanx.scheduling.actions.defragment import defragment, defragmentation_candidates
 from phalanx.scheduling.actions.enqueue import enqueue, objection
+from phalanx.scheduling.actions.exceeded import REPORT, RETRY, evict_exceeded
+from phalanx.scheduling.actions.maintenance import evict_for_maintenance
+from phalanx.scheduling.actions.plan_record import PlanRecord
 from phalanx.scheduling.actions.preempt import could_preempt, preempt
+from phalanx.scheduling.actions.reserve import reserve
+from phalanx.scheduling.actions.reserved_turns import due_units, next_in_line
 from phalanx.scheduling.actions.shuffle import shuffle
+from phalanx.scheduling.actions.start_forecasts import UnitStart, forecast_starts, sample_forecasts
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, nomination_verdict
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import ask_plugins, report_failure, silence_plugin, try_each
@@ -37,6 +46,7 @@ from phalanx.scheduling.queue.signatures import (
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.quota.usage_history import UsageHistory
+from phalanx.scheduling.reservations.stored import StoredGrant, StoredReservation, StoredStarts
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.no_solution import NoSolutionCache
@@ -50,6 +60,8 @@ _ACTIONS: dict[str, Callable[[Session], None]] = {
     "gangpreempt": preempt,
     "gangreclaim": preempt,
     "shuffle": shuffle,
+    "defragment": defragment,
+    "reserve": reserve,
     "backfill": backfill,
 }
 # How many demands of parked units a cycle looks at again, so that what they were told stays true, and how many
@@ -64,15 +76,26 @@ def never() -> bool:
     return False
 
 
-class Scheduler:
-    """Plans over one `ClusterState`. Deterministic: the same history and the same `now` give the same plans."""
+def untimed(stage: str) -> None:
+    """Nobody wants to know how long the stages of a cycle take."""
 
-    def __init__(self, state: ClusterState, policy: Policy) -> None:
+
+class Scheduler:
+    """Plans over one `ClusterState`. Deterministic: the same history and the same `now` give the same plans.
+
+    What was told to those who wait is kept true if it `retells`: a simulation, in which nobody reads it, may do
+    without.
+    """
+
+    def __init__(self, state: ClusterState, policy: Policy, retells: bool = True) -> None:
         self.state = state
+        self._retells = retells
         self.queue = SchedulingQueue(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         self.cycle_history = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self._cycles = 0
+        self.plan_record = PlanRecord(state, self.cycle_history)
+        self._forecast_at = 0.0
         self.use(policy)
 
     def use(self, policy: Policy) -> None:
@@ -81,7 +104,12 @@ class Scheduler:
         Raises PolicyError if a plugin cannot be used in this cluster; then the policy is what it was.
         """
         pipeline = Pipeline(policy)
-        self.placer = build_placer(pipeline, self.state.nodes, self.cycle_history.node_backoff)
+        plan = self.plan_record.plan_under(policy)
+        self.placer = build_placer(pipeline, self.state.nodes, self.cycle_history.node_backoff, plan)
+        pipeline.reserved, self.cycle_history.reservations = plan, plan
+        self.state.nodes.maintenance.configure(
+            policy.heeds_maintenance_signals, (policy.reservations or ReservationSettings()).start_delay
+        )
         self.policy, self.pipeline = policy, pipeline
         self._memory = Memo()
         self.cycle_history.no_solutions = NoSolutionCache()
@@ -89,8 +117,29 @@ class Scheduler:
         self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
-        self._due = bool(self.pipeline.plugins("next_wake"))
+        self._due = bool(self.pipeline.plugins("next_wake")) or policy.defragmentation is not None
         self.queue.activate_everything()
+
+    def recall(
+        self,
+        promises: Sequence[StoredReservation],
+        starts: StoredStarts | None = None,
+        grants: Sequence[StoredGrant] = (),
+    ) -> None:
+        """What an earlier process had promised and granted stands again, and what it has observed counts."""
+        self.plan_record.recall_grants(grants)
+        self._follow_advance()
+        self.plan_record.recall(promises, starts)
+        self._due = self._due or bool(promises)
+
+    def _follow_advance(self) -> None:
+        """Advance reservations need a plan, though the policy keeps no starts."""
+        if self.cycle_history.reservations is None and self.plan_record.advance_wanted:
+            self.use(self.policy)
+
+    def evictions_booked(self, version: int) -> None:
+        """What defragmentation is going to evict has been written down."""
+        self._due = self.cycle_history.defragmentation.confirm(version) or self._due
 
     @property
     def history(self) -> UsageHistory:
@@ -100,13 +149,32 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do and nothing to say."""
-        return self.queue.idle and not self._due
+        plan = self.cycle_history.reservations
+        if (
+            plan.outdated if plan is not None else self.state.objects.advance
+        ) or self.state.nodes.maintenance.outdated:
+            return False
+        return self.queue.idle_but_for_news(self._retells) and not self._due
 
     @property
     def next_recheck(self) -> float | None:
         """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
-        times = (self.queue.next_recheck, self._next_wake)
+        plan = self.cycle_history.reservations
+        start = plan.next_due if plan is not None else None
+        times = (
+            self.queue.next_recheck,
+            self._next_wake,
+            self.state.pods.placeholders.next_end,
+            start,
+            self._next_overrun,
+            self.state.nodes.maintenance.next_change,
+        )
         return min((when for when in times if when is not None), default=None)
+
+    @property
+    def _next_overrun(self) -> float | None:
+        """When the next pod will have run for longer than it may, if anything is to come of that."""
+        return self.state.pods.allowances.next_end if self.policy.exceeded_run_times != REPORT else None
 
     def refused(self, node: str, now: float) -> float:
         """The kubelet of a node refused a pod that was bound to it; until when the node is left alone."""
@@ -116,7 +184,15 @@ class Scheduler:
     def activate_due(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
         self.queue.activate_due(now)
-        self._due = self._due or (self._next_wake is not None and self._next_wake <= now)
+        plan = self.cycle_history.reservations
+        ends = (
+            self._next_wake,
+            self.state.pods.placeholders.next_end,
+            plan.next_due if plan is not None else None,
+            self._next_overrun,
+            self.state.nodes.maintenance.next_change,
+        )
+        self._due = self._due or any(when is not None and when <= now for when in ends)
 
     def observe(self, now: float) -> None:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
@@ -134,23 +210,45 @@ class Scheduler:
         else:
             self.history.observe(moved.values(), now)
 
-    def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
-        """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions.
+    def cycle(
+        self, now: float, should_stop: Callable[[], bool] = never, stage: Callable[[str], None] = untimed
+    ) -> Plan:
+        """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions, `stage` is
+        told the name of each stage when it begins: take, order, act_ and an action, park, tell.
 
         Verdicts in the plan are news: what was said before and still holds is not said again, except to a gang
         that has a new pending member.
         """
+        stage("take")
         self._cycles += 1
+        self._follow_advance()
         self._due = False
         self.state.pods.stories.now, self.state.pods.stories.cycle = now, f"c{self._cycles}"
+        if self.state.pods.placeholders:
+            self._end_placeholders(now)
         self.observe(now)
+        if self.state.pods.allowances.advance(now) and self.policy.exceeded_run_times != REPORT:
+            # Whoever waits may get their room.
+            self.queue.activate_everything()
         session = self.new_session(now, should_stop)
         plan = session.plan
         self.queue.activate_due(now)
+        planned = 0
+        if session.reservations is not None:
+            self.queue.activate(due_units(session))
+            planned = session.reservations.version
+        self.queue.activate(defragmentation_candidates(session))
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.queue.pop_active(partial(_bound, session), self._ranking(session))
+        if session.reservations is not None and session.units:
+            self.queue.activate(next_in_line(session))
+            session.units += self.queue.pop_active(partial(_bound, session))
+        if session.reservations is not None:
+            for unit in session.units:
+                unit.reserved = session.reservations.get(unit.key) is not None
         session.decisions.withdraw_nominations(self.queue.pop_orphaned_nominations())
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
+        stage("order")
         for unit in session.units:
             if not unit.rank or self.pipeline.order_drifts:
                 self._try_to_rank(session, unit)
@@ -161,17 +259,30 @@ class Scheduler:
         # 3. Act.
         for action in self.policy.actions:
             if plan.complete:
+                stage(f"act_{action}")
                 self._act(session, action)
+        stage("act_revoke")
+        left = plan.complete and self._revoke(session, evict_exceeded, "pods that exceed their run time")
+        left |= plan.complete and self._revoke(session, evict_for_maintenance, "pods on nodes in maintenance")
+        left |= plan.complete and self._revoke(session, evict_ended, "pods of reservations that are over")
         # 4. Park what lacks room until there may be some; what had no turn stays active.
+        stage("park")
         self._settle(session)
         self.observe(now)
         # 5. Keep what was said true, and say what is new.
-        if plan.complete:
+        stage("tell")
+        if plan.complete and self._retells:
             self._recheck(session)
+        if session.reservations is not None:
+            self._sample_forecasts(session, session.reservations.settings.forecast_every)
+            self._due = self._has_changed_plan(session, planned)
         session.decisions.publish_verdicts()
+        self.plan_record.remember(session)
         times = (
             ask_plugins(session, "the next wake", partial(self.pipeline.next_wake, session), None),
             self.cycle_history.node_backoff.next_end(now),
+            now + RETRY if left else None,
+            self.cycle_history.defragmentation.next_wake(self.policy.defragmentation, now),
         )
         self._next_wake = min((when for when in times if when is not None), default=None)
         if self.pipeline.enable_all():
@@ -179,8 +290,48 @@ class Scheduler:
             self.placer.invalidate()
         return plan
 
+    def _revoke(self, session: Session, evict: Callable[[Session], bool], whom: str) -> bool:
+        """Whether anybody whose time is over is still there."""
+        marks = session.decisions.begin_turn()
+        try:
+            return evict(session)
+        except Exception as error:
+            session.decisions.undo_turn(marks)
+            report_failure(session, whom, error)
+            return True
+
+    def _has_changed_plan(self, session: Session, version: int) -> bool:
+        """Whether what is kept for whom has changed since the cycle began: then others may start now, or have to be
+        told another start, in the next one."""
+        plan, decided = session.reservations, session.plan
+        assert plan is not None
+        moved = bool(decided.binds or decided.nominations or decided.evictions)
+        return plan.version != version or (moved and plan.disturbed)
+
+    def _sample_forecasts(self, session: Session, every: int) -> None:
+        due = bool(every) and session.plan.complete and session.now >= self._forecast_at
+        marks = session.decisions.begin_turn()
+        try:
+            if sample_forecasts(session, due):
+                self._forecast_at = session.now + every
+        except Exception as error:
+            session.decisions.undo_turn(marks)
+            report_failure(session, "forecasts of starts", error)
+
+    def _end_placeholders(self, now: float) -> None:
+        """Gives back the room of members that have not come in time; while the leader itself has no node they are
+        expected still."""
+        for record in self.state.pods.placeholders.pop_ended(now):
+            gang = record.gang
+            if record.pod.expires or gang is None or gang.counts().active:
+                self.state.pods.delete(record.pod.uid)
+            else:
+                self.state.pods.cancel_nomination(record)
+
     def new_session(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
+        if self.state.nodes.maintenance.advance(now):
+            self.state.room_opened()
         plan = Plan(self._cycles, [], [], [], [], [], [])
         session = Session(
             self.state,
@@ -197,6 +348,11 @@ class Scheduler:
         session.reclaimable = ReclaimableEstimate(session).reclaimable_amounts
         self._follow_time(session)
         return session
+
+    def forecast_starts(self, now: float, should_stop: Callable[[], bool] = never) -> list[UnitStart]:
+        """When everybody who waits after a cycle at `now` would start, in the order of their turns."""
+        session = self.new_session(now)
+        return list(forecast_starts(session, self.waiting_units(session), should_stop))
 
     def waiting_units(self, session: Session) -> list[QueuedUnit]:
         """Everything that asks for something, each with its rank, for those who ask; nothing moves."""

@@ -122,6 +122,12 @@ class EventPublisher:
         )
         self._tell_gang(record, "ScheduleTimeout", note)
 
+    def run_time_ends(self, record: PodRecord, reason: str, note: str) -> None:
+        """A pod has run, or will have run, for as long as it may: told to it, and to its gang's object."""
+        source = source_reference(record.gang) if record.gang is not None else None
+        for regarding in filter(None, (source, pod_reference(record.pod))):
+            self._recorder.record(regarding, type="Warning", reason=reason, action="Running", note=note)
+
     def publish_warning(self, notice: ObjectWarning) -> None:
         about = notice.about
         reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)

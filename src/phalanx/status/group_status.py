@@ -17,6 +17,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import ACTIVE, MemberState
+from phalanx.model.text.run_times import run_time_sentence
 from phalanx.model.verdict import Verdict
 from phalanx.status.group_disruption import disruption_condition
 from phalanx.status.status_endpoint import StatusEndpoint
@@ -159,10 +160,17 @@ class GroupStatuses:
             now=int(self._now()),
             generation=found.generation,
             options=self._options,
+            exceeded=self._exceeded(record),
         )
         change = self._with_disruption(change, group, found, record.counts().active >= gang.min_member)
         change = self._with_hypernode(change, group, record, found.ref)
         return DerivedStatus(change, found.status) if change is not None else None
+
+    def _exceeded(self, record: GangRecord) -> str:
+        """Why the time of the gang's members is over."""
+        allowances = self._state.pods.allowances
+        over = [uid for uid in record.members if uid in allowances and allowances.end_of(uid) <= self._now()]
+        return run_time_sentence(record.members[min(over)].pod.run_time) if over else ""
 
     def _with_hypernode(
         self, change: StatusChange | None, group: _Group, record: GangRecord, ref: GroupRef

@@ -34,7 +34,7 @@ class PodGroupCounts:
         now = None
         if noun is not None and noun.source is not None and self._dialects.group_of(noun.source).queue_counts:
             # A group that has no phase yet is Pending.
-            now = (noun.queue, self._intake.group_phase(key) or "Pending", self._intake.is_ours(key))
+            now = (noun.queue, self._intake.group_objects.phase(key) or "Pending", self._intake.is_ours(key))
         last = self._counted.get(key)
         if now == last:
             return

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 GATHER = 0.1
 # Somebody else writes other words into the same status: after so many seconds at most we say ours again.
 _LONGEST_TRUCE = 600.0
+# What was written is waited for so long until the watch shows it, and looked for so often (seconds).
+_UNSEEN = 5.0
+_LOOK = 0.1
 _TIMES = frozenset({"lastTransitionTime", "transitionID", "scheduleStartTime"})
 
 
@@ -39,10 +42,22 @@ class _Entry:
     watch shows the object anew, the same change is not written again. At most one write is under way (`busy`);
     `stale` says that there is something new since it began. `said` is what was written last, `contested` counts how
     often it was replaced although it was still true; before `quiet_until` it is not said again, and `later` is
-    the look at it that is planned then.
+    the look at it that is planned then. `sent` is what may have been written and has not been seen yet: the status
+    that it was derived from, what it said, and when.
     """
 
-    __slots__ = ("backoff", "busy", "contested", "gathering", "later", "quiet_until", "said", "stale", "written")
+    __slots__ = (
+        "backoff",
+        "busy",
+        "contested",
+        "gathering",
+        "later",
+        "quiet_until",
+        "said",
+        "sent",
+        "stale",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.gathering = False
@@ -51,6 +66,7 @@ class _Entry:
         self.backoff: Backoff | None = None
         self.written: object = None
         self.said: object = None
+        self.sent: tuple[object, object, float] | None = None
         self.contested = 0
         self.quiet_until = 0.0
         self.later: asyncio.TimerHandle | None = None
@@ -104,7 +120,8 @@ class StatusWriter(Generic[K]):
 
     def observed(self, key: K) -> None:
         """The object has been seen since the last write, also where its status is what it was before that."""
-        self._entry(key).written = None
+        entry = self._entry(key)
+        entry.written = entry.sent = None
 
     def forget(self, key: K) -> None:
         self._entries.pop(key, None)
@@ -148,6 +165,8 @@ class StatusWriter(Generic[K]):
             entry.written = None
             return None
         change, words = derived.change, _timeless(derived.change.patch)
+        if words and self._hides(entry.sent, derived.current, words):
+            return _LOOK
         if not words:
             entry.written = None
         elif entry.written == (derived.current, words) or self._keeps_truce(key, entry, words):
@@ -156,6 +175,7 @@ class StatusWriter(Generic[K]):
             entry.written = (derived.current, words)
         if not change.patch and not change.annotations:
             return None
+        entry.sent = (derived.current, words, self._clock())
         try:
             await self._endpoint.write(change)
         except (ApiError, ConnectionLost, ConfigError) as error:
@@ -163,6 +183,13 @@ class StatusWriter(Generic[K]):
             return self._failed(key, entry, change, error)
         self._wrote(key, change)
         return None
+
+    def _hides(self, sent: tuple[object, object, float] | None, current: object, words: object) -> bool:
+        """Whether what was written last is not to be seen yet. A change says only what is different from what is
+        seen: with another one on the way a field would keep what that has put there."""
+        if sent is None or sent[0] != current or sent[1] == words:
+            return False
+        return self._clock() < sent[2] + _UNSEEN
 
     def _keeps_truce(self, key: K, entry: _Entry, words: object) -> bool:
         """Two that correct each other would go on for ever: what somebody has replaced although it was still true

@@ -98,6 +98,11 @@ def compile_policy(policy: Json) -> CompiledPolicy:
     )
 
 
+def compile_conditions(name: str, webhook: Json) -> CompiledPolicy:
+    """The matchConditions of a webhook, as a policy without validations."""
+    return compile_policy({"metadata": {"name": name}, "spec": {"matchConditions": webhook.get("matchConditions")}})
+
+
 def check_expressions(policy: Json) -> list[FieldCause]:
     """What does not compile in a policy, by field."""
     spec = mapping(policy.get("spec"))
@@ -155,7 +160,7 @@ class Evaluation:
         env = self._env = {
             "object": request.obj,
             "oldObject": request.old,
-            "request": _admission_request(request, user),
+            "request": admission_request(request, user),
             "params": params,
             "namespaceObject": request.namespace_object,
             STEPS: [_BUDGET],
@@ -172,18 +177,23 @@ class Evaluation:
             name=request.name,
         )
 
-    def run(self) -> Iterator[tuple[str, str]]:
-        """Reason and message of each validation that fails; nothing where the policy is not about the write."""
+    def applies(self) -> tuple[bool, str]:
+        """Whether all match conditions hold, or what keeps them from having a value where none is false."""
         problems: list[str] = []
         for name, condition in self._policy.conditions:
             held, problem = self._evaluate(condition)
             if problem:
                 problems.append(f'match condition "{name}": {problem}')
             elif held is not True:
-                return
-        if problems:
-            if self._policy.fails_closed:
-                yield "Invalid", "; ".join(problems)
+                return False, ""
+        return not problems, "; ".join(problems)
+
+    def run(self) -> Iterator[tuple[str, str]]:
+        """Reason and message of each validation that fails; nothing where the policy is not about the write."""
+        held, problem = self.applies()
+        if problem and self._policy.fails_closed:
+            yield "Invalid", problem
+        if problem or not held:
             return
         for validation in self._policy.validations:
             held, problem = self._evaluate(validation.expression)
@@ -211,7 +221,8 @@ class Evaluation:
         return validation.message or f"failed expression: {validation.expression.source.strip()}"
 
 
-def _admission_request(request: Request, user: User) -> Json:
+def admission_request(request: Request, user: User) -> Json:
+    """The request of an AdmissionReview, without its objects."""
     type_ = request.version.type
     kind = {"group": type_.group, "version": request.version.name, "kind": type_.kind}
     if request.subresource and request.obj is not None:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from phalanx.model.matching import all_hold
 from phalanx_local.admission.expressions import CompiledPolicy, Evaluation, compile_policy
-from phalanx_local.admission.policy_matching import Request, matches
-from phalanx_local.authentication.authenticator import User
+from phalanx_local.admission.policy_matching import Request, matches, request_about
+from phalanx_local.authentication.authenticator import CONTROLLER_MANAGER, User
 from phalanx_local.authorization import Rbac
 from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, mapping, sequence, text
@@ -26,8 +26,6 @@ _GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = f"{_GROUP}/validatingadmissionpolicies"
 BINDINGS: Final = f"{_GROUP}/validatingadmissionpolicybindings"
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
-#: Who the controllers inside the server are to a policy.
-_CONTROLLERS: Final = User("system:kube-controller-manager", ("system:authenticated",))
 
 
 class AdmissionPolicies:
@@ -77,19 +75,8 @@ class AdmissionPolicies:
         """
         if not self._bindings or version.type.group == _GROUP:
             return
-        namespace, name, subresource = of
-        request = Request(
-            operation,
-            version,
-            subresource,
-            namespace,
-            name,
-            _shown(version, obj),
-            _shown(version, old),
-            self._namespace(namespace),
-            write.dry_run,
-        )
-        user = write.requester.user if write.requester is not None else _CONTROLLERS
+        request = request_about(self._api, operation, version, obj, old, write, of=of)
+        user = write.requester.user if write.requester is not None else CONTROLLER_MANAGER
         refusal: StatusError | None = None
         for binding_name, binding in sorted(self._bindings.items()):
             spec = mapping(binding.get("spec"))
@@ -139,10 +126,6 @@ class AdmissionPolicies:
         error.reason, error.code = reason, _CODES.get(reason, 422)
         return error
 
-    def _namespace(self, namespace: str) -> Json | None:
-        found = self._api.find("", "namespaces", "", namespace) if namespace else None
-        return {"kind": "Namespace", "apiVersion": "v1", **found} if found is not None else None
-
     def _parameters(self, policy: CompiledPolicy, reference: Json, request: Request) -> list[Any]:
         """What `params` stands for, one after the other. Raises LookupError when they must be there and are not."""
         if not policy.param_kind or not reference:
@@ -170,10 +153,3 @@ class AdmissionPolicies:
         selector = selector_from_object(reference.get("selector") or {})
         records = [collection.records[key] for key in collection.keys(namespace)]
         return [view(item, seen) for item in records if selector is not None and all_hold(selector, item.labels)]
-
-
-def _shown(version: Version, obj: Json | None) -> Json | None:
-    if obj is None or "apiVersion" in obj:
-        return obj
-    seen = version.to_view(obj) if version.to_view is not None else obj
-    return {"kind": version.type.kind, "apiVersion": version.api_version, **seen}

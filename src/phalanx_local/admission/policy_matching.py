@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from phalanx.model.matching import all_hold
 from phalanx_local.objects import Json, mapping, sequence, text
+from phalanx_local.registry.api import Api
 from phalanx_local.registry.resources import Version
 from phalanx_local.registry.selectors import selector_from_object
+from phalanx_local.strategies.base import Write
 
 ALL: Final = "*"
 
@@ -34,6 +36,40 @@ class Request:
     def resource(self) -> str:
         plural = self.version.type.plural
         return f"{plural}/{self.subresource}" if self.subresource else plural
+
+
+def request_about(
+    api: Api,
+    operation: str,
+    version: Version,
+    obj: Json | None,
+    old: Json | None,
+    write: Write,
+    *,
+    of: tuple[str, str, str],
+) -> Request:
+    """What policies and webhooks are asked about. Objects are in stored form, or in a request's own form for a
+    subresource that takes one; `of` is the namespace, the name and the subresource."""
+    namespace, name, subresource = of
+    found = api.find("", "namespaces", "", namespace) if namespace else None
+    return Request(
+        operation,
+        version,
+        subresource,
+        namespace,
+        name,
+        _shown(version, obj),
+        _shown(version, old),
+        {"kind": "Namespace", "apiVersion": "v1", **found} if found is not None else None,
+        write.dry_run,
+    )
+
+
+def _shown(version: Version, obj: Json | None) -> Json | None:
+    if obj is None or "apiVersion" in obj:
+        return obj
+    seen = version.to_view(obj) if version.to_view is not None else obj
+    return {"kind": version.type.kind, "apiVersion": version.api_version, **seen}
 
 
 def matches(resources: object, request: Request) -> bool:

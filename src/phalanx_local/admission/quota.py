@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from phalanx.model.text.quantity import Quantity
-from phalanx_local.admission.quota_scopes import Selector, pod_matches, selectors_of
-from phalanx_local.admission.quota_usage import (
-    MEASURED,
-    PODS,
+from phalanx.model.pod_quota import (
     Amounts,
+    ScopeSelector,
     amounts,
     compute,
     limits_pods,
     plus,
-    usage_of,
+    pod_matches,
+    selectors_of,
 )
+from phalanx.model.text.quantity import Quantity
+from phalanx_local.admission.quota_usage import MEASURED, PODS, usage_of
 from phalanx_local.clock import Clock
 from phalanx_local.errors import Qualified, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
@@ -40,7 +40,7 @@ class TrackedQuota:
 
     name: str
     hard: Amounts
-    selectors: tuple[Selector, ...]
+    selectors: tuple[ScopeSelector, ...]
     used: Amounts = field(default_factory=dict)
 
     def applies(self, storage: str, obj: Json | None, usage: Amounts) -> bool:
@@ -53,7 +53,11 @@ class TrackedQuota:
             return False
         if not self.selectors:
             return True
-        return storage == PODS and obj is not None and all(pod_matches(item, obj) for item in self.selectors)
+        return (
+            storage == PODS
+            and obj is not None
+            and all(pod_matches(item, mapping(obj.get("spec"))) for item in self.selectors)
+        )
 
     def masked(self, usage: Amounts) -> Amounts:
         return {name: amount for name, amount in usage.items() if name in self.hard}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from phalanx_local.errors import unauthorized
 
@@ -20,6 +20,10 @@ class User:
     groups: tuple[str, ...] = ("system:authenticated",)
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+
+#: Who the controllers inside the server are to policies and webhooks.
+CONTROLLER_MANAGER: Final = User("system:kube-controller-manager", ("system:authenticated",))
 
 
 def account_user(namespace: str, name: str) -> str:

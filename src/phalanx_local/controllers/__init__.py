@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from phalanx_local.admission.quota import QuotaLedger
+from phalanx_local.admission.webhook_calls import WebhookClient
 from phalanx_local.controllers.base import Controller
 from phalanx_local.controllers.cluster_roles import ClusterRoleAggregation
 from phalanx_local.controllers.definitions import DefinitionController
@@ -34,7 +35,7 @@ __all__ = ["Controllers"]
 class Controllers:
     """The chosen controllers, started and stopped together."""
 
-    def __init__(self, api: Api, quotas: QuotaLedger, options: ServerOptions) -> None:
+    def __init__(self, api: Api, quotas: QuotaLedger, options: ServerOptions, webhooks: WebhookClient) -> None:
         makers: dict[str, Callable[[], Controller]] = {
             "garbage": lambda: GarbageCollector(api),
             "namespaces": lambda: NamespaceController(api),
@@ -60,6 +61,7 @@ class Controllers:
         ]
         self._tasks: list[asyncio.Task[None]] = []
         for controller in self._controllers:
+            controller.webhooks = webhooks
             api.store.listen(controller.observe)
 
     def start(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 
+from phalanx_local.admission.webhook_calls import UnansweredWebhook, WebhookAnswers, WebhookClient
 from phalanx_local.errors import StatusError
 from phalanx_local.objects import Json
 from phalanx_local.registry.api import Api
@@ -28,6 +29,10 @@ class Controller(ABC):
         self.api = api
         self._queue: dict[Hashable, None] = {}
         self._wake = asyncio.Event()
+        self.webhooks = WebhookClient()
+        self._answers: dict[Hashable, WebhookAnswers] = {}
+        self._given: WebhookAnswers = {}
+        self._asking: set[asyncio.Task[None]] = set()
 
     @abstractmethod
     def observe(self, collection: Collection, change: Change) -> None:
@@ -64,8 +69,14 @@ class Controller(ABC):
             await asyncio.sleep(0)
 
     def _try(self, key: Hashable) -> None:
+        self._given = self._answers.get(key, {})
         try:
             self.reconcile(key)
+        except UnansweredWebhook as pending:
+            task = asyncio.create_task(self._answer(key, pending))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+            return
         except StatusError as problem:
             if problem.code != 404 and not _is_terminating(problem):
                 log.warning("%s: %s: %s", type(self).__name__, key, problem)
@@ -73,19 +84,28 @@ class Controller(ABC):
         except Exception:
             log.exception("%s: %s", type(self).__name__, key)
             self.add_later(key, _RETRY_SECONDS)
+        self._answers.pop(key, None)
+
+    async def _answer(self, key: Hashable, pending: UnansweredWebhook) -> None:
+        """What was reconciled is reconciled again once webhooks have said what they were asked."""
+        await self.webhooks.answer(pending, self._answers.setdefault(key, {}))
+        self.add(key)
 
     # --- reading and writing as the server itself
 
-    def types(self) -> dict[str, ResourceType]:
+    def types(self) -> Mapping[str, ResourceType]:
         """Resource types by storage; of two views of one storage the first."""
-        found: dict[str, ResourceType] = {}
-        for type_ in self.api.registry:
-            found.setdefault(type_.storage, type_)
-        return found
+        return self.api.registry.by_storage()
 
     def current(self, storage: str, key: tuple[str, str]) -> Record | None:
         collection = self.api.store.collections.get(storage)
         return collection.records.get(key) if collection is not None else None
+
+    def create(self, storage: str, namespace: str, body: Json) -> Record:
+        """Makes an object as a client of the server would, so webhooks are asked about it."""
+        return self.api.create(
+            self.types()[storage].preferred, namespace, body, self.api.write(answers=self._given)
+        )
 
     def save(self, type_: ResourceType, record: Record, new: Json) -> Record:
         """Stores a changed copy of a record's object; the last finalizer's removal removes the object."""

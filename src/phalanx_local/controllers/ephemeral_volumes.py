@@ -49,4 +49,4 @@ class EphemeralVolumes(Controller):
             owner = {"apiVersion": "v1", "kind": "Pod", "name": record.name, "uid": record.uid}
             meta |= {"name": name, "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
             body = {"metadata": meta, "spec": clone(mapping(template.get("spec")))}
-            self.api.create(self.types()[CLAIMS].preferred, record.namespace, body, self.api.write())
+            self.create(CLAIMS, record.namespace, body)

@@ -87,7 +87,7 @@ class PodOwner(Controller):
     def create_pod(self, namespace: str, body: Json) -> None:
         """Stores a pod. What refuses it (a quota, a policy) is told in an event of its owner, and raised."""
         try:
-            self.api.create(self.types()[PODS].preferred, namespace, body, self.api.write())
+            self.create(PODS, namespace, body)
         except StatusError as refusal:
             self._tell(namespace, mapping(sequence(metadata(body).get("ownerReferences"))[0]), refusal)
             raise

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+from phalanx.model.pod_quota import amounts
 from phalanx_local.admission.quota import QUOTAS, QuotaLedger
-from phalanx_local.admission.quota_usage import PODS, amounts, expiry
+from phalanx_local.admission.quota_usage import PODS, expiry
 from phalanx_local.controllers.base import Controller
 from phalanx_local.objects import Json, mapping
 from phalanx_local.registry.api import Api

@@ -85,7 +85,7 @@ class StatefulSetController(PodOwner):
         if given.get("annotations"):
             meta["annotations"] = clone(mapping(given["annotations"]))
         body = {"metadata": meta, "spec": clone(mapping(template.get("spec")))}
-        self.api.create(self.types()[CLAIMS].preferred, record.namespace, body, self.api.write())
+        self.create(CLAIMS, record.namespace, body)
 
     def _report(self, type_: ResourceType, record: Record, obj: Json) -> None:
         pods = [pod for pod in self.dependents(record) if not pod.terminating]

@@ -148,7 +148,7 @@ class VolumeController(Controller):
             body["spec"]["nodeAffinity"] = affinity
         if spec.get("volumeAttributesClassName"):
             body["spec"]["volumeAttributesClassName"] = spec["volumeAttributesClassName"]
-        self.api.create(self.types()[VOLUMES].preferred, "", body, self.api.write())
+        self.create(VOLUMES, "", body)
 
     def _affinity(self, storage_class: Json, node: str) -> Json | None:
         """From where the volume can be reached, None for everywhere; {} where the node has no such label."""

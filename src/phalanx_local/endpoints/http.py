@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from phalanx_local.admission.webhook_calls import ROUNDS, UnansweredWebhook, WebhookClient
 from phalanx_local.authentication.authenticator import Authenticator, User
 from phalanx_local.authorization import SUPERUSERS, Rbac, forbidden_request
 from phalanx_local.authorization.attributes import attributes_of
@@ -61,6 +62,7 @@ class HttpDoor:
         options: ServerOptions,
         audit: Audit | None,
         address: Callable[[], str],
+        webhooks: WebhookClient,
     ) -> None:
         self._api = api
         self._resources = resources
@@ -70,6 +72,7 @@ class HttpDoor:
         self._options = options
         self._audit = audit
         self._address = address
+        self._webhooks = webhooks
         self._documents: dict[str, tuple[int, bytes]] = {}
         self.watches: dict[Watch, str] = {}
         self.stopping = False
@@ -118,8 +121,8 @@ class HttpDoor:
                 raise forbidden_request(user, asked, decision.reason)
         if target is not None and target.plural:
             body = await request.read() if method not in ("GET", "HEAD") else b""
-            call = RequestInfo(target, method, query, request.headers, body, user)
-            outcome = self._resources.handle(call)
+            call = RequestInfo(target, method, query, request.headers, body, user, {})
+            outcome = await self._handle(call)
             if isinstance(outcome, Watch):
                 return await self._stream(request, path, outcome)
             if isinstance(outcome, LogStream):
@@ -133,6 +136,15 @@ class HttpDoor:
         if target is not None:
             return self._resource_list(target.group, target.version)
         return self._meta(path.rstrip("/") or "/", accept)
+
+    async def _handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
+        """Each time that webhooks have to be asked the request runs anew, with their answers."""
+        for _ in range(ROUNDS):
+            try:
+                return self._resources.handle(call)
+            except UnansweredWebhook as pending:
+                await self._webhooks.answer(pending, call.answers)
+        raise internal("admission webhooks were asked too often about one request")
 
     # --- watches
 

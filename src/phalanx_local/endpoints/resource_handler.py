@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from phalanx.model.text.decoding import parse_whole
+from phalanx_local.admission.webhook_calls import WebhookAnswers
 from phalanx_local.authentication.authenticator import User
 from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Attributes, Requester
@@ -18,6 +20,7 @@ from phalanx_local.endpoints.reviews import Reviewer
 from phalanx_local.endpoints.routes import Target
 from phalanx_local.endpoints.watching import Watch, parse_watch_query
 from phalanx_local.errors import (
+    StatusError,
     bad_request,
     invalid_options,
     method_not_allowed,
@@ -56,6 +59,7 @@ class RequestInfo(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     user: User
+    answers: WebhookAnswers
 
 
 class EncodedResponse(NamedTuple):
@@ -179,6 +183,12 @@ class ResourceHandler:
         collection = self._api.collection(type_)
         chosen = [collection.records[key] for key in collection.keys(selection.namespace)]
         chosen = [record for record in chosen if selection.matches(record)]
+        if self._api.webhooks is not None and self._api.webhooks.configured:
+            # All that webhooks have to say is known before the first is gone.
+            for record in chosen:
+                with contextlib.suppress(StatusError):
+                    self._admit_deletion(version, record, write)
+            write.warnings.clear()
         for record in chosen:
             self._admit_deletion(version, record, write)
             self._api.delete(type_, record, options, write)
@@ -321,14 +331,12 @@ class ResourceHandler:
     def _admit(self, call: RequestInfo, version: Version, operation: str, obj: Json, write: Write) -> None:
         """Asks the policies about a request that is not simply a write of an object."""
         target = call.target
-        if self._api.policies is not None:
-            of = (target.namespace, target.name, target.subresource)
-            self._api.policies.admit(operation, version, obj, None, write, of=of)
+        of = (target.namespace, target.name, target.subresource)
+        self._api.admit(operation, version, obj, None, write, of=of)
 
     def _admit_deletion(self, version: Version, record: Record, write: Write) -> None:
-        if self._api.policies is not None:
-            of = (record.namespace, record.name, "")
-            self._api.policies.admit("DELETE", version, None, record.load(), write, of=of)
+        of = (record.namespace, record.name, "")
+        self._api.admit("DELETE", version, None, record.load(), write, of=of)
 
     def _write(self, call: RequestInfo) -> Write:
         query = call.query
@@ -352,6 +360,7 @@ class ResourceHandler:
             field_validation=validation,
             track_fields=tracked,
             requester=Requester(call.user, self._reviewer.rbac),
+            answers=call.answers,
         )
 
     def _body(self, call: RequestInfo, kind: str) -> Json:

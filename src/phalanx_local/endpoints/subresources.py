@@ -265,10 +265,9 @@ def rescale(api: Api, version: Version, record: Record, scale: Json, write: Writ
     for key in ("resourceVersion", "uid"):
         if given.get(key):
             metadata(obj)[key] = given[key]
-    if api.policies is not None:
-        named = {**scale, "kind": "Scale", "apiVersion": "autoscaling/v1"}
-        of = (record.namespace, record.name, "scale")
-        api.policies.admit("UPDATE", version, named, scale_of(record, version), write, of=of)
+    named = {**scale, "kind": "Scale", "apiVersion": "autoscaling/v1"}
+    of = (record.namespace, record.name, "scale")
+    api.admit("UPDATE", version, named, scale_of(record, version), write, of=of)
     return api.replace(version, record, obj, write, admitted=True)
 
 

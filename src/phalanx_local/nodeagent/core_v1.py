@@ -39,11 +39,25 @@ class V1ResourceFieldRef(_Wire):
     divisor: str | int | float | None = None
 
 
+class V1KeyRef(_Wire):
+    name: str = ""
+    key: str = ""
+    optional: bool | None = None
+
+
+class V1EnvFromSource(_Wire):
+    """`config_map_ref` and `secret_ref` name an object, all of whose keys become variables."""
+
+    prefix: str = ""
+    config_map_ref: V1KeyRef | None = None
+    secret_ref: V1KeyRef | None = None
+
+
 class V1EnvVarSource(_Wire):
     field_ref: V1FieldRef | None = None
     resource_field_ref: V1ResourceFieldRef | None = None
-    config_map_key_ref: dict[str, object] | None = None
-    secret_key_ref: dict[str, object] | None = None
+    config_map_key_ref: V1KeyRef | None = None
+    secret_key_ref: V1KeyRef | None = None
     file_key_ref: dict[str, object] | None = None
 
 
@@ -72,14 +86,34 @@ class V1Container(_Wire):
     args: list[str] | None = None
     working_dir: str | None = None
     env: list[V1EnvVar] | None = None
+    env_from: list[V1EnvFromSource] | None = None
     ports: list[V1ContainerPort] | None = None
     resources: V1ResourceRequirements | None = None
     restart_policy: str | None = None
 
 
+class V1KeyToPath(_Wire):
+    key: str = ""
+    path: str = ""
+
+
+class V1ConfigMapVolume(_Wire):
+    name: str = ""
+    items: list[V1KeyToPath] | None = None
+    optional: bool | None = None
+
+
+class V1SecretVolume(_Wire):
+    secret_name: str = ""
+    items: list[V1KeyToPath] | None = None
+    optional: bool | None = None
+
+
 class V1Volume(_Wire):
     name: str
     empty_dir: dict[str, object] | None = None
+    config_map: V1ConfigMapVolume | None = None
+    secret: V1SecretVolume | None = None
 
 
 class V1ReadinessGate(_Wire):

@@ -12,10 +12,12 @@ import msgspec
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
 from phalanx.model.text.decoding import decode_json
 from phalanx_local.nodeagent.agent import AgentOptions, NodeAgent
 from phalanx_local.nodeagent.core_v1 import V1Pod
 from phalanx_local.nodeagent.node_objects import PODS
+from phalanx_local.nodeagent.pod_runtime.config_objects import Read
 from phalanx_local.nodeagent.pod_runtime.fake_log import FakeLogs
 from phalanx_local.nodeagent.pod_runtime.log_server import LogServer
 from phalanx_local.nodeagent.pod_runtime.processes import LocalProcesses
@@ -61,10 +63,30 @@ def _executing(
     made: list[LocalProcesses] = []
 
     def make(agent: NodeAgent) -> LocalProcesses:
-        made.append(LocalProcesses(agent, directory, address=agent.address, allocatable=agent.allocatable))
+        made.append(
+            LocalProcesses(
+                agent,
+                directory,
+                address=agent.address,
+                allocatable=agent.allocatable,
+                read=_object_reader(client),
+            )
+        )
         return made[0]
 
     return NodeAgent(client, options, make_runtime=make, log_port=log_port), made[0]
+
+
+def _object_reader(client: KubeClient) -> Read:
+    async def read(plural: str, namespace: str, name: str) -> bytes | None:
+        try:
+            return await client.request("GET", Resource("", "v1", plural).path(namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    return read
 
 
 def _runs(agent: NodeAgent) -> Callable[[str], bool]:

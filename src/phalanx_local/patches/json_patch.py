@@ -97,12 +97,13 @@ def _find(root: list[Any], path: str) -> tuple[Any, str] | None:
     words = path.split("/")
     if len(words) < 2:
         return None
+    # An earlier operation may have put a bare value in the place of the whole document.
     node = root[0]
     for word in words[1:-1]:
-        node = _get(node, _unescape(word))
         if not isinstance(node, dict | list):
             return None
-    return node, _unescape(words[-1])
+        node = _get(node, _unescape(word))
+    return (node, _unescape(words[-1])) if isinstance(node, dict | list) else None
 
 
 def _unescape(word: str) -> str:

@@ -6,7 +6,7 @@ Every operation runs without awaiting, so each is atomic. The controllers inside
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx_local.clock import Clock, TimestampCache, timestamp
 from phalanx_local.errors import (
@@ -21,6 +21,7 @@ from phalanx_local.errors import (
 )
 from phalanx_local.objects import Json, clone, mapping, metadata, sequence, text
 from phalanx_local.registry import managed_fields, object_meta
+from phalanx_local.registry.admitters import Admission, MutatingAdmission
 from phalanx_local.registry.decoding import take_in
 from phalanx_local.registry.resources import Registry, ResourceType, Version
 from phalanx_local.storage.records import Record
@@ -53,25 +54,10 @@ class _Cached:
     objects: list[Json] = field(default_factory=list)
 
 
-class Admission(Protocol):
-    """What is asked about a write before it is kept (`AdmissionPolicies`). Raises the refusal."""
-
-    def admit(
-        self,
-        operation: str,
-        version: Version,
-        obj: Json | None,
-        old: Json | None,
-        write: Write,
-        *,
-        of: tuple[str, str, str],
-    ) -> None: ...
-
-
 class Api:
     """Reads and writes of objects by resource type. Errors are StatusError.
 
-    `policies` and `quotas` admit what is written, once they are set.
+    `policies`, `webhooks` and `quotas` admit what is written, once they are set.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
@@ -80,6 +66,7 @@ class Api:
         self.clock = clock
         self.now = TimestampCache(clock)
         self.policies: Admission | None = None
+        self.webhooks: MutatingAdmission | None = None
         self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 
@@ -143,6 +130,8 @@ class Api:
             if wrong:
                 raise invalid(_Named("", "events", "Event"), text(metadata(body).get("name")), wrong)
         obj = take_in(version, body, write)
+        if self.webhooks is not None:
+            obj = self._mutated_new(version, namespace, obj, write)
         object_meta.fill_system_fields(obj, type_, namespace, write)
         meta = metadata(obj)
         self._admit_namespace(type_, namespace, text(meta.get("name")))
@@ -159,8 +148,7 @@ class Api:
         self._validate(version, obj, None, "", write)
         to_stored_version(version, obj)
         name = meta["name"]
-        if self.policies is not None:
-            self.policies.admit("CREATE", version, obj, None, write, of=(meta.get("namespace", ""), name, ""))
+        self.admit("CREATE", version, obj, None, write, of=(meta.get("namespace", ""), name, ""))
         if self.quotas is not None and type_.namespaced:
             self.quotas.admit(type_, type_.storage, obj)
         if (namespace if type_.namespaced else "", name) in collection.records:
@@ -256,12 +244,15 @@ class Api:
         managed = given.get("managedFields")
         new = take_in(version, body, write)
         old = record.load()
+        if self.webhooks is not None and not admitted:
+            of = (record.namespace, record.name, subresource)
+            new = self.webhooks.mutate("UPDATE", version, new, old, write, of=of)
+            object_meta.check_names(new, record.name, record.namespace)
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
         to_stored_version(version, new)
-        if self.policies is not None and not admitted:
-            of = (record.namespace, record.name, subresource)
-            self.policies.admit("UPDATE", version, new, old, write, of=of)
+        if not admitted:
+            self.admit("UPDATE", version, new, old, write, of=(record.namespace, record.name, subresource))
         if self.quotas is not None and type_.namespaced:
             self.quotas.admit(type_, type_.storage, new, old, subresource)
         if tracks:
@@ -408,6 +399,30 @@ class Api:
         return self.save(type_, record, obj, record.load(), write)
 
     # --- shared
+
+    def admit(
+        self,
+        operation: str,
+        version: Version,
+        obj: Json | None,
+        old: Json | None,
+        write: Write,
+        *,
+        of: tuple[str, str, str],
+    ) -> None:
+        """Asks the policies, then the validating webhooks. Raises the refusal."""
+        if self.policies is not None:
+            self.policies.admit(operation, version, obj, old, write, of=of)
+        if self.webhooks is not None:
+            self.webhooks.validate(operation, version, obj, old, write, of=of)
+
+    def _mutated_new(self, version: Version, namespace: str, obj: Json, write: Write) -> Json:
+        assert self.webhooks is not None
+        meta = metadata(obj)
+        if version.type.namespaced:
+            meta.setdefault("namespace", namespace)
+        of = (namespace, text(meta.get("name")), "")
+        return self.webhooks.mutate("CREATE", version, obj, None, write, of=of)
 
     def _validate(self, version: Version, obj: Json, old: Json | None, subresource: str, write: Write) -> None:
         from phalanx_local.validation import validate

@@ -43,6 +43,7 @@ from phalanx_local.strategies.policies import PolicyBindingStrategy, PolicyStrat
 from phalanx_local.strategies.priority import PriorityClassStrategy
 from phalanx_local.strategies.rbac import BindingStrategy, RoleStrategy
 from phalanx_local.strategies.service_accounts import ServiceAccountStrategy
+from phalanx_local.strategies.webhooks import WebhookStrategy
 from phalanx_local.strategies.workloads import (
     CronJobStrategy,
     DaemonSetStrategy,
@@ -184,7 +185,7 @@ def _named_groups() -> list[Row]:
             "v1",
             "-mutatingwebhookconfigurations",
             "MutatingWebhookConfiguration",
-            plain,
+            WebhookStrategy(mutating=True),
             "",
             "",
             "api-extensions",
@@ -194,7 +195,7 @@ def _named_groups() -> list[Row]:
             "v1",
             "-validatingwebhookconfigurations",
             "ValidatingWebhookConfiguration",
-            plain,
+            WebhookStrategy(mutating=False),
             "",
             "",
             "api-extensions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +124,7 @@ class Registry:
         self._types: dict[tuple[str, str], ResourceType] = {}
         self._kinds: dict[tuple[str, str], ResourceType] = {}
         self.generation = 0
+        self._by_storage: tuple[int, dict[str, ResourceType]] = (-1, {})
         for type_ in types:
             self.add(type_)
 
@@ -150,6 +151,16 @@ class Registry:
 
     def __iter__(self) -> Iterator[ResourceType]:
         return iter(list(self._types.values()))
+
+    def by_storage(self) -> Mapping[str, ResourceType]:
+        """Resource types by storage; of two views of one storage the first."""
+        generation, found = self._by_storage
+        if generation != self.generation:
+            found = {}
+            for type_ in self:
+                found.setdefault(type_.storage, type_)
+            self._by_storage = (self.generation, found)
+        return found
 
     def groups(self) -> dict[str, list[str]]:
         """Group names to their served versions, preferred first, in the order of registration."""

@@ -67,7 +67,9 @@ def _is_plain(node: SchemaNode, kind: type) -> bool:
 
 def _same(old: Any, value: Any) -> bool:
     """Whether nothing changed, not even a type: for Python true and 1 are the same, in lists and objects, too."""
-    return bool(old == value) and marshal.dumps(old, _NO_REFERENCES) == marshal.dumps(value, _NO_REFERENCES)
+    return old is value or (
+        bool(old == value) and marshal.dumps(old, _NO_REFERENCES) == marshal.dumps(value, _NO_REFERENCES)
+    )
 
 
 #: The version of the format that says nothing about which parts are the same object.

@@ -9,6 +9,7 @@ from phalanx_local.errors import FieldCause
 from phalanx_local.objects import Json
 
 if TYPE_CHECKING:
+    from phalanx_local.admission.webhook_calls import WebhookAnswers
     from phalanx_local.authorization.requester import Requester
 
 
@@ -29,7 +30,8 @@ class Cluster(Protocol):
 class Write:
     """The circumstances of a write; `now` is a metav1.Time, `warnings` collects Warning headers.
 
-    `requester` is None where the server itself writes, which nobody has to allow.
+    `requester` is None where the server itself writes, which nobody has to allow. `answers` are those that webhooks
+    have given, None where they are not asked; `admitted` identifies the object as mutating webhooks left it.
     """
 
     now: str
@@ -41,6 +43,8 @@ class Write:
     warnings: list[str] = field(default_factory=list)
     track_fields: bool = False
     requester: Requester | None = None
+    answers: WebhookAnswers | None = None
+    admitted: str = ""
 
 
 class RestStrategy:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.model.text.quantity import read_quantity
+from phalanx.model.pod_quota import qos_class
 from phalanx_local.admission.runtime_class import admit_runtime_class
 from phalanx_local.errors import FieldCause, forbidden_field
 from phalanx_local.objects import Json, mapping, sequence, text
@@ -234,26 +234,6 @@ def _tolerates(toleration: object, key: str) -> bool:
     if not isinstance(toleration, dict):
         return False
     return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
-
-
-def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort by cpu and memory of the pod or of all its containers."""
-    pod_level = mapping(spec.get("resources"))
-    holders = [pod_level] if pod_level else [mapping(item.get("resources")) for item in containers(spec)]
-    guaranteed, anything = bool(holders), False
-    for resources in holders:
-        requests, limits = mapping(resources.get("requests")), mapping(resources.get("limits"))
-        for name in ("cpu", "memory"):
-            request, limit = _amount(requests.get(name)), _amount(limits.get(name))
-            anything = anything or request > 0 or limit > 0
-            guaranteed = guaranteed and limit > 0 and request == limit
-    if not anything:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _amount(quantity: object) -> int:
-    return read_quantity(quantity).nano if quantity is not None else 0
 
 
 def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:

@@ -245,6 +245,7 @@ async def test_sigterm_ends_the_command_with_success(world: World) -> None:
     assert await process.wait() == 0
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -100,7 +100,7 @@ def test_resources_of_a_container(reference: dict[str, Any], text: str) -> None:
         {"resourceFieldRef": {"resource": "cpu"}},
         {"resourceFieldRef": {"resource": "limits.cpu", "containerName": "who"}},
         {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "x"}},
-        {"secretKeyRef": {"name": "s", "key": "k"}},
+        {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}},
         {},
     ],
 )

@@ -112,7 +112,7 @@ class Exact:
             stuck: dict[int, float] = {self._goes[pod]: 1 for unit in units for pod in unit}
             most = len(stuck) - 1
             for pod, *mates in units:
-                if pod.gang is not None and not mates:
+                if pod.gang is not None and len(mates) + 1 < max(2, len(self._problem.companies[pod.gang].members)):
                     # Who cannot go singly may go with everybody.
                     stuck[self._falls[pod.gang]] = -most - 1
             self._program.row(-highspy.kHighsInf, stuck, most)
@@ -152,12 +152,22 @@ class Exact:
         broken = [self._program.column() for _ in whole]
         for column, part in zip(broken, whole.values(), strict=True):
             members = {self._goes[member]: 1.0 for member in part if member in self._goes}
+            if len(part) == rule.size:
+                self._together(part)
             if members:
                 terms = {**members, column: -float(len(part))}
                 self._program.row(-highspy.kHighsInf, terms, len(part) - rule.size)
         if broken:
             terms = {**dict.fromkeys(broken, 1.0), falls: -float(len(whole))}
             self._program.row(-highspy.kHighsInf, terms, len(whole) - rule.least)
+
+    def _together(self, part: Sequence[Candidate]) -> None:
+        """All of them go, or none."""
+        columns = [self._goes[member] for member in part if member in self._goes]
+        for column in columns[1:]:
+            self._program.row(0, {columns[0]: 1, column: -1}, 0)
+        if columns and len(columns) < len(part):
+            self._program.row(0, {columns[0]: 1}, 0)
 
     def _limit(self, columns: Sequence[int], most: int, falls: int, all_of_them: int) -> None:
         """At most so many, unless everybody goes."""

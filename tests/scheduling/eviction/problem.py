@@ -87,6 +87,12 @@ class Company:
                 parts.setdefault(values, []).append(member)
         return {values: part for values, part in parts.items() if len(part) >= rule.size}
 
+    def part_of(self, pod: Candidate) -> tuple[Candidate, ...]:
+        """The subgroup that is of no use without the pod, or the pod."""
+        parts = ((rule, part) for rule in self.rules for part in self.whole_parts(rule, self.members).values())
+        exact = (part for rule, part in parts if len(part) == rule.size and pod in part)
+        return tuple(next(exact, [pod]))
+
     def _enough(self, members: Collection[Candidate]) -> bool:
         return all(len(self.whole_parts(rule, members)) >= rule.least for rule in self.rules)
 
@@ -157,10 +163,11 @@ class Problem:
     # what may go
 
     def unit_of(self, pod: Candidate, going: Collection[Candidate]) -> tuple[Candidate, ...]:
-        """Who goes in one step with a pod: its whole gang, if that can not spare all who go."""
+        """Who goes in one step with a pod: its whole gang, if that can not spare all who go, or its subgroup if it
+        has no member too many."""
         company = self.companies.get(pod.gang) if pod.gang is not None else None
         if company is None or company.spares(going):
-            return (pod,)
+            return company.part_of(pod) if company is not None else (pod,)
         return tuple(company.members)
 
     def units(self, going: Collection[Candidate]) -> list[tuple[Candidate, ...]]:

@@ -14,6 +14,7 @@ from phalanx.model.devices.cards import FULL, CardShare, DeviceNeed, Family
 # More copies of a pod than a kubelet runs. Whoever places as many asks again.
 MOST_COPIES = 1024
 _BEST = 100.0
+_SPREADER, _MIXER, _PRIME = 31, 40_503, 65_537
 
 ColumnArray = npt.NDArray[np.intp]
 
@@ -24,6 +25,7 @@ class CardPolicy(enum.StrEnum):
     LAST = ""  # the last one on the node
     BINPACK = "binpack"  # the one with the most memory in use
     SPREAD = "spread"  # the one with the fewest users
+    RANDOM = "random"  # any of them, always the same for the same cards in use
 
 
 class Hand:
@@ -160,9 +162,18 @@ class Hand:
                 columns: ColumnArray = np.where(fits, self._used_memory, -1).argmax(axis=1)
             case CardPolicy.SPREAD:
                 columns = np.where(fits, self._users, UNLIMITED_COPIES).argmin(axis=1)
+            case CardPolicy.RANDOM:
+                columns = np.where(fits, self._lots(), -1).argmax(axis=1)
             case _:
                 columns = fits.shape[1] - 1 - fits[:, ::-1].argmax(axis=1)
         return columns
+
+    def _lots(self) -> IntArray:
+        """int64[rows, cards]: numbers without any order (a multiplicative hash of what is in use on the row)."""
+        whole = (self._used_memory * _SPREADER + self._users).sum(axis=1, keepdims=True)
+        mixed = (whole + np.arange(self._memory.shape[1])) * _MIXER % _PRIME
+        result: IntArray = mixed * mixed % _PRIME
+        return result
 
     def _worth(self, rows: ColumnArray, columns: ColumnArray, asked: IntArray) -> FloatArray:
         match self._policy:

@@ -121,13 +121,21 @@ class SharedDevices(NodeAllocator):
     def points(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray | None:
         """float[rows, deepest]: how good a row's cards are for each next copy; None where nobody minds."""
         need = _need(pod_class)
-        if need.family not in self.families or self.policy is CardPolicy.LAST or need.problem:
+        if need.family not in self.families or self.policy in (CardPolicy.LAST, CardPolicy.RANDOM) or need.problem:
             return None
         places = row_numbers(rows, self._nodes.capacity)
         result = np.zeros((len(places), deepest))
         serves = self._serves(need, places)
         at = np.flatnonzero(some(serves))
         result[at] = self._hand(need, places[at], serves[at]).points(deepest)
+        return result
+
+    def idle_parts(self, rows: Rows, whole: int) -> IntArray:
+        """int64[rows, cards]: what is left of each card that serves anybody, of `whole` parts that make one."""
+        self._ensure(0, 0)
+        memory = self._memory[rows]
+        left = np.where(self._model[rows] != _NO_CARD, memory - self._used_memory[rows], 0).clip(0)
+        result: IntArray = left * whole // memory.clip(1)
         return result
 
     def take(self, pod: Pod, row: int) -> object | None:

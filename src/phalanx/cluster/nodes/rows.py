@@ -11,7 +11,8 @@ from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.images import ImageTable
 from phalanx.cluster.nodes.labels import LabelColumn, LabelTable, TaintTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray, ResourceSpace
-from phalanx.model.node import Node
+from phalanx.model.node import CORDONED, Node
+from phalanx.model.selectors import Taint
 
 _FIRST_CAPACITY = 64
 NO_ROW = -1
@@ -25,6 +26,9 @@ class NodeRows:
     = allocatable - used - reserved, possibly negative (a device plugin may withdraw what is in use). `inverse` = 1
     / allocatable (0 where nothing is offered) and `scored[2, N]` (CPU and memory with kube-scheduler's defaults for
     containers without requests) serve the scores. No row from `extent` on was ever used.
+
+    `marked` are the rows of nodes that we have cordoned for maintenance: they are not `unschedulable`, but
+    closed by their window (`NodeTable.maintenance`), so that whoever plans ahead sees an end of it.
 
     `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints, features, wanted
     images or liveness changed: readers keep a cursor and redo only those. What is in the latter is in the former as
@@ -45,6 +49,7 @@ class NodeRows:
         self.idle: IntArray = np.zeros((width, capacity), dtype=np.int64)
         self.inverse: FloatArray = np.zeros((width, capacity), dtype=np.float64)
         self.scored: IntArray = np.zeros((2, capacity), dtype=np.int64)
+        self.marked: set[int] = set()
         self.labels = LabelTable(capacity)
         self.name_column = LabelColumn(capacity)
         self.taints = TaintTable(capacity)
@@ -97,8 +102,9 @@ class NodeRows:
             self.inverse[:, row] = np.where(offered > 0, 1.0 / offered, 0.0)
         if _eligibility(known) != _eligibility(node):
             self.labels.set(row, dict(node.labels))
-            self.taints.set(row, node.taints)
-            self.unschedulable[row] = node.unschedulable
+            self.taints.set(row, _taints(node))
+            self.unschedulable[row] = node.unschedulable and not node.cordoned_by
+            (self.marked.add if node.cordoned_by else self.marked.discard)(row)
             self.relabelled.note(row)
             more = True
         if self.images.set(row, known.images if known else (), node.images):
@@ -121,6 +127,7 @@ class NodeRows:
         self.name_column.set(row, None)
         self.taints.set(row, ())
         self.unschedulable[row] = False
+        self.marked.discard(row)
         heapq.heappush(self._free, row)
         self.changes.note(row)
         self.relabelled.note(row)
@@ -195,6 +202,13 @@ class NodeRows:
         self.changes.note(row)
 
 
+def _taints(node: Node) -> tuple[Taint, ...]:
+    """Without the one that the node controller adds to what is cordoned, where we have done that."""
+    if not node.cordoned_by:
+        return node.taints
+    return tuple(taint for taint in node.taints if taint.key != CORDONED.key)
+
+
 def _eligibility(node: Node | None) -> object:
     """What of a node decides who may go there, amounts aside."""
-    return node and (node.labels, node.taints, node.unschedulable, node.features, node.cards)
+    return node and (node.labels, node.taints, node.unschedulable, node.cordoned_by, node.features, node.cards)

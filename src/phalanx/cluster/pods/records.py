@@ -90,7 +90,7 @@ class GangRecord:
     moment. `admitted` stands for an admission that we have decided and the group's phase does not show yet.
     `holdings` counts, by footprint, the members that hold what they ask for. `known` is for whoever computes
     something from the noun and the members: it is forgotten when one of them changes. `parted` is for whoever
-    parts the members over nodes.
+    parts the members over nodes. `placeholders` are pods for members that are expected; they are no members.
     """
 
     __slots__ = (
@@ -109,6 +109,7 @@ class GangRecord:
         "members",
         "peak",
         "pending",
+        "placeholders",
         "redeclared",
         "spec",
         "task_buckets",
@@ -119,6 +120,7 @@ class GangRecord:
         self.spec: Gang | None = None
         self.members: dict[str, PodRecord] = {}
         self.pending: dict[str, PodRecord] = {}
+        self.placeholders: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
         self.peak = 0
         self.finished_plan: PlanMark | None = None
@@ -153,24 +155,42 @@ class GangRecord:
     def roles(self) -> Iterator[str]:
         return iter(self._roles)
 
+    @property
+    def starting_placeholders(self) -> list[PodRecord]:
+        """Those that are placed together with the quorum: all, until it is there."""
+        if self.spec is None or not self.placeholders or self.counts().active >= self.spec.min_member:
+            return []
+        return list(self.placeholders.values())
+
     def live_marks(self) -> set[PlanMark]:
         """The marks of members that are on a node or on the way to one."""
         return {each.mark for each in self.members.values() if each.mark is not None and each.state in ACTIVE}
 
     def add(self, record: PodRecord) -> None:
         record.gang = self
+        if record.pod.placeholder:
+            self.placeholders[record.pod.uid] = record
+            self.cached = None
+            return
         self.members[record.pod.uid] = record
         self._tally(record, record.state, 1)
         self._note_run()
 
     def remove(self, record: PodRecord) -> None:
         record.gang = None
+        if record.pod.placeholder:
+            del self.placeholders[record.pod.uid]
+            self.cached = None
+            return
         del self.members[record.pod.uid]
         self._tally(record, record.state, -1)
         self._note_run()
 
     def set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         """Sets a member's state and mark and counts it under them."""
+        if record.pod.placeholder:
+            record.state, self.cached = state, None
+            return
         last = record.state
         self._tally(record, last, -1)
         record.state, record.mark = state, mark

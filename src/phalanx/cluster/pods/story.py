@@ -14,7 +14,8 @@ IN_ALL = 65_536
 
 
 class Transition(NamedTuple):
-    """`time` is in seconds since the epoch, `cause` names the cycle of a decision ("" for what the API showed)."""
+    """`time` is in seconds since the epoch, `cause` names the decision, or its cycle ("" for what the API
+    showed)."""
 
     time: float
     cause: str

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.changes import Changes
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.allowances import RunAllowances
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
+from phalanx.cluster.pods.placeholders import Placeholders, next_to_claim
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.pods.states import IGNORED, SEEN, InvalidTransitionError, PodEvent, PodState, state_of_record
 from phalanx.cluster.pods.story import PodStories, Transition
@@ -26,7 +29,7 @@ class PodTable(dict[str, PodRecord]):
 
     `standalone` are the pending pods of no gang, `terminating` those that still hold something (pods that are told
     to leave included), `nominated` those for which room is held, `unreleased` the terminating ones and those whose
-    devices the API still shows.
+    devices the API still shows. `placeholders` stand for members that are expected.
     """
 
     def __init__(
@@ -44,9 +47,13 @@ class PodTable(dict[str, PodRecord]):
         self.standalone: dict[str, PodRecord] = {}
         self.terminating: dict[str, PodRecord] = {}
         self.nominated: dict[str, PodRecord] = {}
+        self.placeholders = Placeholders()
         self.unreleased = UnreleasedPods(self.terminating, [each.lingers for each in nodes.allocators.values()])
         self.tolerations = TolerationCounts(frozenset(schedulers))
         self.stories = PodStories()
+        self.allowances = RunAllowances()
+        # The rows on which a pod will have left at another time than was known before.
+        self.retimed = ChangeLog()
         self._schedulers = schedulers
         self._nodes = nodes
         self._classes = classes
@@ -61,14 +68,19 @@ class PodTable(dict[str, PodRecord]):
     def observe(self, pod: Pod) -> None:
         record = self.get(pod.uid)
         if record is None:
-            self._add(pod, pod.nominated_node)
+            self._add(pod, self._claimed_node(pod) if self.placeholders else pod.nominated_node)
         elif record.pod != pod:
-            state = state_of(pod, self._schedulers)
+            state, last = state_of(pod, self._schedulers), record.pod
             self._transition(record, SEEN[state], pod, state)
+            if record.row != NO_NODE and _times(last) != _times(pod):
+                self.retimed.note(record.row)
+        if pod.run_time.allowed or pod.uid in self.allowances:
+            self.allowances.note(pod)
 
     def delete(self, uid: str) -> None:
         record = self.get(uid)
         if record is not None:
+            self.allowances.drop(uid)
             self._transition(record, PodEvent.DELETED)
 
     # what is decided
@@ -95,15 +107,23 @@ class PodTable(dict[str, PodRecord]):
         if record is not None:
             self._transition(record, PodEvent.BINDING_FAILED)
 
-    def mark_evicting(self, record: PodRecord) -> None:
-        """Counts a pod as terminating from now on: it is told to leave."""
-        self._transition(record, PodEvent.EVICT)
+    def mark_evicting(self, record: PodRecord, cause: str = "") -> None:
+        """Counts a pod as terminating from now on: it is told to leave. `cause` names the decision where the cycle
+        does not."""
+        stories = self.stories
+        cycle, stories.cycle = stories.cycle, cause or stories.cycle
+        try:
+            self._transition(record, PodEvent.EVICT)
+        finally:
+            stories.cycle = cycle
+        self.retimed.note(record.row)
 
     def eviction_refused(self, uid: str, until: float) -> None:
         """A pod that was told to leave stays after all, and is not chosen again before `until`."""
         record = self.get(uid)
         if record is not None:
             self._transition(record, PodEvent.EVICTION_REFUSED, until)
+            self.retimed.note(record.row)
 
     # what is asked
 
@@ -254,9 +274,21 @@ class PodTable(dict[str, PodRecord]):
             self._by_node.occupy(record, node)
         self._ledger.enter(record)
         self.mark_changed(record)
+        if pod.placeholder:
+            self.placeholders[pod.uid] = record
+            self.placeholders.end_at(pod.uid, pod.expires)
         if nominated_node and record.state is MemberState.PENDING:
             self._hold(record, Nomination(), nominated_node)
         return record
+
+    def _claimed_node(self, pod: Pod) -> str:
+        """Where room is held for a pod that comes: for itself, or for the member that was expected in its place."""
+        gang = self._gangs.get(GangKey(pod.namespace, pod.gang)) if pod.gang and not pod.placeholder else None
+        if gang is None or pod.gated or (expected := next_to_claim(gang, pod.node)) is None:
+            return pod.nominated_node
+        node = expected.nominated_node
+        self.delete(expected.pod.uid)
+        return pod.nominated_node or node
 
     def _remove(self, record: PodRecord) -> None:
         pod = record.pod
@@ -266,7 +298,7 @@ class PodTable(dict[str, PodRecord]):
         self._nodes.affinity.leave(pod)
         self.reclassify(self._nodes.affinity.withdraw(pod.pod_class.peers))
         self._ledger.leave(record)
-        for pods in (self.standalone, self.terminating, self.nominated):
+        for pods in (self.standalone, self.terminating, self.nominated, self.placeholders):
             pods.pop(pod.uid, None)
         self.mark_changed(record)
         self._gangs.remove_member(record)
@@ -310,7 +342,7 @@ class PodTable(dict[str, PodRecord]):
         self._by_node.vacate(record)
         record.assumed_node = ""
         self._set_state(record, MemberState.PENDING, None)
-        if record.gang is not None:
+        if record.gang is not None and not record.pod.placeholder:
             record.gang.failures += 1
             record.gang.cached = None
 
@@ -351,6 +383,8 @@ class PodTable(dict[str, PodRecord]):
         if standing(old) != standing(pod):
             self.mark_changed(record)
         record.pod = pod
+        if pod.placeholder:
+            self.placeholders.end_at(pod.uid, pod.expires)
         if old.labels != pod.labels:
             self._nodes.affinity.leave(old)
             self._nodes.affinity.enter(pod)
@@ -360,6 +394,8 @@ class PodTable(dict[str, PodRecord]):
             self._ledger.enter(record)
         if record.row != NO_NODE:
             self._victims.moved.note(record.row)
+            if pod.run_time is not old.run_time and pod.run_time != old.run_time:
+                self._nodes.changes.note(record.row)  # its end is another
             if yielding(old) != yielding(pod):
                 self._changes.may_fit()
 
@@ -411,3 +447,8 @@ _DECIDED[_E.ASSUME] = _S.ASSUMED
 _DECIDED[_E.EVICT] = _S.EVICTING
 # By number: an enum as a key is hashed slowly.
 _STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in PodState]
+
+
+def _times(pod: Pod) -> tuple[object, ...]:
+    """What says when it will have left its node."""
+    return pod.started, pod.bound, pod.terminating, pod.leaves, pod.grace, pod.run_time

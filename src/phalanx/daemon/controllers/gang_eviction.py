@@ -20,6 +20,6 @@ def evict_members(
     """Counts the members as terminating from now on; the decision that is to be carried out."""
     evictions = []
     for member in members:
-        state.pods.mark_evicting(member)
+        state.pods.mark_evicting(member, cause)
         evictions.append(Evict.of(member.pod, reason, message, cause=cause, gang=gang.key))
     return evictions

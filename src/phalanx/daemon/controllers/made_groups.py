@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
@@ -54,7 +54,7 @@ class MadeGroups:
 
     It is owned by the controllers of the members, or by members that have none, so the garbage collector takes it
     away with them; when its gang has no member left, or another object declares the gang, it is deleted here.
-    `kinds` are those that are served and have been seen whole; `enabled` is the policy's word.
+    `kinds` are those that are served, and whether each has been seen whole; `enabled` is the policy's word.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MadeGroups:
         pool: WritePool,
         state: ClusterState,
         intake: Intake,
-        kinds: Callable[[], Iterable[ServedKind]],
+        kinds: Callable[[], Mapping[ServedKind, bool]],
         enabled: Callable[[], bool],
     ) -> None:
         self._client = client
@@ -79,11 +79,13 @@ class MadeGroups:
         # By uid: the owner, and of how many members.
         self._shared: dict[str, tuple[OwnerReference, int]] = {}
         self._rule: tuple[ServedKind | None, bool] | None = None
+        # Gangs that had to go without, as no kind was being watched at that moment.
+        self._missed: dict[GangKey, None] = {}
         self._complaints: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
         """What is kept in mind."""
-        return len(self._entries) + len(self._owners)
+        return len(self._entries) + len(self._owners) + len(self._missed)
 
     def pod_seen(self, pod: PodObject) -> None:
         """Notes who owns a member, or whether the member is its own owner."""
@@ -108,9 +110,10 @@ class MadeGroups:
 
     def touch(self, key: GangKey) -> None:
         """Something about a gang, its members or its object is different now."""
+        self._missed.pop(key, None)
         record = self._state.gangs.get(key)
         concerns = record is not None and record.spec is not None and record.spec.rules.alone
-        if concerns or self._intake.made_groups(key):
+        if concerns or self._intake.group_objects.made(key):
             self._plan(key, self._entries.setdefault(key, _Entry()), _GATHER)
         elif key in self._entries:
             entry = self._entries.pop(key)
@@ -123,6 +126,9 @@ class MadeGroups:
         if rule != self._rule:
             self._rule = rule
             for key in self._state.gangs:
+                self.touch(key)
+        elif rule[0] is not None:
+            for key in list(self._missed):
                 self.touch(key)
 
     def _plan(self, key: GangKey, entry: _Entry, pause: float) -> None:
@@ -152,7 +158,9 @@ class MadeGroups:
         status = error.status if isinstance(error, ApiError) else 0
         self._rest(entry)
         if status in (404, 409):
-            return  # gone, or made by somebody else: the watch tells
+            # Gone, or made by somebody else: the watch tells. What it told before is looked at once more.
+            self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
+            return
         complaint = (key.namespace, str(status))
         if complaint not in self._complaints:
             self._complaints.add(complaint)
@@ -165,7 +173,7 @@ class MadeGroups:
 
     def _step(self, key: GangKey, entry: _Entry) -> Action | None:
         """The next thing to write, None where everything is as it should be."""
-        made = self._intake.made_groups(key)
+        made = self._intake.group_objects.made(key)
         if not self._intake.is_ours(key):
             return None  # another Phalanx looks after its own
         for each in made:
@@ -182,7 +190,10 @@ class MadeGroups:
             patch = self._difference(key, gang, kept)
             return (lambda: self._patch(kept, patch)) if patch else None
         kind, record = self._kind(), self._state.gangs[key]
-        if kind is None or not any(member.state in _COMES for member in record.members.values()):
+        if not any(member.state in _COMES for member in record.members.values()):
+            return None
+        if kind is None:
+            self._missed[key] = None
             return None
         late = entry.rest - asyncio.get_running_loop().time()
         if late > 0:
@@ -196,14 +207,16 @@ class MadeGroups:
         gang = record.spec if record is not None and record.members else None
         if gang is None or not self._enabled() or not gang.rules.alone or gang.problem is not None:
             return None
-        mine = {made.ref.uid for made in self._intake.made_groups(key)}
+        mine = {made.ref.uid for made in self._intake.group_objects.made(key)}
         declared = gang.source is not None and gang.source.uid not in mine
         return None if declared else gang
 
     def _kind(self) -> ServedKind | None:
-        """The kind in which objects are made."""
-        served = {kind.group: kind for kind in self._kinds()}
-        return next((served[group] for group in GROUPS if group in served), None)
+        """The kind in which objects are made; None as long as not all of them are known, whatever others are."""
+        kinds = self._kinds()
+        served = {kind.group: kind for kind in kinds}
+        kind = next((served[group] for group in GROUPS if group in served), None)
+        return kind if kind is not None and kinds[kind] else None
 
     def _owners_of(self, key: GangKey) -> list[Owner]:
         """Each once, the oldest members' first."""

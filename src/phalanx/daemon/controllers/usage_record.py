@@ -6,16 +6,16 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import msgspec
 
+from phalanx.daemon.controllers.own_config_map import OwnConfigMap
 from phalanx.execution.writes import Urgency, WritePool
-from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
-from phalanx.kube.own_objects import LABELS
-from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.kube.retry import RetryPolicy
 from phalanx.model.account import AccountKey
 from phalanx.model.text.decoding import decode_json
 from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
@@ -69,7 +69,10 @@ class UsageRecord:
         per_object: int = ACCOUNTS_PER_OBJECT,
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._client = client
+        self._objects = [
+            OwnConfigMap(client, namespace, f"{NAME}-{number}", "usage starts anew", retry, version=VERSION)
+            for number in range(MOST_OBJECTS)
+        ]
         self._pool = pool
         self._namespace = namespace
         self._history = history
@@ -77,22 +80,20 @@ class UsageRecord:
         self._period = period
         self._checkpoint = checkpoint
         self._per_object = per_object
-        self._retry = retry or RetryPolicy()
         self._stored: list[dict[AccountKey, AccountUsage]] = []
         self._place: dict[AccountKey, int] = {}
-        self._exists: set[int] = set()
         self._writing: set[int] = set()
-        self._said: dict[int, str] = {}
         self._told_full = False
 
     async def load(self) -> None:
         """Returns when everything has been read, however long the API server keeps us waiting for it."""
-        for number in range(MOST_OBJECTS):
-            document = await self._read(number)
-            if document is None:
+        for number, kept in enumerate(self._objects):
+            texts = await kept.read()
+            if not kept.exists:
                 break
-            self._exists.add(number)
-            usages = self._parse(number, document)
+            usages, faults = ([], []) if kept.left_alone else decode(texts.get(DATA_KEY, ""))
+            for fault in faults:
+                log.warning("configmap %s/%s-%d, key %s: %s", self._namespace, NAME, number, DATA_KEY, fault)
             self._stored.append({usage.key: usage for usage in usages if usage.key not in self._place})
             self._place.update((key, number) for key in self._stored[number])
             self._history.restore(self._stored[number].values(), self._now())
@@ -116,9 +117,9 @@ class UsageRecord:
         for number, accounts in enumerate(wanted):
             stored = self._stored[number]
             changed = any(stored.get(key) != usage for key, usage in accounts.items())
-            if changed and number not in self._writing:
+            if changed and number not in self._writing and not self._objects[number].left_alone:
                 self._writing.add(number)
-                self._pool.submit(Urgency.STATUS, _job(self._write, number, accounts))
+                self._pool.submit(Urgency.STATUS, partial(self._write, number, accounts))
 
     def _settle(self, usages: list[AccountUsage]) -> None:
         """Gives every account a place that it keeps; places of accounts that are forgotten become free."""
@@ -128,6 +129,9 @@ class UsageRecord:
         free = [self._per_object] * MOST_OBJECTS
         for number in self._place.values():
             free[number] -= 1
+        for number, kept in enumerate(self._objects):
+            if kept.left_alone:
+                free[number] = 0
         number = 0
         for usage in usages:
             if usage.key in self._place:
@@ -148,75 +152,15 @@ class UsageRecord:
         self._told_full = True
 
     async def _write(self, number: int, accounts: dict[AccountKey, AccountUsage]) -> None:
-        document = {
-            "apiVersion": CONFIG_MAPS.api_version,
-            "kind": CONFIG_MAPS.kind,
-            "metadata": {"name": f"{NAME}-{number}", "labels": dict(LABELS)},
-            "data": {DATA_KEY: encode(accounts.values())},
-        }
+        data = {DATA_KEY: encode(accounts.values())}
         try:
-            await self._put(number, document)
+            await self._objects[number].put(data, data)
         except (ApiError, ConnectionLost) as error:
-            self._complain(number, f"is not written: {error}")
+            self._objects[number].complain(f"is not written: {error}")
         else:
-            self._said.pop(number, None)
             self._stored[number] = accounts
         finally:
             self._writing.discard(number)
-
-    async def _put(self, number: int, document: dict[str, Any]) -> None:
-        """Whether the object exists may have changed since we last saw it: then the other way serves."""
-        for _ in range(2):
-            exists = number in self._exists
-            try:
-                if exists:
-                    path = CONFIG_MAPS.path(self._namespace, f"{NAME}-{number}")
-                    patch = {"metadata": {"labels": dict(LABELS)}, "data": document["data"]}
-                    await self._retry.run(
-                        lambda path=path, patch=patch: self._client.patch(path, patch, PatchType.MERGE),  # type: ignore[misc]
-                        "PATCH",
-                        guarded=True,
-                    )
-                else:
-                    path = CONFIG_MAPS.path(self._namespace)
-                    await self._retry.run(lambda path=path: self._client.create(path, document), "POST")  # type: ignore[misc]
-            except ApiError as error:
-                if error.status != (404 if exists else 409):
-                    raise
-                (self._exists.discard if exists else self._exists.add)(number)
-            else:
-                self._exists.add(number)
-                return
-        raise ConnectionLost(f"{NAME}-{number} comes and goes")
-
-    async def _read(self, number: int) -> Any:
-        """The object; None if there is none or we may not know."""
-        path, backoff = CONFIG_MAPS.path(self._namespace, f"{NAME}-{number}"), Backoff()
-        while True:
-            try:
-                return await self._client.get(path)
-            except (ApiError, ConnectionLost) as error:
-                if isinstance(error, ApiError) and error.status == 404:
-                    return None
-                if not self._retry.retryable(error, "GET"):
-                    self._complain(number, f"is not read, usage starts anew: {error}")
-                    return None
-                self._complain(number, f"is not read yet: {error}")
-                await asyncio.sleep(backoff.next())
-
-    def _complain(self, number: int, what: str) -> None:
-        """Says it once until something else is wrong."""
-        if self._said.get(number) != what:
-            self._said[number] = what
-            log.warning("configmap %s/%s-%d %s", self._namespace, NAME, number, what)
-
-    def _parse(self, number: int, document: Any) -> list[AccountUsage]:
-        data = document.get("data") if isinstance(document, dict) else None
-        text = data.get(DATA_KEY) if isinstance(data, dict) else None
-        usages, faults = decode(text if isinstance(text, str) else "")
-        for fault in faults:
-            log.warning("configmap %s/%s-%d, key %s: %s", self._namespace, NAME, number, DATA_KEY, fault)
-        return usages
 
 
 def encode(usages: Iterable[AccountUsage]) -> str:
@@ -254,14 +198,3 @@ def decode(text: str) -> tuple[list[AccountUsage], list[str]]:
             AccountUsage(stored.account, stored.at, stored.held, stored.decayed, stored.window, stored.spent)
         )
     return usages, faults
-
-
-def _job(
-    write: Callable[[int, dict[AccountKey, AccountUsage]], Any],
-    number: int,
-    accounts: dict[AccountKey, AccountUsage],
-) -> Callable[[], Any]:
-    async def job() -> None:
-        await write(number, accounts)
-
-    return job

@@ -119,6 +119,8 @@ class ClaimEnricher(PodEnricher):
         if referrer is None:
             return spec
         extended, taken = self._extended.needs(spec)
+        if not extended and not referrer.references:
+            return spec
         references = [each for each in referrer.references if each.claim is not None]
         # A claim that is named twice is one claim, whose devices are chosen once.
         named = {each.claim: each for each in reversed(references) if each.claim}

@@ -19,6 +19,7 @@ from phalanx.model.text.quantity import QuantityError
 # The class of this name offers the resource, whatever else it says.
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _MOST_KEPT = 4096
+_ENCODER = msgspec.json.Encoder()
 
 
 class ExtendedRequest(msgspec.Struct, frozen=True, cache_hash=True):
@@ -109,7 +110,8 @@ class ExtendedResources:
         self._nodes_of: dict[str, str] = {}
         self._by_node: dict[str, set[str]] = {}
         self._by_resource: dict[str, set[str]] = {}
-        self._kept: dict[tuple[ExtendedRequest, ...], tuple[ExtendedRequest, ...]] = {}
+        self._kept: dict[bytes, tuple[ExtendedRequest, ...]] = {}
+        self._kept_names: dict[Requests, tuple[str, ...]] = {}
         # resource -> class -> when it was created; class -> resource
         self._offers: dict[str, dict[str, str]] = {}
         self._named: dict[str, str] = {}
@@ -123,17 +125,14 @@ class ExtendedResources:
 
     def pod(self, pod: PodObject, spec: Pod) -> bool:
         """Whether what it asks for, or its node, is new."""
-        names = () if spec.finished else extended_names(spec.pod_class.requests)
+        names = () if spec.finished else self._names(spec.pod_class.requests)
         if not names:
             return self.pod_gone(spec.uid) if spec.uid in self._asked else False
-        asked = extended_requests(pod.spec, names)
+        asked = self._requests(pod.spec, names)
         if self._asked.get(spec.uid) == asked and self._nodes_of.get(spec.uid) == spec.node:
             return False
         self.pod_gone(spec.uid)
-        # Pods of one template ask for the same, and share it.
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        self._asked[spec.uid] = self._kept.setdefault(asked, asked)
+        self._asked[spec.uid] = asked
         self._nodes_of[spec.uid] = spec.node
         if spec.node:
             self._by_node.setdefault(spec.node, set()).add(spec.uid)
@@ -150,18 +149,39 @@ class ExtendedResources:
             _discard(self._by_resource, each.resource, uid)
         return True
 
+    def _names(self, requests: Requests) -> tuple[str, ...]:
+        found = self._kept_names.get(requests)
+        if found is None:
+            if len(self._kept_names) >= _MOST_KEPT:
+                self._kept_names.clear()
+            found = self._kept_names[requests] = extended_names(requests)
+        return found
+
+    def _requests(self, spec: PodSpec, names: tuple[str, ...]) -> tuple[ExtendedRequest, ...]:
+        """Pods of one template ask for the same, and share it."""
+        template = _ENCODER.encode((names, spec.init_containers, spec.containers))
+        found = self._kept.get(template)
+        if found is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[template] = extended_requests(spec, names)
+        return found
+
     def needs(self, spec: Pod) -> tuple[tuple[ExtendedNeed, ...], Requests]:
         """What of a pod's amounts is met by devices, and these amounts. A pod on a node whose kubelet offers a
         resource has got it there."""
         asked = self._asked.get(spec.uid)
         if asked is None:
             return (), ()
-        plain = self._plugins.get(spec.node, frozenset()) if spec.node else frozenset()
-        amounts = dict(spec.pod_class.requests)
+        plain: frozenset[str] | None = None
+        amounts: dict[str, int] = {}
         found = []
         for each in asked:
             device_class = self.device_class(each.resource)
-            if device_class and each.resource not in plain:
+            if device_class and plain is None:
+                plain = self._plugins.get(spec.node, frozenset()) if spec.node else frozenset()
+                amounts = dict(spec.pod_class.requests)
+            if device_class and plain is not None and each.resource not in plain:
                 requests = tuple(
                     DeviceRequest(name, (DeviceAsk(name, device_class, count=count),))
                     for name, count in each.requests

@@ -42,7 +42,8 @@ KOORDINATOR_DIALECT = Dialect(
     access=(
         AccessRule(SIGS, ("elasticquotatrees",)),
         AccessRule(KOORDINATOR_QUOTA, (PROFILES,)),
-        AccessRule(KOORDINATOR, ("devices",)),
+        AccessRule(KOORDINATOR, ("devices", "reservations")),
+        AccessRule(KOORDINATOR, ("reservations/status",), ("patch",)),
     ),
     definitions=resources.files("phalanx.dialects").joinpath("crds/koordinator"),
 )

@@ -1,11 +1,17 @@
-"""Our own annotations: Kubernetes' own groups on clusters that do not serve them."""
+"""Our own annotations (Kubernetes' own groups on clusters that do not serve them), and our own kinds."""
 
 from __future__ import annotations
 
-from phalanx.dialects.api_groups import NATIVE
-from phalanx.dialects.dialect import Dialect
+from collections.abc import Iterable
+from importlib import resources
+
+from phalanx.dialects.api_groups import NATIVE, PHALANX
+from phalanx.dialects.dialect import AccessRule, Dialect
+from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.gangs.declaration import OWN_GROUP, OWN_MIN_COUNT
 from phalanx.dialects.gangs.naming import GangNaming, MinimumKey, Precedence
+from phalanx.dialects.nodes.maintenance_signals import MaintenanceSignals
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.gang import GangKey, GangRules, MatchPolicy
 
 
@@ -23,4 +29,19 @@ OWN = GangNaming(
     missing=_missing,
 )
 
-OWN_DIALECT = Dialect("phalanx.dev", (OWN,))
+
+def _enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
+    return (MaintenanceSignals(),)
+
+
+OWN_DIALECT = Dialect(
+    "phalanx.dev",
+    (OWN,),
+    enrichers=_enrichers,
+    access=(
+        AccessRule(PHALANX, ("maintenancewindows", "reservations")),
+        AccessRule(PHALANX, ("maintenancewindows/status", "reservations/status"), ("patch",)),
+        AccessRule("karpenter.sh", ("nodeclaims",)),
+    ),
+    definitions=resources.files("phalanx.dialects").joinpath("crds/phalanx"),
+)

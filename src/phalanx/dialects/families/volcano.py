@@ -38,6 +38,10 @@ from phalanx.model.gang import GangRules, MatchPolicy, Problem
 
 _MIN_MEMBER = ("scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member")
 _JOBS = "batch.volcano.sh/"
+# Ours: whether all members above the minimum have nodes, too.
+ALL_PLACED = "AllMembersPlaced"
+# Ours: its members run longer than they may.
+EXCEEDED = "RunTimeExceeded"
 # In which HyperNode all members of a group are.
 ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 
@@ -89,9 +93,11 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         queue=queue,
         priority_class=priority_class,
         extras=reader.extras,
+        run_time=reader.run_time,
         admission=True,
         admitted=reader.status.get("phase") not in (None, "", "Pending"),
         preemptable=reader.preemptable,
+        owner=reader.owner,
         revocable=revocable_of(reader.labels, reader.annotations) or False,
         min_available=min_available,
         max_unavailable=max_unavailable,
@@ -168,12 +174,33 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": gang_conditions(group),
+        "conditions": _with_surplus(group, gang_conditions(group)),
     }
 
 
+def _with_surplus(group: GroupStatusInput, conditions: Conditions) -> Conditions:
+    """Tells a job that may have more members than it needs how many of them have nodes."""
+    counts, least = group.counts, group.gang.min_member
+    known = find_condition(conditions, ALL_PLACED) is not None
+    if not (group.is_ready() and (counts.present > least or (known and counts.present))):
+        return conditions
+    message = f"{counts.active} of {counts.present} members have nodes, {least} are the minimum"
+    if counts.active < counts.present:
+        return set_condition(conditions, group.now, ALL_PLACED, "False", "MembersPending", message)
+    return set_condition(conditions, group.now, ALL_PLACED, "True", "Scheduled", message)
+
+
 def gang_conditions(group: GroupStatusInput) -> Conditions:
-    """What kube-batch's and Volcano's gang plugins say of a group, in their words."""
+    """What kube-batch's and Volcano's gang plugins say of a group, in their words; and whether its time is over."""
+    conditions = _quorum_conditions(group)
+    if group.exceeded:
+        return set_condition(conditions, group.now, EXCEEDED, "True", EXCEEDED, group.exceeded)
+    if find_condition(conditions, EXCEEDED) is not None:
+        return set_condition(conditions, group.now, EXCEEDED, "False", "WithinRunTime", "")
+    return conditions
+
+
+def _quorum_conditions(group: GroupStatusInput) -> Conditions:
     conditions = current_conditions(group)
     if group.is_ready():
         if not group.is_empty:
@@ -223,8 +250,9 @@ def _phase(group: GroupStatusInput) -> str:
     scheduled = complete + counts.bound + counts.running + counts.terminating
     if scheduled >= group.gang.min_member:
         return "Completed" if scheduled == complete else "Running"
-    waiting = group.phase in ("", "Pending")
-    return "Inqueue" if group.phase == "Inqueue" or (waiting and group.admitted) else "Pending"
+    # Operators make the pods that replace lost ones only while their group is past Pending: it never falls back.
+    waits = group.phase in ("", "Pending") and not group.admitted
+    return "Pending" if waits else "Inqueue"
 
 
 def _reason(group: GroupStatusInput) -> str:

@@ -25,13 +25,15 @@ OWN_DISRUPTION_MODE = "phalanx.dev/disruption-mode"
 OWN_TOPOLOGY_KEY = "phalanx.dev/topology-key"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
-TASK_INDEX = "volcano.sh/task-index"
-NO_INDEX = 2**31
 
 
 class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     """`name` is the gang's, from `key`. `conflicts` are other names that the pod states and that do not hold.
     `disruption_mode` and `topology_key` are those of our own annotations.
+
+    Of a pod that is in a gang by its owner (`phalanx.dialects.workloads`) `role` is its part, `usual_minimum` what
+    its labels say of the size, and `owner` the (API group, plural) of the kind whose object says more. `part` is
+    that of a pod whose gang has an object, where members may be created one part after the other.
     """
 
     naming: GangNaming
@@ -43,6 +45,10 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     conflicts: tuple[Stated, ...] = ()
     disruption_mode: Stated | None = None
     topology_key: Stated | None = None
+    role: str = ""
+    usual_minimum: Stated | None = None
+    owner: tuple[str, str] | None = None
+    part: str = ""
 
 
 _Reader = tuple[int, GangNaming, Callable[[PodObject], tuple[Stated, ...]]]
@@ -149,15 +155,6 @@ def _is_none(naming: GangNaming, annotations: Mapping[str, str]) -> bool:
 
 def role_of(metadata: Metadata) -> str:
     return metadata.annotations.get(TASK_SPEC) or metadata.labels.get(TASK_SPEC) or ""
-
-
-def index_of(metadata: Metadata) -> int:
-    """The pod's place among its siblings; a pod that states none comes after those that do."""
-    for key in (koordinator.TOPOLOGY_INDEX, TASK_INDEX):
-        text = metadata.annotations.get(key) or metadata.labels.get(key) or ""
-        if text.isascii() and text.isdecimal():
-            return min(int(text[:12]), NO_INDEX)
-    return NO_INDEX
 
 
 def stated_queue(metadata: Metadata) -> Stated | None:

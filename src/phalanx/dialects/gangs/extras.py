@@ -28,6 +28,16 @@ TOPOLOGY_INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
 # Volcano's; it reads both spellings.
 SLA_WAITING_TIME = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
+# Ours: members that a leader makes once it runs.
+EXPECTED_MEMBERS = "phalanx.dev/expected-members"
+EXPECTED_REQUESTS = "phalanx.dev/expected-requests"
+EXPECTED_TIMEOUT = "phalanx.dev/expected-timeout"
+# Ours: members that come or go restart the others, so they come in batches.
+GROWTH_DELAY = "phalanx.dev/growth-delay"
+FROM_MIN_RESOURCES = "min-resources"
+# Spark's: its drivers make executors.
+SPARK_ROLE = "spark-role"
+
 TIER_MODE = "volcano.sh/network-topology-mode"
 HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
 # Kueue's; the values are node labels.
@@ -37,7 +47,10 @@ UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
 
 _NEARNESS = (TOPOLOGY_SPEC, TIER_MODE, HIGHEST_TIER, REQUIRED_LEVEL, PREFERRED_LEVEL, UNCONSTRAINED, SLICE_LEVEL)
-_ANY = frozenset((TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, *_NEARNESS, *SLA_WAITING_TIME))
+_EXPECTED = (EXPECTED_MEMBERS, EXPECTED_REQUESTS, EXPECTED_TIMEOUT, GROWTH_DELAY, SPARK_ROLE)
+_ANY = frozenset(
+    (TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, *_NEARNESS, *SLA_WAITING_TIME, *_EXPECTED)
+)
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -63,6 +76,10 @@ class Extras(msgspec.Struct, frozen=True, cache_hash=True):
     preferred_level: Stated | None = None
     unconstrained: Stated | None = None
     slice_level: Stated | None = None
+    expected_members: Stated | None = None
+    expected_requests: Stated | None = None
+    expected_timeout: Stated | None = None
+    growth_delay: Stated | None = None
 
 
 NO_EXTRAS = Extras()
@@ -81,6 +98,9 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
                     return Stated(f"{place} {key}", value)
         return None
 
+    expected = stated(EXPECTED_MEMBERS)
+    if expected is None and labels.get(SPARK_ROLE) == "driver":
+        expected = Stated(f"label {SPARK_ROLE}", FROM_MIN_RESOURCES)
     return Extras(
         match_policy=stated(*MATCH_POLICY),
         mode=stated(MODE),
@@ -95,6 +115,10 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
         preferred_level=stated(PREFERRED_LEVEL),
         unconstrained=stated(UNCONSTRAINED),
         slice_level=stated(SLICE_LEVEL),
+        expected_members=expected,
+        expected_requests=stated(EXPECTED_REQUESTS),
+        expected_timeout=stated(EXPECTED_TIMEOUT),
+        growth_delay=stated(GROWTH_DELAY),
     )
 
 

@@ -13,9 +13,11 @@ from phalanx.dialects.gangs.naming import GangNaming
 from phalanx.dialects.gangs.resolver import GangContext, Resolved, resolve
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, group_ref, pod_ref
+from phalanx.dialects.workloads.rule import KindKey, WorkloadSize, group_of
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
 from phalanx.model.gang import Gang, GangKey, Problem
 from phalanx.model.pod import Pod
+from phalanx.model.run_time import NOTHING_STATED
 
 K = TypeVar("K")
 
@@ -46,6 +48,25 @@ class GangIndex:
         self._namespaces: dict[str, set[GangKey]] = {}
         self._affected: dict[GangKey, None] = {}
         self._native = True
+        # Those of which members are expected, and those about which that may have changed.
+        self.expecting: set[GangKey] = set()
+        self.expecting_changed: dict[GangKey, None] = {}
+        # By the name that an owner gives to its gang; of those in `_left` nobody says any more what holds, so that
+        # which was said last holds for the members that are left.
+        self._sizes: dict[GangKey, WorkloadSize] = {}
+        self._left: set[GangKey] = set()
+        self._unreadable: set[KindKey] = set()
+        # Until everything has been seen: gangs without members, which nobody has to know yet.
+        self._postponed: set[GangKey] | None = None
+
+    def postpone(self) -> None:
+        """Leaves gangs without members for `catch_up`: most get some before, and need to be resolved once only."""
+        self._postponed = set()
+
+    def catch_up(self) -> list[ClusterEvent]:
+        """Everything has been seen."""
+        postponed, self._postponed = self._postponed, None
+        return self._resolve_all(postponed or ())
 
     def gang(self, key: GangKey) -> Gang | None:
         entry = self._entries.get(key)
@@ -75,6 +96,10 @@ class GangIndex:
         be; sorted."""
         turned, self._affected = self._affected, {}
         return sorted(uid for key in turned if key in self._entries for uid in self._entries[key].members.uids())
+
+    def member_uids(self, key: GangKey) -> Iterable[str]:
+        entry = self._entries.get(key)
+        return entry.members.uids() if entry else ()
 
     def oldest_member(self, key: GangKey) -> str | None:
         """Its uid; None for a gang without members."""
@@ -106,14 +131,47 @@ class GangIndex:
                 del self._objects[name]
             touched.add(name)
             self._drop_class_user(spec, name)
+            if spec.owner and all(other.owner != spec.owner for other in self._objects.get(name, ())):
+                self._forget_dependent(GangKey(namespace, group_of(spec.owner)), name)
         for spec in specs:
             name = GangKey(namespace, spec.gang)
             self._objects.setdefault(name, []).append(spec)
             touched.add(name)
+            if spec.owner:
+                self._dependents.setdefault(GangKey(namespace, group_of(spec.owner)), set()).add(name)
             if spec.priority_class:
                 self._class_users.setdefault(spec.priority_class, set()).add(name)
         keys = touched.union(*(self._dependents.get(name, ()) for name in touched))
+        if self._postponed is not None:
+            without = {key for key in keys if key not in self._entries}
+            self._postponed |= without
+            keys -= without
         return self._resolve_all(keys)
+
+    def set_sizes(
+        self, namespace: str, last: Iterable[WorkloadSize], sizes: Iterable[WorkloadSize]
+    ) -> list[ClusterEvent]:
+        """The owner of pods used to declare `last` and now declares `sizes`."""
+        now = {GangKey(namespace, size.gang): size for size in sizes}
+        for name in {GangKey(namespace, size.gang) for size in last} - now.keys():
+            if name in self._dependents:
+                self._left.add(name)
+            else:
+                self._sizes.pop(name, None)
+        touched: set[GangKey] = set()
+        for name, size in now.items():
+            self._left.discard(name)
+            if self._sizes.get(name) != size:
+                self._sizes[name] = size
+                touched |= self._dependents.get(name, set())
+        return self._resolve_all(touched)
+
+    def set_unreadable(self, kind: KindKey, unreadable: bool) -> list[ClusterEvent]:
+        """Whether the API has no objects for us that tell the sizes of the gangs of a kind."""
+        if unreadable == (kind in self._unreadable):
+            return []
+        (self._unreadable.add if unreadable else self._unreadable.discard)(kind)
+        return self._resolve_all(key for key, entry in self._entries.items() if entry.members.owned_by(kind))
 
     def set_priority_class(self, name: str, value: int | None) -> list[ClusterEvent]:
         if self._classes.get(name) == value:
@@ -156,25 +214,55 @@ class GangIndex:
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
             return self._remove(key) if entry is not None else []
         entry = self._entry(key)
-        context = GangContext(self._naming_of, self._classes, self._queues.get(key.namespace, ""), self._native)
+        if self._postponed:
+            self._postponed.discard(key)
+        context = GangContext(
+            self._naming_of,
+            self._classes,
+            self._queues.get(key.namespace, ""),
+            self._native,
+            self._sizes.get(name),
+            self._unreadable,
+            self._sizes,
+        )
         resolved = resolve(key, entry.members.oldest_first(), groups, context, self._options)
         gang = resolved.gang
         if gang == entry.gang:
             return []
         self._tell_about(resolved, entry)
         last = entry.gang
-        if gang.revocable != (last is not None and last.revocable) or (
-            last is not None and gang.queue != last.queue
+        if (
+            gang.revocable != (last is not None and last.revocable)
+            or (last is not None and gang.queue != last.queue)
+            or gang.run_time != (last.run_time if last is not None else NOTHING_STATED)
         ):
             self._affected[key] = None
         entry.gang = gang
+        if gang.expected is not None or (last is not None and last.expected is not None):
+            self._note_expecting(key, gang.expected is not None)
         return [GangUpdated(gang)]
 
     def _remove(self, key: GangKey) -> list[ClusterEvent]:
         entry = self._entries.pop(key)
-        _discard(self._dependents, _declared_as(key), key)
+        if key in self.expecting:
+            self._note_expecting(key, False)
+        name = _declared_as(key)
+        self._forget_dependent(name, key)
         _discard(self._namespaces, key.namespace, key)
         return [GangRemoved(key)] if entry.gang is not None else []
+
+    def _forget_dependent(self, name: GangKey, key: GangKey) -> None:
+        _discard(self._dependents, name, key)
+        if name in self._left and name not in self._dependents:
+            self._left.discard(name)
+            self._sizes.pop(name, None)
+
+    def _note_expecting(self, key: GangKey, expects: bool) -> None:
+        self.expecting_changed[key] = None
+        if expects:
+            self.expecting.add(key)
+        else:
+            self.expecting.discard(key)
 
     def _drop_class_user(self, spec: GroupSpec, name: GangKey) -> None:
         rest = self._objects.get(name, ())

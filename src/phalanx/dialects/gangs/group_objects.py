@@ -58,6 +58,13 @@ class GroupObjects:
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
         self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
 
+    def postpone(self) -> None:
+        """Objects of gangs without members may wait until `catch_up`, when everything has been seen."""
+        self._gangs.postpone()
+
+    def catch_up(self) -> list[ClusterEvent]:
+        return self._gangs.catch_up()
+
     def updated(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
         metadata = document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
@@ -88,6 +95,12 @@ class GroupObjects:
         for address in sorted(address for address in self._specs if address[0] == kind):
             events += self.removed(*address)
         return events
+
+    def phase(self, key: GangKey) -> str:
+        """The phase in the status of the gang's own object, "" where it has none."""
+        gang = self._gangs.gang(key)
+        phase = self.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
+        return phase if isinstance(phase, str) else ""
 
     def seen(self, ref: GroupRef) -> Seen:
         kind = ServedKind(ref.group, ref.version, ref.plural, ref.kind)

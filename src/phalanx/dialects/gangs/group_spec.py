@@ -12,9 +12,12 @@ from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.pods.evictability import preemptable_of
 from phalanx.dialects.pods.requests import resource_list
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
+from phalanx.dialects.run_times.stated import stated_run_time
+from phalanx.dialects.workloads.rule import STAGED_OWNERS, controller_of
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
+from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
@@ -28,6 +31,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
     of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
     for what pods declare and declare nothing themselves. Of a `template` only pods of its own API are members.
+    `owner` is the uid of an owner that may create some of the members only after others.
     """
 
     ref: GroupRef
@@ -55,10 +59,12 @@ class GroupSpec(msgspec.Struct, frozen=True):
     topology: TopologyRule | None = None
     subgroups: tuple[SubgroupRule, ...] = ()
     claims: tuple[GroupClaim, ...] = ()
+    run_time: StatedRunTime = NOTHING_STATED
     composite: str = ""
     workload: str = ""
     made: bool = False
     template: bool = False
+    owner: str = ""
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 
@@ -71,8 +77,11 @@ class GroupReader(ObjectReader):
     def __init__(self, resource: ServedKind, document: Document) -> None:
         super().__init__(resource, document)
         self.extras = read_extras(self.labels, self.annotations)
+        group, kind, uid = controller_of(self.metadata)
+        self.owner = uid if (group, kind) in STAGED_OWNERS else ""
         faults: list[DecodingFault] = []
         self.preemptable = preemptable_of(self.labels, self.annotations, faults)
+        self.run_time = stated_run_time(self.annotations, faults, f"PodGroup {self.ref.name}")
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 
     def min_member(self, *names: str) -> int:

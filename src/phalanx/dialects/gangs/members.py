@@ -51,6 +51,10 @@ class Members:
     def uids(self) -> KeysView[str]:
         return self._declared.keys()
 
+    def owned_by(self, kind: tuple[str, str]) -> bool:
+        """Whether objects of the kind say how many members there are."""
+        return any(declared.declaration.owner == kind for declared in self._by_declaration)
+
     def schedulers(self, active: bool = True) -> set[str]:
         """Of the members that are active, or of all."""
         return {declared.scheduler for declared in self._by_declaration if declared.active or not active}

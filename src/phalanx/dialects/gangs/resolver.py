@@ -7,7 +7,7 @@ those of section 1.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -15,9 +15,19 @@ import msgspec
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.agreement import Agreement, Member
 from phalanx.dialects.gangs.declaration import Declaration
-from phalanx.dialects.gangs.extras import Extras, Stated
+from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, Stated
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, Precedence
+from phalanx.dialects.gangs.stated_values import (
+    parse_expected,
+    parse_expected_timeout,
+    parse_growth_delay,
+    parse_requests,
+    parse_total,
+    parse_truth,
+    parse_waiting_time,
+    to_minimum,
+)
 from phalanx.dialects.gangs.topology_annotations import (
     MUST_GATHER,
     Layer,
@@ -31,9 +41,11 @@ from phalanx.dialects.gangs.topology_annotations import (
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.reader import describe
+from phalanx.dialects.workloads.rule import WORKLOAD, KindKey, WorkloadPart, WorkloadSize, group_of
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.gang import MOST_GANGS, Gang, GangKey, MatchPolicy, Problem
-from phalanx.model.text.duration import parse_duration
+from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.resources import Requests
+from phalanx.model.run_time import NOTHING_STATED
 from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -52,12 +64,18 @@ class Resolved(msgspec.Struct, frozen=True):
 
 class GangContext(msgspec.Struct, frozen=True):
     """Facts from outside the gang: how pods name the objects of each API group, in order of preference, the values
-    of priority classes, the queue that the namespace prefers, and whether Kubernetes' own PodGroups are served."""
+    of priority classes, the queue that the namespace prefers, and whether Kubernetes' own PodGroups are served.
+    `size` is what the members' owner says; of the kinds `unreadable` there are no owners to ask. `sizes` has what
+    owners say about the PodGroups that are theirs, too.
+    """
 
     naming_of: Mapping[str, GangNaming]
     priority_classes: Mapping[str, int] = {}
     queue: str = ""
     native: bool = True
+    size: WorkloadSize | None = None
+    unreadable: Container[KindKey] = frozenset()
+    sizes: Mapping[GangKey, WorkloadSize] = {}
 
 
 def resolve(
@@ -88,11 +106,15 @@ class _Resolution:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.about: dict[Problem, Member] = {}
+        self._talkative = any(each.declared.declaration.extras is not NO_EXTRAS for each in members)
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
         if members or self.spec is None:
             self.naming = members[0].declared.declaration.naming
         else:
             self.naming = context.naming_of[self.spec.ref.group]
+        self._parts, self._later = self._staged_parts()
+        inferred = self.spec is None and self.naming is WORKLOAD
+        self.size = context.size if inferred else None
         made = sorted((spec for spec in groups if spec.made), key=lambda spec: self._preference(None, spec))
         self.made = made[0].ref if made and self.spec is None and self.naming.rules.alone else None
 
@@ -102,22 +124,23 @@ class _Resolution:
             self.problems.extend(filter(None, [spec.problem]))
             self.warnings.extend(spec.warnings)
         min_member = self._min_member()
-        created = [member.created for member in self.members]
+        # A minimum that pods state themselves is of all of them.
+        size = self.size if self._sized else None
         gang = Gang(
             key=self.key,
-            uid=spec.ref.uid if spec else "",
+            uid=spec.ref.uid if spec else self.size.uid if self.size else "",
             rules=self.naming.rules,
             source=spec.ref if spec else self.made,
             min_member=min_member,
-            roles=spec.roles if spec else (),
+            roles=spec.roles if spec else size.roles if size else (),
             match_policy=self._match_policy(),
-            bundle=self._bundle(),
+            bundle=self._bundle() or (size.bundle_of(self.key) if size else ()),
             priority=self._priority(),
             queue=self._queue(),
             min_resources=spec.min_resources if spec else None,
             timeout=self._timeout(),
             sla_waiting_time=self._sla_waiting_time(),
-            created=spec.created if spec else min(created),
+            created=spec.created if spec else min(member.created for member in self.members),
             once_satisfied=spec.once_satisfied if spec else False,
             admission=spec.admission if spec else False,
             admitted=spec.admitted if spec else True,
@@ -129,10 +152,14 @@ class _Resolution:
             max_unavailable=spec.max_unavailable if spec else None,
             total=self._total(min_member),
             topology=self._topology(),
-            subgroups=spec.subgroups if spec else (),
+            subgroups=spec.subgroups if spec else self.size.subgroups if self.size else (),
             composite=GangKey(self.key.namespace, spec.composite) if spec and spec.composite else None,
             workload=spec.workload if spec else "",
             claims=spec.claims if spec else (),
+            run_time=spec.run_time if spec else NOTHING_STATED,
+            expected=self._expected(),
+            growth_delay=self._growth_delay(),
+            later=size.later if size else "; ".join(part.later for part in self._later),
         )
         self._check_mode()
         agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
@@ -174,18 +201,20 @@ class _Resolution:
         stated = self._stated(lambda declaration: declaration.minimum)
         if self.spec is not None:
             for member, minimum in stated:
-                if _to_minimum(minimum.value) != self.spec.min_member:
+                if to_minimum(minimum.value) != self.spec.min_member:
                     self._dissent(member, minimum, f"{describe(self.spec.ref)} says {self.spec.min_member}")
-            return self.spec.min_member
+            return self._created_now(self.spec.min_member)
         self._check_name()
         if self.naming.needed:
             self._not_found()
             return 1
-        legal = [(member, minimum) for member, minimum in stated if _to_minimum(minimum.value) is not None]
+        if self.naming is WORKLOAD and not stated:
+            return self._owners_minimum()
+        legal = [(member, minimum) for member, minimum in stated if to_minimum(minimum.value) is not None]
         if legal:
-            chosen = _to_minimum(legal[0][1].value) or 1
+            chosen = to_minimum(legal[0][1].value) or 1
             for member, minimum in stated:
-                if _to_minimum(minimum.value) != chosen:
+                if to_minimum(minimum.value) != chosen:
                     self._dissent(member, minimum, f"the oldest member, pod {legal[0][0].name}, says {chosen}")
             return chosen
         if not stated:
@@ -197,6 +226,55 @@ class _Resolution:
             self._warn("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}; 1 is used", member)
         else:
             self._refuse("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}", member)
+        return 1
+
+    def _staged_parts(self) -> tuple[Sequence[WorkloadPart], Sequence[WorkloadPart]]:
+        """Of what the owner of the object creates: all, and what comes only later. (Of a part that has a member
+        the others may be created, too, whatever the owner's status says yet.)"""
+        owner = self.spec.owner if self.spec is not None else ""
+        size = self.context.sizes.get(GangKey(self.key.namespace, group_of(owner))) if owner else None
+        if size is None:
+            return (), ()
+        begun = {each.declared.declaration.part for each in self.members if each.declared.active}
+        return size.parts, [part for part in size.parts if not part.now and part.name not in begun]
+
+    def _created_now(self, stated: int) -> int:
+        """Operators count pods that they create only after others run, and those that have done their work:
+        neither may be waited for. Where all can exist what the object states holds."""
+        total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
+        return max(1, min(stated, total)) if self._is_staged else stated
+
+    @property
+    def _is_staged(self) -> bool:
+        return bool(self._later) or any(not part.pods for part in self._parts)
+
+    @property
+    def _sized(self) -> bool:
+        return not any(member.declared.declaration.minimum for member in self.members)
+
+    def _owners_minimum(self) -> int:
+        """What the owner says, else what the members' labels say. Where nobody can be asked the members come
+        singly: a guess might be one that never comes true."""
+        if self.size is not None and self.size.min_member:
+            return self.size.min_member
+        declaration = self.members[0].declared.declaration
+        usual, kind, owner = declaration.usual_minimum, declaration.owner, declaration.key.removeprefix("owner ")
+        known = kind is None or kind in self.context.unreadable or self.size is not None
+        if usual is not None and known:
+            return to_minimum(usual.value) or 1
+        if known:
+            advice = f"let the scheduler read {kind[1]}.{kind[0]}" if kind is not None else "see docs/workloads.md"
+            self._warn(
+                "OwnerNotReadable",
+                f"gang {self.key}: how many pods {owner} starts together is not known, so they start one by one; "
+                f"{advice}, or write the annotation phalanx.dev/min-count on its pods",
+            )
+        elif any(member.declared.active for member in self.members):
+            self._refuse(
+                "OwnerNotFound",
+                f"waiting to see {owner}, which says how many of its pods start together; it is not there, or not "
+                "with the uid that its pods name",
+            )
         return 1
 
     def _check_name(self) -> None:
@@ -226,6 +304,9 @@ class _Resolution:
     def _match_policy(self) -> MatchPolicy:
         """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
         speaker, stated = self._speaker(lambda extras: extras.match_policy)
+        if stated is None and self._is_staged:
+            # Who has finished in an earlier part stands for nobody in this one, and this one has still to start.
+            return MatchPolicy.WAITING_AND_RUNNING
         if stated is None:
             return self.options.match_policies.get(self.naming.rules.name) or self.naming.match_policy
         try:
@@ -278,20 +359,41 @@ class _Resolution:
         if self.spec is not None and self.spec.timeout is not None:
             return self.spec.timeout
         return self._extra(
-            "InvalidTimeout", lambda extras: extras.waiting_time, _parse_waiting_time, None, "none is used"
+            "InvalidTimeout", lambda extras: extras.waiting_time, parse_waiting_time, None, "none is used"
         )
 
     def _sla_waiting_time(self) -> int | None:
         return self._extra(
-            "InvalidSlaWaitingTime", lambda extras: extras.sla_waiting_time, _parse_waiting_time, None,
+            "InvalidSlaWaitingTime", lambda extras: extras.sla_waiting_time, parse_waiting_time, None,
             "the gang waits its turn",
         )  # fmt: skip
 
     def _total(self, min_member: int) -> int:
         total = self._extra(
-            "InvalidTotalNumber", lambda extras: extras.total_number, _parse_total, 0, "it is ignored"
+            "InvalidTotalNumber", lambda extras: extras.total_number, parse_total, 0, "it is ignored"
         )
         return total if total >= min_member else 0
+
+    def _expected(self) -> ExpectedMembers | None:
+        count: int | None = self._extra(
+            "InvalidExpectedMembers", lambda extras: extras.expected_members, parse_expected, None, "it is ignored"
+        )
+        if count is None or (count == 0 and (self.spec is None or not self.spec.min_resources)):
+            return None
+        requests: Requests = self._extra(
+            "InvalidExpectedMembers", lambda extras: extras.expected_requests, parse_requests, (), "it is ignored"
+        )
+        seconds = self._extra(
+            "InvalidExpectedMembers", lambda extras: extras.expected_timeout, parse_expected_timeout,
+            ExpectedMembers().seconds, f"{ExpectedMembers().seconds}s are used",
+        )  # fmt: skip
+        return ExpectedMembers(count, requests, seconds)
+
+    def _growth_delay(self) -> int:
+        return self._extra(
+            "InvalidGrowthDelay", lambda extras: extras.growth_delay, parse_growth_delay, 0,
+            "members join as there is room",
+        )  # fmt: skip
 
     # What our own annotations may say in place of an object.
 
@@ -322,7 +424,7 @@ class _Resolution:
         highest = self._level(lambda extras: extras.highest_tier, parse_tier, None)
         required = self._level(lambda extras: extras.required_level, str, "")
         preferred = self._level(lambda extras: extras.preferred_level, str, "")
-        freely = self._level(lambda extras: extras.unconstrained, _parse_truth, False)
+        freely = self._level(lambda extras: extras.unconstrained, parse_truth, False)
         layers: list[Layer] = self._extra(
             "InvalidTopology", lambda extras: extras.topology, parse_layers, [], "it is ignored"
         )
@@ -367,7 +469,7 @@ class _Resolution:
     def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
         if self.spec is not None and (stated := select(self.spec.extras)) is not None:
             return describe(self.spec.ref), stated
-        speakers = self._stated(lambda declaration: select(declaration.extras))
+        speakers = self._stated(lambda declaration: select(declaration.extras)) if self._talkative else ()
         if not speakers:
             return "", None
         oldest, stated = speakers[0]
@@ -446,34 +548,3 @@ class _Resolution:
         notes.append(problem)
         if member is not None:
             self.about[problem] = member
-
-
-def _to_minimum(text: str) -> int | None:
-    """The minimum that a pod states, None where it is none (rule 4)."""
-    if not _WHOLE.fullmatch(text):
-        return None
-    minimum = int(text)
-    return minimum if 1 <= minimum <= MAX_MEMBERS else None
-
-
-def is_legal_minimum(text: str) -> bool:
-    return _to_minimum(text) is not None
-
-
-def _parse_waiting_time(text: str) -> int | None:
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError("write a duration above 0, such as 10m")
-    return seconds
-
-
-def _parse_total(text: str) -> int:
-    if not _WHOLE.fullmatch(text) or not 0 <= int(text) <= MAX_MEMBERS:
-        raise ValueError("write a whole number, such as 5")
-    return int(text)
-
-
-def _parse_truth(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError("write true or false")
-    return text == "true"

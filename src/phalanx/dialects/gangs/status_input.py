@@ -15,6 +15,7 @@ from phalanx.model.verdict import Verdict
 class GroupStatusInput(msgspec.Struct, frozen=True):
     """Everything that a status says. `verdict` is the last word of the scheduler about pending members, None where
     it has none. `ever_scheduled` is True once the quorum has been placed. `now` is in seconds since the epoch.
+    `exceeded` says why the time of its members is over, "" while it is not.
     """
 
     ref: GroupRef
@@ -29,6 +30,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
     now: int = 0
     generation: int = 0
     fail_on_any_member: bool = False
+    exceeded: str = ""
 
     @property
     def phase(self) -> str:

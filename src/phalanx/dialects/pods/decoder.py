@@ -10,7 +10,8 @@ from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clam
 from phalanx.dialects.devices.device_plans import planned_cards
 from phalanx.dialects.devices.node_cards import cards_at, percent_offered
 from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
-from phalanx.dialects.gangs.declaration import controlling_owner, index_of, role_of
+from phalanx.dialects.gangs.declaration import controlling_owner, role_of
+from phalanx.dialects.gangs.held_room import HELD_ROOM, decode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.images import images_at
@@ -28,6 +29,7 @@ from phalanx.dialects.pods.evictability import (
 )
 from phalanx.dialects.pods.inter_pod_constraints import context_of, peers_of
 from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
+from phalanx.dialects.pods.ranks import index_of, leads
 from phalanx.dialects.pods.requests import Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.pods.revocable import revocable_of
 from phalanx.dialects.signatures import Signer
@@ -35,6 +37,7 @@ from phalanx.dialects.times import parse_time
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.devices.device_words import VGPU_PERCENT
 from phalanx.model.gang import GangKey
+from phalanx.model.maintenance import CORDONED_BY
 from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.resources import NO_AMOUNTS, Requests, parse_amount, requests_of
@@ -106,12 +109,13 @@ class PodDecoder:
         queue: str = DEFAULT_QUEUE,
         budgets: tuple[str, ...] = (),
         shared: tuple[tuple[str, str], ...] | None = None,
+        role: str = "",
     ) -> Pod:
         """The pod as the scheduler knows it. A fault makes it unschedulable; of its requests what can be read
         counts; it is not evicted where that is not all.
 
         `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it. `shared` are its
-        labels as `shared` gives them, where somebody has asked already.
+        labels as `shared` gives them, where somebody has asked already, `role` its part where its owner says so.
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         labels, annotations = metadata.labels, metadata.annotations
@@ -135,8 +139,9 @@ class PodDecoder:
             preempts=wanted.preemption_policy != "Never",
             created=self._time(metadata.creation_timestamp),
             gang=gang,
-            role=role_of(metadata),
+            role=role or role_of(metadata),
             index=index_of(metadata),
+            leads=bool(gang) and leads(metadata),
             nominated_node=status.nominated_node_name,
             mark=self._mark(metadata, gang),
             problem=summary(problems),
@@ -164,6 +169,12 @@ class PodDecoder:
         """Whether we have signed which cards it has."""
         metadata, node = pod.metadata, pod.spec.node_name
         return planned_cards(metadata.annotations, self._signer, metadata.uid, node) is not None
+
+    def held(self, pod: PodObject, gang: str) -> tuple[str, ...] | None:
+        """Where room is held for the members that it makes; None where we have not written that."""
+        metadata = pod.metadata
+        key = GangKey(metadata.namespace, gang)
+        return decode_held(metadata.annotations[HELD_ROOM], self._signer, metadata.uid, key)
 
     def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
         """Sorted; pods of one template share theirs, and equal ones of others."""
@@ -288,6 +299,7 @@ def node_spec(node: NodeObject) -> Node:
         images=images_at(node.status),
         features=tuple(sorted(node.status.declared_features)),
         cards=cards,
+        cordoned_by=node.metadata.annotations.get(CORDONED_BY, ""),
     )
 
 

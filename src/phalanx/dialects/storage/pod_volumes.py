@@ -43,7 +43,7 @@ def named_volumes(pod: PodObject) -> NamedVolumes:
             disk = _disk(volume)
             if disk is not None:
                 disks.append(disk)
-            source = inline_source(msgspec.to_builtins(volume))
+            source = inline_source(msgspec.to_builtins(volume)) if _is_attached(volume) else None
             if source is not None:
                 attached.append(source)
     if not claims and not disks and not attached:
@@ -52,6 +52,16 @@ def named_volumes(pod: PodObject) -> NamedVolumes:
 
 
 _NONE = NamedVolumes()
+
+
+def _is_attached(volume: VolumeObject) -> bool:
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.azure_disk is not None
+        or volume.cinder is not None
+        or volume.portworx_volume is not None
+    )
 
 
 def _disk(volume: VolumeObject) -> Disk | None:

@@ -74,6 +74,7 @@ class AiohttpTransport:
         limits = aiohttp.ClientTimeout(total=call.limit, sock_connect=CONNECT_TIMEOUT)
         for last_try in (not call.repeatable, True):
             try:
+                call.check()
                 with _translated(call.method, call.target):
                     async with self._requests.request(
                         call.method,

@@ -66,6 +66,7 @@ class Http1Transport:
                 connection = self._kept() or await self._acquire(deadline)
                 self._busy.add(connection)
                 try:
+                    call.check()
                     return await connection.exchange(
                         request, deadline - loop.time(), head_only=call.method == "HEAD"
                     )

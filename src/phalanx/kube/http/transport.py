@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple, Protocol
 
 from phalanx.kube.auth.credentials import ClientIdentity
+from phalanx.kube.errors import Fenced
 
 __all__ = ["HttpRequest", "HttpResponse", "Transport"]
 
@@ -30,6 +31,13 @@ class HttpRequest(NamedTuple):
     limit: float
     #: May be sent again when a kept-alive connection turns out to be dead.
     repeatable: bool
+    #: Asked when the connection is there and nothing has been sent yet: a no is final (Fenced).
+    may_send: Callable[[], bool] | None = None
+
+    def check(self) -> None:
+        """Raises Fenced where the request must not be sent any more."""
+        if self.may_send is not None and not self.may_send():
+            raise Fenced("not sent: this process may not write any more")
 
 
 class Transport(Protocol):

@@ -15,6 +15,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
 from phalanx.scheduling.actions.preempt import preempt_for
+from phalanx.scheduling.actions.reserved_turns import keep_start, reserved_turn
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
     awaiting_admission,
@@ -56,6 +57,15 @@ def allocate(session: Session) -> None:
     walk(session, [unit for unit in session.units if not asks_for_a_slot_only(unit)])
 
 
+def left_to_backfill(session: Session, units: list[QueuedUnit]) -> bool:
+    """Whether `backfill` places the units: a start is kept for somebody who must wait, and those behind it take
+    their turns by how long they run."""
+    plan = session.reservations
+    if plan is None or session.backfilling or not plan.settings.shortest_first or not plan.active:
+        return False
+    return not any(unit.reserved for unit in units)
+
+
 def walk(session: Session, units: list[QueuedUnit]) -> None:
     """What would be lent comes last, and only after others have been told to leave for what is within its own."""
     walk, entries = _Walk(session), list[Entry](units)
@@ -95,7 +105,9 @@ class _Walk:
             try_each(self._session, [turn.unit], lambda: self._take_surplus(turn))
             return
         open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
-        if not open_units:
+        if not open_units or (
+            self._session.reservations is not None and left_to_backfill(self._session, open_units)
+        ):
             return
         first = open_units[0]
         if first.pod is None:
@@ -119,7 +131,8 @@ class _Walk:
             if not most and head.charge_path is not None and _has_room(self._session, head):
                 self._put_off.put_off([turn], {head.charge_path: head.footprint.amounts})
                 return
-            self._surpluses.take(turn, most if most and self._line.single else 1)
+            with self._session.state.nodes.maintenance.surplus_turn():
+                self._surpluses.take(turn, most if most and self._line.single else 1)
             if turn.members and (not turn.together or self._session.out_of_time()):
                 self._line.add_turn(turn)
                 return
@@ -176,6 +189,19 @@ def asks_for_a_slot_only(unit: QueuedUnit) -> bool:
 
 def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -> None:
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
+    if session.reservations is None:
+        _place_alone(session, units, kind, False)
+        return
+    with reserved_turn(session, units) as turn:
+        _place_alone(session, units, kind, turn.opened)
+        if units[0].reserved and units[0].key not in session.unschedulable:
+            turn.placed = units[0]
+    for unit in units:
+        if unit.key in session.unschedulable:
+            keep_start(session, unit)
+
+
+def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, opened: bool) -> None:
     waiting = _readable(session, units)
     if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
         return
@@ -189,7 +215,7 @@ def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -
             session.mark_tried(unit)
         return
     cls = kind.cls
-    while waiting and session.fit_errors.known(kind) is None:
+    while waiting and (opened or session.fit_errors.known(kind) is None):
         allowed = session.quota_check.room(kind.payer, cls.footprint)
         rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
         if not rows:
@@ -240,6 +266,18 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
 
 def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
+    if session.reservations is None:
+        return _place_unit(session, unit, loans, False)
+    with reserved_turn(session, [unit]) as turn:
+        placed = _place_unit(session, unit, loans, turn.opened)
+        if placed:
+            turn.placed = unit
+    if not placed:
+        keep_start(session, unit)
+    return placed
+
+
+def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bool) -> bool:
     if unit.composite is not None:
         return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
     if _held(session, unit):
@@ -253,7 +291,7 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
         return True
     demand = signature_of(calls)
     promised = nominated_members(unit)
-    refusal = session.fit_errors.known(demand) if not promised else None
+    refusal = session.fit_errors.known(demand) if not promised and not opened else None
     if refusal is None:
         lends = loans.active and not promised and unit.band[0]
         charges = charges_of(session, calls, demand) if lends else {}
@@ -364,15 +402,28 @@ def _bind(session: Session, calls: list[GangPlacement]) -> None:
     prepares = any(record.allocated for call in calls for record, _ in call.placed)
     together = session.decisions.next_cause() if prepares else ""
     for call in calls:
-        mark = _mark(session, call.gang, call.need)
-        for record, row in call.placed:
-            session.decisions.bind(record, row, call.gang.key, mark, together)
+        placed, held = call.placed, tuple[str, ...]()
+        if call.gang.placeholders:
+            placed = [entry for entry in placed if not entry[0].pod.placeholder]
+            held = _hold(session, call)
+        mark = _mark(session, call.gang, call.need, len(call.placed) - len(placed))
+        for record, row in placed:
+            session.decisions.bind(record, row, call.gang.key, mark, together, held)
 
 
-def _mark(session: Session, gang: GangRecord, need: QuorumRequirement) -> PlanMark | None:
-    """What tells, should the rest of the plan be cut off, that this quorum had been proved."""
+def _hold(session: Session, call: GangPlacement) -> tuple[str, ...]:
+    """Holds the room of those members that are expected; on which nodes, as it is told with the bindings."""
+    for record, row in call.placed:
+        if record.pod.placeholder:
+            session.decisions.hold(record, row)
+    return tuple(sorted(each.assumed_node for each in call.gang.placeholders.values() if each.assumed_node))
+
+
+def _mark(session: Session, gang: GangRecord, need: QuorumRequirement, expected: int) -> PlanMark | None:
+    """What tells, should the rest of the plan be cut off, that this quorum had been proved; `expected` members of
+    it are not there yet."""
     assert gang.spec is not None
     if need.repair:
         return unfinished_plan(gang, gang.spec)
-    now = int(session.now)
-    return new_mark(gang.spec, session.decisions.cause, need.total, now) if need.total > 1 else None
+    now, size = int(session.now), need.total - expected
+    return new_mark(gang.spec, session.decisions.cause, size, now) if size > 1 else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.scheduling.actions.wait_or_evict import costs_too_much, waits_instead
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.commit import commit, commit_for_each
 from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors, preemptors_of
@@ -41,10 +42,13 @@ def preempt_for(session: Session, units: Iterable[QueuedUnit]) -> None:
 def _turn(session: Session, alike: list[QueuedUnit]) -> int:
     """Evicts for as many at once of units that are alike as can be, at least for the first; how many had their
     turn."""
+    if waits_instead(session, alike[0]):
+        session.asked.add(alike[0].key)
+        return 1
     for joint in joint_preemptors(session, alike):
         found = solve(session, joint)
         session.count_step()
-        if isinstance(found, Eviction) and found.evicts:
+        if isinstance(found, Eviction) and found.evicts and not costs_too_much(session, joint.units, found):
             session.asked.update(unit.key for unit in joint.units)
             commit_for_each(session, joint, found)
             return len(joint.units)
@@ -57,6 +61,8 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
     for preemptor in preemptors_of(session, first, session.unschedulable[first.key][0]):
         answer = solve(session, preemptor)
         session.count_step()
+        if isinstance(answer, Eviction) and costs_too_much(session, [first], answer):
+            return 1
         if isinstance(answer, Eviction) and (answer.evicts or preemptor.nominated):
             commit(session, preemptor, answer)
             return 1
@@ -88,10 +94,12 @@ def could_preempt(session: Session, unit: QueuedUnit, demand: SchedulingSignatur
     unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
         return False
+    if waits_instead(session, unit):
+        return False
     for preemptor in preemptors_of(session, unit, demand):
         found = solve(session, preemptor)
         if isinstance(found, Eviction) and found.evicts:
-            return True
+            return not costs_too_much(session, [unit], found)
         _ask_again(session, unit, found)
     return False
 

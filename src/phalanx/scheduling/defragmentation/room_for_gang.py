@@ -25,9 +25,15 @@ class RoomForGang:
     """Members are placed hardest first: where there is room, else where the fewest pods must move for them."""
 
     def __init__(
-        self, session: Session, unit: QueuedUnit, limits: RelocationLimits, tell: Callable[[str], None]
+        self,
+        session: Session,
+        unit: QueuedUnit,
+        limits: RelocationLimits,
+        tell: Callable[[str], None],
+        left_alone: frozenset[str] = frozenset(),
     ) -> None:
         self._session = session
+        self._left_alone = left_alone
         self._limits = limits
         self._tell = tell
         self.members = needed(session, unit)
@@ -36,11 +42,11 @@ class RoomForGang:
 
     def best_attempt(self) -> RelocationAttempt | None:
         """The cheapest plan that was found; None if there is none."""
-        found = [(plan, rows) for rows in self._domains if (plan := self._plan(frozenset(), rows)) is not None]
+        found = [(plan, rows) for rows in self._domains if (plan := self._plan(self._left_alone, rows)) is not None]
         if not found:
             return None
         best, domain = min(found, key=lambda entry: entry[0].cost())
-        left_alone: frozenset[str] = frozenset()
+        left_alone = self._left_alone
         for _, record in zip(range(_REPRIEVES), sorted(best.moving, key=_most_important_first), strict=False):
             other = self._plan(left_alone | {record.pod.uid}, domain)
             if other is not None and other.cost() < best.cost():
@@ -75,7 +81,7 @@ class RoomForGang:
 
     def _note(self, attempt: RelocationAttempt, row: int, stuck: StuckError) -> None:
         """Of the first plan, in which nobody is left alone by choice."""
-        if not attempt.left_alone:
+        if attempt.left_alone == self._left_alone:
             self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
 
     def _way(self, attempt: RelocationAttempt, member: PodRecord, row: int) -> list[PodRecord] | None:

@@ -10,6 +10,7 @@ import numpy as np
 from phalanx.cluster.affinity.state import UNEVEN
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
+from phalanx.cluster.maintenance import CLOSE_FOR_MAINTENANCE, IN_MAINTENANCE
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.text.quantity import format_quantity
@@ -89,6 +90,8 @@ def shortage(
     unready = pipeline.unready(cls)
     if unready is not None:
         change = "create or correct what is named; the pod goes on by itself"
+        if cls.spec.reservation is not None and cls.spec.reservation.inside:
+            change = "wait until it is open to the pod, or remove the annotation by which the pod asks for it"
         return Shortage(cls, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit)
     rows = nodes.alive if spot is None else nodes.alive & spot.rows
     counts, eligible = _node_counts(pipeline, nodes, cls, rows)
@@ -198,6 +201,10 @@ def _remedy(reason: str) -> str:
         return "label nodes as the pod's selector or affinity asks, or relax it"
     if "free ports" in reason:
         return "choose another host port"
+    if reason == IN_MAINTENANCE:
+        return "wait until the maintenance is over"
+    if reason.startswith(CLOSE_FOR_MAINTENANCE):
+        return "let it end before the maintenance by a limit (activeDeadlineSeconds), or wait until that is over"
     if reason == NOT_ALLOCATABLE:
         return "free or add devices that its claims ask for"
     return f"remove the cause of: {reason}"

@@ -6,6 +6,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.text.decoding import quoted
+from phalanx.model.text.duration import format_moment
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
@@ -25,8 +26,10 @@ AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
 WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
 BEHIND_IN_QUEUE = "BehindInQueue"
+GROWTH_DELAYED = "GrowthDelayed"
 PLANNING_FAILED = "PlanningFailed"
 
+GROWTH_DELAY_KEY = "phalanx.dev/growth-delay"
 _NODES_NAMED = 5
 
 
@@ -56,12 +59,14 @@ def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Ve
                 change=f"create {least - there} more pod(s) of role {role}"
                 + (f", or lower minTaskMember.{role} to {held}" if held else ""),
             )
-    short = need.total - gang.count(MemberState.PENDING)
+    short = need.total - gang.count(MemberState.PENDING) - len(gang.starting_placeholders)
     if short <= 0:
         return _subgroups_missing(gang, noun, need) if noun.subgroups else None
     goal = need.total + need.done
     held = goal - short
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
+    if noun.later:
+        message += f"; {noun.later}, so they are not counted"
     if noun.rules.native:
         message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
     lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
@@ -114,7 +119,7 @@ def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | N
         of_role = [member for member in broken if member.pod.role == role]
         if of_role and gang.count(MemberState.PENDING, role) - len(of_role) < least:
             return unreadable(of_role[0])
-    if len(gang.pending) - len(broken) < need.total:
+    if len(gang.pending) + len(gang.starting_placeholders) - len(broken) < need.total:
         return unreadable(broken[0])
     return None
 
@@ -226,11 +231,14 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
 
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
-    members = (m for m in gang.pending.values() if m.pod_class is facts.cls and not m.pod.problem)
+    waiting = (*gang.pending.values(), *gang.starting_placeholders)
+    members = (m for m in waiting if m.pod_class is facts.cls and not m.pod.problem)
     example = min(members, key=lambda member: member.order).pod.name
     inside = f" in {facts.where}" if facts.where else ""
     part = f"subgroup {facts.part} of " if facts.part else ""
-    head = f"{facts.placed} of the {facts.need} members that {part}gang {gang.key} needs fit{inside}; "
+    head = (
+        f"{facts.placed} of the {facts.need} members that {part}gang {gang.key} needs{_to_come(gang)} fit{inside}; "
+    )
     if facts.refusal:
         code, message = UNSUPPORTED, f"pod {example} asks for {facts.refusal}"
     elif facts.unready:
@@ -251,6 +259,12 @@ def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     )
 
 
+def _to_come(gang: GangRecord) -> str:
+    """How many of the members are not there yet, in brackets."""
+    count = len(gang.starting_placeholders)
+    return f" ({count} of them come once it runs)" if count else ""
+
+
 def over_ceiling_for_pod(facts: OverQuota) -> Verdict:
     message, change = _over(facts)
     return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
@@ -260,7 +274,8 @@ def over_ceiling_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
     message, change = _over(facts)
     return Verdict(
         QUOTA_EXCEEDED,
-        f"{facts.placed} of the {facts.need} members that gang {gang.key} needs are allowed; {message}",
+        f"{facts.placed} of the {facts.need} members that gang {gang.key} needs{_to_come(gang)} are allowed; "
+        f"{message}",
         unschedulable=False,
         needed=facts.need,
         placeable=facts.placed,
@@ -272,6 +287,15 @@ def over_ceiling_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
 def held_account(what: str, facts: Blocked) -> Verdict:
     """Nothing new may be charged to who pays for the unit."""
     return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
+
+
+def growth_delayed(gang: GangKey, running: int, until: int) -> Verdict:
+    return Verdict(
+        GROWTH_DELAYED,
+        f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",
+        unschedulable=False,
+        change=f"wait, or lower its {GROWTH_DELAY_KEY}",
+    )
 
 
 def behind(what: str, facts: BlockedByFifo) -> Verdict:
@@ -286,14 +310,21 @@ def _over(facts: OverQuota) -> tuple[str, str]:
     """(sentence, smallest change)."""
     name, label = facts.resource, facts.account.label
     used, wanted, limit = (format_quantity(each, name) for each in (facts.used, facts.wanted, facts.limit))
-    message = f"{label}: {used} {name} in use, {facts.word} {limit}; {wanted} more would exceed it"
-    over, ways = facts.used + facts.wanted - facts.limit, []
+    kept = (
+        f" and {format_quantity(facts.kept, name)} kept for others that start before it would end"
+        if facts.kept
+        else ""
+    )
+    message = f"{label}: {used} {name} in use{kept}, {facts.word} {limit}; {wanted} more would exceed it"
+    over, ways = facts.used + facts.kept + facts.wanted - facts.limit, []
     if over <= facts.used:
         ways.append(f"free {format_quantity(over, name)} {name} charged to {label}")
     if facts.change:
         ways.append(f"{facts.change} to {format_quantity(facts.used + facts.wanted, name)}")
     if facts.hint:
         ways.append(facts.hint)
+    if facts.kept:
+        ways.append("state a limit of its run time by which it ends before they start")
     if not ways and facts.computed:
         ways.append("wait for others to give way, or add nodes")
     if not ways and facts.limit > 0:

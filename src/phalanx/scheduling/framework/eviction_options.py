@@ -11,8 +11,10 @@ from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
     BEST_EFFORT,
+    DEFRAGMENT,
     EVICTION_ARGUMENTS,
     FOREIGN_VICTIMS,
+    RESERVE,
     SINGLE_NODE,
     VETO_SWITCHES,
     WHOLE_GANGS,
@@ -124,6 +126,10 @@ def without_effect(action: str, arguments: Iterable[str], actions: Iterable[str]
     """A sentence for every argument of an action that changes nothing."""
     if action in VETO_SWITCHES and action not in actions:
         return [f"action {action}: argument {key} has no effect: the policy does not name it" for key in arguments]
+    if action in (RESERVE, DEFRAGMENT):
+        return (
+            [] if action in actions else [f"action {action}: the policy does not name it: no argument has effect"]
+        )
     effective = EVICTION_ARGUMENTS if EVICTION_ARGUMENTS[0] in ACTION_ARGUMENTS[action] else ()
     idle = [key for key in arguments if key not in effective]
     return [f"action {action}: argument {key} has no effect in this version" for key in idle]

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from functools import reduce
 from itertools import groupby, takewhile
 from operator import or_
+from typing import Protocol
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
@@ -20,6 +21,22 @@ from phalanx.scheduling.framework.result_checks import check_results
 from phalanx.scheduling.framework.view import View
 
 _UNLIMITED = 2**62
+RESERVED = "node(s) were reserved for others that start before it would end"
+OUTSIDE = "node(s) had no room that is left of Reservation {}"
+
+
+class ReservedNodes(Protocol):
+    """Which nodes are kept for those who start later."""
+
+    @property
+    def active(self) -> bool:
+        """Whether any is."""
+
+    def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
+        """bool[rows]: where a pod of the class would fit but for what is kept."""
+
+    def unready(self, pod_class: ClassRecord) -> str | None:
+        """Why pods of a class wait for the advance reservation that they ask for, whatever room there is."""
 
 
 class Pipeline:
@@ -31,6 +48,8 @@ class Pipeline:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        # Set by whoever keeps starts for those who wait.
+        self.reserved: ReservedNodes | None = None
         # What objects state comes first: it is what people are told where several things say no.
         entries = (*policy.standing_plugins, *policy.plugins)
         for entry in entries:
@@ -69,7 +88,12 @@ class Pipeline:
         return None
 
     def unready(self, pod_class: ClassRecord) -> str | None:
-        """What the class refers to and is not there, or not ready: its volumes, its claims."""
+        """What the class refers to and is not there, or not ready: its volumes, its claims, its reservation."""
+        use = pod_class.spec.reservation
+        if use is not None:
+            reason = use.fault or (self.reserved.unready(pod_class) if self.reserved is not None else None)
+            if reason:
+                return reason
         reasons = (
             allocator.refuse(pod_class.spec)
             for allocator in pod_class.allocators
@@ -95,6 +119,13 @@ class Pipeline:
                 parts.append((f"node(s) were ruled out by plugin {plugin.name}", refused))
         allocators = (allocator for allocator in pod_class.allocators if allocator.name in self.node_allocators)
         parts += [part for allocator in allocators for part in allocator.explain(pod_class.spec, rows)]
+        if nodes.maintenance.active:
+            spec = pod_class.spec
+            parts += nodes.maintenance.explain(spec.run_limit, spec.tolerations, rows)
+        if self.reserved is not None and self.reserved.active:
+            use = pod_class.spec.reservation
+            reason = OUTSIDE.format(", ".join(use.names)) if use is not None and use.inside else RESERVED
+            parts.append((reason, self.reserved.closed_to(pod_class, rows)))
         if pod_class.affinity.restricts:
             parts += pod_class.affinity_state(nodes.affinity).explain(
                 rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity

@@ -10,8 +10,10 @@ import msgspec
 from phalanx.model.account import SelfProtection
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
+from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 
 T = TypeVar("T")
 
@@ -31,8 +33,13 @@ class Policy(msgspec.Struct, frozen=True):
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
     are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
-    holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of `actions`
-    that installed packages bring, by name. With `create_pod_groups` gangs that only pods declare get an object.
+    holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of
+    `actions` that installed packages bring, by name. With `create_pod_groups` gangs that only pods declare get an
+    object. `reservations` says who has a start kept for it, None where nobody has (the action `reserve`).
+    `exceeded_run_times` says what becomes of gangs with pods that run longer than they may: `report`,
+    `evict-when-needed` or `kill`. With `heeds_maintenance_signals` what nodes say about their own maintenance keeps
+    pods off them that would not end in time. `defragmentation` says when pods are moved for those who wait,
+    None where none are (the action `defragment`).
     """
 
     actions: tuple[str, ...]
@@ -47,6 +54,10 @@ class Policy(msgspec.Struct, frozen=True):
     self_protection: SelfProtection = SelfProtection.GUARANTEED
     custom_actions: Mapping[str, Action] = {}
     create_pod_groups: bool = True
+    reservations: ReservationSettings | None = None
+    exceeded_run_times: str = "report"
+    heeds_maintenance_signals: bool = True
+    defragmentation: DefragmentSettings | None = None
 
     @property
     def places_slots_only(self) -> bool:

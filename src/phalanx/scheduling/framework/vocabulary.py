@@ -48,6 +48,7 @@ VETO_SWITCHES: MappingProxyType[str, str] = MappingProxyType(
         "reclaim": "enableReclaimable",
         "gangreclaim": "enableReclaimable",
         "shuffle": "enabledVictim",
+        "defragment": "enabledVictim",
     }
 )
 
@@ -66,22 +67,53 @@ BEST_EFFORT = "phalanx.bestEffortEvicts"
 EVICTION_ARGUMENTS = (FOREIGN_VICTIMS, SINGLE_NODE, WHOLE_GANGS, BEST_EFFORT)
 """What we act on; all four actions that evict for others take them."""
 
+RESERVE = "reserve"
+RESERVE_ARGUMENTS = (
+    "depth",
+    "minAgeSeconds",
+    "minPriority",
+    "backfillOrder",
+    "startDelaySeconds",
+    "forecastSeconds",
+    "waitInsteadSeconds",
+    "maxLostWorkPercent",
+)
+
+DEFRAGMENT = "defragment"
+DEFRAGMENT_ARGUMENTS = (
+    "schedule",
+    "timeZone",
+    "duration",
+    "interval",
+    "maxEvictionsPerRun",
+    "maxEvictionsPerHour",
+    "maxEvictionsPerGang",
+    "wholeGangs",
+    "minRunSeconds",
+    "minRemainingSeconds",
+    "maxLostSeconds",
+    "maxLostWorkPercent",
+    "thresholdPriority",
+)
+
 # Action -> the argument keys that `configurations:` may carry. The others have no effect: a failed filter is never
 # asked twice anyway, every node is looked at, and the factor of `enqueue` has moved to the plugin `overcommit`.
 ACTION_ARGUMENTS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "allocate": (_ERROR_CACHE,),
         "backfill": (_ERROR_CACHE,),
+        DEFRAGMENT: DEFRAGMENT_ARGUMENTS,
         "enqueue": ("overcommit-factor",),
         "gangpreempt": (*EVICTION_ARGUMENTS, "maxDomains"),
         "gangreclaim": (*EVICTION_ARGUMENTS, "maxDomains"),
         "preempt": (*EVICTION_ARGUMENTS, _ERROR_CACHE, *_PREEMPT),
         "reclaim": (*EVICTION_ARGUMENTS, _ERROR_CACHE),
+        RESERVE: RESERVE_ARGUMENTS,
         "shuffle": (),
     }
 )
 
 # Gone from Volcano, still in old files: what is said about each.
 _SLA = "Volcano gave it up for the plugin sla, which orders and lets in by how long a group waits"
-RETIRED_ACTIONS: MappingProxyType[str, str] = MappingProxyType({"elect": _SLA, "reserve": _SLA})
+RETIRED_ACTIONS: MappingProxyType[str, str] = MappingProxyType({"elect": _SLA})
 RETIRED_PLUGINS: MappingProxyType[str, str] = MappingProxyType({"reservation": _SLA})

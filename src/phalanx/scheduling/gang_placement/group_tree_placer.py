@@ -123,7 +123,8 @@ class GroupTreePlacer:
 
 def _asks(gang: GangRecord, facts: object) -> bool:
     """Whether a refusal may speak of the gang."""
-    return not isinstance(facts, Shortage) or any(member.pod_class is facts.cls for member in gang.pending.values())
+    waiting = (*gang.pending.values(), *gang.starting_placeholders)
+    return not isinstance(facts, Shortage) or any(member.pod_class is facts.cls for member in waiting)
 
 
 def note_waiting(

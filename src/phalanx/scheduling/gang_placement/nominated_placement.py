@@ -19,7 +19,11 @@ def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
     """The pods of a unit for which room is held."""
     if unit.pod is not None:
         return [unit.pod] if unit.pod.nomination is not None else []
-    return [member for gang in unit.gangs for member in gang.pending.values() if member.nomination is not None]
+    found = [member for gang in unit.gangs for member in gang.pending.values() if member.nomination is not None]
+    for gang in unit.gangs:
+        if gang.placeholders:
+            found += [each for each in gang.starting_placeholders if each.nomination is not None]
+    return found
 
 
 def place_where_nominated(session: Session, transaction: Transaction, calls: list[GangPlacement]) -> bool:
@@ -96,7 +100,7 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
 def _stands(session: Session, held: list[PodRecord]) -> bool:
     """Whether the pods may still go to the nodes on which room is held for them."""
     return all(
-        member.row >= 0 and session.placer.class_view(member.pod_class).static[member.row] for member in held
+        member.row >= 0 and session.placer.may_stay_nominated(member.pod_class, member.row) for member in held
     )
 
 

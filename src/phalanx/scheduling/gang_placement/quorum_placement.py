@@ -70,7 +70,8 @@ class GangPlacement:
 
     __slots__ = ("area", "extras", "gang", "huddles", "need", "parts", "placed", "rest")
 
-    def __init__(self, session: Session, gang: GangRecord) -> None:
+    def __init__(self, session: Session, gang: GangRecord, least: int | None = None) -> None:
+        """`least` is the lowest priority of members that may take part (None: all)."""
         self.gang = gang
         self.need: QuorumRequirement = session.requirement(gang)
         self.rest = PodSet([])
@@ -85,7 +86,9 @@ class GangPlacement:
             self.area = area_of(noun.topology, gang.members.values() if noun.topology is not None else ())
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
-            members = session.pending_in_order(gang)
+            members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
+            if least is not None:
+                members = [member for member in members if member.pod.priority >= least]
             self.huddles = session.colocation_groups(gang)
             if not noun.subgroups:
                 self.rest = PodSet(batches_of(members, roles, charged, self.huddles))

@@ -64,6 +64,9 @@ def quorum_requirement(record: GangRecord, gang: Gang) -> QuorumRequirement:
         if (missing := least - succeeded.get(role, 0) - on_nodes(record.counts(role), policy, repair)) > 0
     )
     total = max(total, sum(missing for _, missing in roles))
+    if total and record.placeholders and (expected := record.starting_placeholders):
+        # Whoever starts is sure of the room for those whom it is going to make, and for those that it has made.
+        total = record.count(MemberState.PENDING) + len(expected)
     subgroups: tuple[int, ...] = ()
     if gang.subgroups:
         subgroups, least = lacking(record, gang, lambda each: counted(each, policy, repair))

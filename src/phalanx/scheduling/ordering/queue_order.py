@@ -246,6 +246,6 @@ def _rank(unit: QueuedUnit) -> Rank:
 def _kind(unit: QueuedUnit) -> Hashable:
     """What units of a run have in common; None for what goes one by one."""
     record: PodRecord | None = unit.pod
-    if record is None or record.pod.problem or record.nomination is not None:
+    if record is None or record.pod.problem or record.nomination is not None or unit.reserved:
         return None
     return record.pod_class, record.charge_path

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.scheduling.diagnosis.verdicts import subgroup_too_small, unreadable
+from phalanx.model.pod import ACTIVE, MemberState, bound_at
+from phalanx.scheduling.diagnosis.verdicts import growth_delayed, subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, waits_on
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import (
@@ -16,6 +17,7 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
 )
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
+    GrowthDelayed,
     NominatedSignature,
     PodSignature,
     SurplusSignature,
@@ -79,9 +81,24 @@ class SurplusTurns:
     def of(self, unit: QueuedUnit) -> list[SurplusTurn]:
         """The turns of a unit that is content; those without members left have nothing to wait for."""
         content = [gang for gang in unit.gangs if gang.pending and _is_content(self._session, unit, gang)]
+        if any(gang.spec is not None and gang.spec.growth_delay for gang in content):
+            content = [gang for gang in content if not self._delay(unit, gang)]
         turns = self._turns[unit] = [SurplusTurn(self._session, unit, gang) for gang in content]
         self._settle(unit)
         return [turn for turn in turns if turn.members]
+
+    def _delay(self, unit: QueuedUnit, gang: GangRecord) -> bool:
+        """Whether the gang is to stay as it is for now; its members are told until when."""
+        session, until = self._session, grows_at(gang, int(self._session.now))
+        if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
+            return False
+        verdict = growth_delayed(gang.key, gang.counts().active, until)
+        for member in gang.pending.values():
+            session.decisions.judge_pod(member, verdict)
+        session.mark_tried(unit)
+        session.set_unschedulable(unit, GrowthDelayed(unit.key), FitError(None, session.state.version))
+        session.queue.recheck_at(unit, until)
+        return True
 
     def take(self, turn: SurplusTurn, most: int) -> None:
         """Places the gang's next member, or a run of at most so many that are equal."""
@@ -181,6 +198,18 @@ class SurplusTurns:
                 case _:
                     session.set_unschedulable(unit, demand, refusal)
             tell_unit(session, unit, refusal.facts)
+
+
+def grows_at(gang: GangRecord, now: int) -> int:
+    """From when on (seconds since the epoch) further members may join, by when the last one has.
+
+    A gang of which nobody runs yet is starting: whoever fits starts with it.
+    """
+    delay = gang.spec.growth_delay if gang.spec is not None else 0
+    if not delay or not gang.count(MemberState.RUNNING):
+        return 0
+    there = (member for member in gang.members.values() if member.state in ACTIVE)
+    return delay + max(now if each.state is MemberState.ASSUMED else bound_at(each.pod) for each in there)
 
 
 def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,17 @@ _RESCORE_PART = 4
 # Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
 _VIEW_BYTES = 2**26
 _FEWEST_VIEWS = 64
+
+
+class ReservedRoom(Protocol):
+    """What is kept on nodes for those who start later."""
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is kept."""
+
+    def limit_copies(self, pod_class: ClassRecord, rows: Rows, copies: IntArray) -> IntArray:
+        """int64[rows]: of the copies that each row has room for now those that leave in time."""
 
 
 class ClassView:
@@ -81,7 +93,7 @@ class ClassView:
 class ClassViews:
     """Keeps a view per class. `filters`, `preferences` and `scorers` are plugins that implement the respective
     extension point, `allocators` the names of those that the policy looks at, `rules` what it makes of other pods,
-    `limits` plugins that implement `max_copies`."""
+    `limits` plugins that implement `max_copies`, `reserved` tells what is kept for others who start later."""
 
     def __init__(
         self,
@@ -92,9 +104,11 @@ class ClassViews:
         allocators: Collection[str],
         rules: InterPodRules,
         limits: Sequence[Plugin],
+        reserved: ReservedRoom | None = None,
     ) -> None:
         self._rules = rules
         self._rooms = limits
+        self._reserved = reserved
         self._nodes = nodes
         self._filters = filters
         self._stocks = frozenset(allocators)
@@ -118,17 +132,21 @@ class ClassViews:
         peering = view.peering
         if peering is None:
             view.mask, view.score = view.allowed, view.base
+            if self._nodes.maintenance.active:
+                view.mask = view.allowed & self.in_time(cls, slice(None))
             return view
         stamp = (peering.ticks, self._nodes.changes.end)
         if view.peer_stamp != stamp:
             view.mask = view.allowed & peering.open()
+            if self._nodes.maintenance.active:
+                view.mask &= self.in_time(cls, slice(None))
             points = peering.points() if peering.wishful else 0.0
             view.score = np.where(view.mask, view.base + points, NOWHERE)
             view.peer_stamp = stamp
         return view
 
-    def current(self, cls: ClassRecord) -> ClassView:
-        """The view, current but for what other pods mean for the class."""
+    def current(self, cls: ClassRecord, scored: bool = True) -> ClassView:
+        """The view, current but for what other pods mean for the class; unless `scored`, its scores may be old."""
         view = self._views.pop(cls.number, None)
         if view is None:
             view = self._new_view(cls)
@@ -136,7 +154,7 @@ class ClassViews:
         nodes = self._nodes
         if view.label_cursor != nodes.relabelled.end or view.stock_cursors != self._allocator_ends(cls):
             self._refresh_mask(view)
-        if view.cursor != nodes.changes.end:
+        if scored and view.cursor != nodes.changes.end:
             self._refresh_score(view)
         self._meet_other_pods(view)
         return view
@@ -148,10 +166,22 @@ class ClassViews:
     def copies(self, view: ClassView, rows: Rows) -> IntArray:
         cls = view.cls
         idle = self._nodes.idle[cls.columns][:, rows]
-        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, UNLIMITED_COPIES)
+        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0)
+        np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
         for plugin in self._rooms:
             fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
+        if self._nodes.maintenance.active:
+            fits = np.where(self.in_time(cls, rows), fits, 0)
+        if self._reserved is not None and self._reserved.active:
+            fits = self._reserved.limit_copies(cls, rows, fits)
+        elif cls.spec.reservation is not None and cls.spec.reservation.inside:
+            # What it may use nothing but is not there.
+            fits = np.zeros_like(fits)
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
+
+    def in_time(self, cls: ClassRecord, rows: Rows) -> BoolArray:
+        """bool[rows]: where a pod that is placed now ends before the node is in maintenance."""
+        return self._nodes.maintenance.open_to(cls.spec.run_limit, cls.spec.tolerations, rows)
 
     def copy_scores(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
         """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
@@ -198,7 +228,7 @@ class ClassViews:
             view.preference = self._preference(view)
         else:
             # These rows are among the changed ones too, so their scores and copies follow by themselves.
-            rows = np.unique(np.array(stale, dtype=np.intp))
+            rows = np.array(sorted(set(stale)), dtype=np.intp)
             view.static[rows] = self._filter(view.cls, rows)
             self._ask_allocators(view, rows)
             self._renew_preference(view)
@@ -278,6 +308,12 @@ class ClassViews:
         fits &= view.allowed.take(rows)
         for plugin in self._rooms:
             fits &= plugin.max_copies(cls, nodes, rows) > 0
+        if nodes.maintenance.active:
+            fits &= self.in_time(cls, rows)
+        if self._reserved is not None and self._reserved.active:
+            fits &= self._reserved.limit_copies(cls, rows, fits.astype(np.int64)) > 0
+        elif cls.spec.reservation is not None and cls.spec.reservation.inside:
+            fits = np.zeros_like(fits)
         load = Load(cls, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:

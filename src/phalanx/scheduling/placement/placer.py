@@ -17,7 +17,7 @@ from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.placement.class_views import ClassView, ClassViews, RowArray
+from phalanx.scheduling.placement.class_views import ClassView, ClassViews, ReservedRoom, RowArray
 from phalanx.scheduling.placement.domain_greedy import NOWHERE, CopyScores, DomainGreedy, until_limits_grow
 from phalanx.scheduling.placement.greedy import best_rows, place_greedily
 from phalanx.scheduling.placement.inter_pod_constraints import (
@@ -49,10 +49,11 @@ class Placer:
         stocks: Collection[str] = (),
         rules: InterPodRules = NO_RULES,
         rooms: Sequence[Plugin] = (),
+        reserved: ReservedRoom | None = None,
     ) -> None:
         self._nodes = nodes
         self._consenters = [each for each in filters if overrides(each, "pre_bind_check")]
-        self._views = ClassViews(nodes, filters, preferences, scorers, stocks, rules, rooms)
+        self._views = ClassViews(nodes, filters, preferences, scorers, stocks, rules, rooms, reserved)
         self._scope: BoolArray | None = None
         self._lean: FloatArray | None = None
 
@@ -100,10 +101,15 @@ class Placer:
         )
         return fits and self._consented(cls, row)
 
+    def may_stay_nominated(self, cls: ClassRecord, row: int) -> bool:
+        """Whether a row that room is held on still takes the class, whoever is there."""
+        static = self._views.current(cls, scored=False).static
+        return bool(static[row]) and bool(self._views.in_time(cls, slice(row, row + 1)).all())
+
     def open_rows(self, cls: ClassRecord) -> BoolArray:
         """bool[N]: the rows that are open to one copy, amounts and stocks aside; if there is none, those that could
         be if others left."""
-        view = self._views.current(cls)
+        view = self._views.current(cls, scored=False)
         found = view.static if view.peering is None else view.static & view.peering.open()
         return found if found.any() else view.static
 
@@ -182,7 +188,7 @@ class Placer:
     def total_copies(self, cls: ClassRecord) -> int:
         """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
         it matters for the class which pods are where."""
-        view, end = self._views.current(cls), self._nodes.changes.end
+        view, end = self._views.current(cls, scored=False), self._nodes.changes.end
         if view.peering is not None:
             potential = self._potential(view, view.peering)
             return view.peering.most(potential if self._scope is None else np.where(self._scope, potential, 0))
@@ -196,19 +202,19 @@ class Placer:
             if changed is None:
                 view.copies = None
                 return self.total_copies(cls)
-            self._views.recount(view, view.copies, np.unique(np.array(changed, dtype=np.intp)))
+            self._views.recount(view, view.copies, np.array(sorted(set(changed)), dtype=np.intp))
         view.room_cursor = end
         return view.room
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         """int64[rows]: how many copies each row has room for, filters aside."""
-        view = self._views.current(cls)
+        view = self._views.current(cls, scored=False)
         found = self._views.copies(view, rows)
         return found if view.peering is None else view.peering.alone(found, rows)
 
     def potential(self, cls: ClassRecord) -> IntArray:
         """int64[N]: how many copies of the class each row takes at most, whoever else is placed before."""
-        view = self._views.current(cls)
+        view = self._views.current(cls, scored=False)
         if view.peering is not None:
             return self._potential(view, view.peering)
         if self._scope is None:
@@ -226,7 +232,7 @@ class Placer:
         """Whether no node takes a second copy of the class, whoever leaves."""
         if any(stock.name == PORTS for stock in self._views.allocators_of(cls)):
             return True
-        peering = self._views.current(cls).peering
+        peering = self._views.current(cls, scored=False).peering
         return peering is not None and bool(
             (peering.alone(np.full(self._nodes.capacity, 2), slice(None)) < 2).all()
         )
@@ -256,8 +262,13 @@ class Placer:
         return place_greedily(candidates.tolist(), copies.tolist(), steps.tolist(), count)
 
 
-def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | None = None) -> Placer:
-    """The placer that asks the plugins of a policy."""
+def build_placer(
+    pipeline: Pipeline,
+    nodes: NodeTable,
+    backoff: NodeBackoff | None = None,
+    reserved: ReservedRoom | None = None,
+) -> Placer:
+    """The placer that asks the plugins of a policy; `reserved` tells what is kept for those who start later."""
     for plugin in pipeline.plugins("configure"):
         try:
             plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
@@ -272,4 +283,5 @@ def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | No
         pipeline.node_allocators,
         pipeline.inter_pod_rules,
         pipeline.plugins("max_copies"),
+        reserved,
     )

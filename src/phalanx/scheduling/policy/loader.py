@@ -11,6 +11,7 @@ from phalanx.model.account import SelfProtection
 from phalanx.model.text.yaml_text import decode_yaml
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.defragment_settings import defragment_settings
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.eviction_options import (
     EvictionOptions,
@@ -20,6 +21,7 @@ from phalanx.scheduling.framework.eviction_options import (
 )
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.framework.reservation_settings import reservation_settings
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
     FOREIGN_VICTIMS,
@@ -48,7 +50,17 @@ tiers:
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
-_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions", "selfProtection", "createPodGroups")
+_OWN = (
+    "partialGang",
+    "cycleBudgetMilliseconds",
+    "dialects",
+    "evictions",
+    "selfProtection",
+    "createPodGroups",
+    "exceededRunTimes",
+    "maintenanceSignals",
+)
+_EXCEEDED = ("report", "evict-when-needed", "kill")
 _Options = Mapping[str, object]
 
 
@@ -70,13 +82,28 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     arguments = _configurations(document.get("configurations"), actions, known, errors, inactive)
     custom = _custom_actions(actions, offered, arguments, errors)
     eviction = eviction_options(actions, arguments, options, errors)
+    reservations = reservation_settings(actions, arguments, errors)
+    defragmentation = defragment_settings(actions, arguments, errors)
     own = _own_settings(document.get("phalanx") or {}, errors)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.disabled_points for entry in plugins):
         inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     always = standing_plugins(eviction)
-    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4], custom, own[5])
+    return Policy(
+        actions,
+        plugins,
+        always,
+        tuple(inactive),
+        *own[:4],
+        eviction,
+        own[4],
+        custom,
+        own[5],
+        reservations,
+        *own[6:],
+        defragmentation,
+    )
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
@@ -280,10 +307,10 @@ def _configurations(
 
 def _own_settings(
     own: object, errors: list[str]
-) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool]:
+) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
-        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True
+        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True, _EXCEEDED[0], True
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
@@ -307,8 +334,16 @@ def _own_settings(
     if not isinstance(create, bool):
         errors.append(f"phalanx.createPodGroups: {create!r} is not true or false")
         create = True
-    protected = SelfProtection(str(protection))
-    return str(partial), budget / 1000, dict(dialects), str(evictions), protected, create
+    exceeded = own.get("exceededRunTimes", _EXCEEDED[0])
+    if exceeded not in _EXCEEDED:
+        errors.append(
+            f"phalanx.exceededRunTimes: {exceeded!r} is not {', '.join(_EXCEEDED[:-1])} or {_EXCEEDED[-1]}"
+        )
+    signals = own.get("maintenanceSignals", "honour")
+    if signals not in ("honour", "ignore"):
+        errors.append(f"phalanx.maintenanceSignals: {signals!r} is not honour or ignore")
+    protected, heeds = SelfProtection(str(protection)), signals == "honour"
+    return str(partial), budget / 1000, dict(dialects), str(evictions), protected, create, str(exceeded), heeds
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

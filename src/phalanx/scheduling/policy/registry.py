@@ -15,15 +15,18 @@ from phalanx.scheduling.plugins.evictions.pdb import Pdb
 from phalanx.scheduling.plugins.evictions.protection import Protection
 from phalanx.scheduling.plugins.evictions.rescheduling import Rescheduling
 from phalanx.scheduling.plugins.evictions.selfprotection import SelfProtectionPlugin
+from phalanx.scheduling.plugins.nodes.bestfit import BestFit
 from phalanx.scheduling.plugins.nodes.binpack import Binpack
 from phalanx.scheduling.plugins.nodes.deviceshare import DeviceShare
 from phalanx.scheduling.plugins.nodes.extender import Extender
+from phalanx.scheduling.plugins.nodes.fgd import Fgd
 from phalanx.scheduling.plugins.nodes.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.plugins.nodes.node_backoff import NodeBackoffPlugin
 from phalanx.scheduling.plugins.nodes.nodegroup import NodeGroup
 from phalanx.scheduling.plugins.nodes.nodeorder import NodeOrder
 from phalanx.scheduling.plugins.nodes.numa_aware import NumaAware
 from phalanx.scheduling.plugins.nodes.predicates import Predicates
+from phalanx.scheduling.plugins.nodes.random import RandomNode
 from phalanx.scheduling.plugins.nodes.resource_strategy_fit import ResourceStrategyFit
 from phalanx.scheduling.plugins.nodes.tdm import Tdm
 from phalanx.scheduling.plugins.nodes.usage import Usage
@@ -47,6 +50,7 @@ ACTION_ENTRY_POINT_GROUP = "phalanx.actions"
 
 def builtin_plugins() -> dict[str, type[Plugin]]:
     ours: tuple[type[Plugin], ...] = (
+        BestFit,
         Binpack,
         Capacity,
         Cdp,
@@ -55,6 +59,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Drf,
         Extender,
         Fairshare,
+        Fgd,
         GangPlugin,
         NetworkTopologyAware,
         NodeGroup,
@@ -65,6 +70,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Predicates,
         Priority,
         Proportion,
+        RandomNode,
         Rescheduling,
         ResourceQuotaPlugin,
         ResourceStrategyFit,

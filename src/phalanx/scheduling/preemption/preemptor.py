@@ -48,9 +48,10 @@ class QuorumPreemptor:
     has put into its transaction.
     """
 
-    def __init__(self, session: Session, unit: QueuedUnit) -> None:
+    def __init__(self, session: Session, unit: QueuedUnit, least: int | None = None) -> None:
+        """`least` is the lowest priority of members that may be placed (None: all)."""
         self.unit = unit
-        self.calls = [GangPlacement(session, gang) for gang in unit.gangs]
+        self.calls = [GangPlacement(session, gang, least) for gang in unit.gangs]
         self.demand: PodSignature | QuorumSignature = signature_of(self.calls)
         self.gangs = unit.gangs
         asking = [call for call in self.calls if not call.need.satisfied]
@@ -58,7 +59,7 @@ class QuorumPreemptor:
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
         composites = session.state.gangs.composites
-        self.priority = min(_preempting_priority(call, composites) for call in asking)
+        self.priority = min(_preempting_priority(call, composites, least) for call in asking)
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
@@ -85,16 +86,37 @@ class QuorumPreemptor:
         return facts
 
 
-def _preempting_priority(call: GangPlacement, composites: Composites) -> int:
+def _preempting_priority(call: GangPlacement, composites: Composites, least: int | None) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    noun, above = call.gang.spec, composites.priority(call.gang)
-    if above is not None:
-        return above
-    if noun is not None and noun.priority is not None:
-        return noun.priority
+    stated = _stated_priority(call.gang, composites)
+    if stated is not None:
+        return stated
     priorities = sorted((member.pod.priority for batch in call.batches for member in batch.members), reverse=True)
-    return min(priorities[: call.need.total], default=0)
+    highest = min(priorities[: call.need.total], default=0)
+    return highest if least is None else min(highest, least)
+
+
+def _stated_priority(gang: GangRecord, composites: Composites) -> int | None:
+    above = composites.priority(gang)
+    return above if above is not None or gang.spec is None else gang.spec.priority
+
+
+def _quorum_preemptors(session: Session, unit: QueuedUnit) -> Iterator[QuorumPreemptor]:
+    """A unit whose members differ in priority asks for its highest first, then with lower ones as well: whoever is
+    placed outranks those who go."""
+    composites = session.state.gangs.composites
+    found = QuorumPreemptor(session, unit)
+    unstated = [
+        call for call in found.calls if not call.need.satisfied and _stated_priority(call.gang, composites) is None
+    ]
+    priorities = {member.pod.priority for call in unstated for batch in call.batches for member in batch.members}
+    lower = sorted((each for each in priorities if each < found.priority), reverse=True)
+    if not lower:
+        yield found
+        return
+    for least in (found.priority, *lower):
+        yield QuorumPreemptor(session, unit, least)
 
 
 class PodPreemptor:
@@ -198,7 +220,7 @@ def preemptors_of(session: Session, unit: QueuedUnit, demand: SchedulingSignatur
         case PodSignature() if unit.pod is not None:
             yield PodPreemptor(session, [unit], unit.pod)
         case QuorumSignature():
-            yield QuorumPreemptor(session, unit)
+            yield from _quorum_preemptors(session, unit)
         case GroupTreeSignature():
             attempt = group_tree_attempt_of(session, unit)
             core = attempt.core_unit(unit) if attempt is not None else None

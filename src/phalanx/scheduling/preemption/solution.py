@@ -27,7 +27,8 @@ class EvictionCost(NamedTuple):
     that there is, so that a further victim never makes it smaller). `pods`: how many go. `pod_priorities`: the sum
     of the pods' own priorities, where their groups state others. `least_excess`: the smallest excess that a
     reclaimee is left with, negated, so that reclaimees give in turns. `lost_work`: what is lost, in hours since the
-    start or the last checkpoint, times the part of the cluster that the pod holds.
+    start or the last checkpoint, times the part of the cluster that the pod holds. `ranks`: those of members of one
+    gang, negated, so that the highest go.
     """
 
     preempting: bool = False
@@ -40,11 +41,12 @@ class EvictionCost(NamedTuple):
     pod_priorities: int = 0
     least_excess: float = 0.0
     lost_work: float = 0.0
+    ranks: int = 0
 
     @property
     def decisive(self) -> tuple[bool, int, int, int, int, int, int, int, float]:
-        """All but the lost work, which decides between equals only."""
-        return self[:-1]
+        """All but the lost work and the ranks, which decide between equals only."""
+        return self[:-2]
 
 
 class Eviction(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ def cost_of(
         sum(victim.pod_priorities for victim in chosen),
         _drained(chosen, holding) if holding is not None else 0.0,
         sum(victim.lost_work for victim in chosen),
+        sum(victim.rank for victim in chosen),
     )
 
 
@@ -128,4 +131,5 @@ def victim_cost(victim: Victim) -> tuple[object, ...]:
         len(victim.records),
         victim.pod_priorities,
         victim.lost_work,
+        victim.rank,
     )

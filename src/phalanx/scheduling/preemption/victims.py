@@ -1,11 +1,12 @@
-"""Who goes together: surplus members singly, then the rest of a gang as a whole; pods on their own singly."""
+"""Who goes together: surplus singly or by subgroups, then the rest of a gang as a whole; lone pods one by one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
+from phalanx.cluster.classes import Footprint
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
@@ -19,10 +20,13 @@ from phalanx.scheduling.preemption.rules.min_available import (
     bundle_of,
     dispensable_members,
     holds_quorum,
+    is_leader,
 )
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 
 _SECONDS = 3600.0
+# Who states no rank comes after all that do.
+_NO_RANK = 2**31
 
 GangPart = str | PartKey | None
 """Of a gang: a role, a subgroup, or all of it (None)."""
@@ -36,7 +40,8 @@ class Victim:
     the payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
     disruption budget that has nothing left. `order_key` puts victims in the order in which they are taken. A
     `whole` victim is everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members,
-    and goes as a part of the whole if both go.
+    and goes as a part of the whole if both go. `rank` is that of a single member, negated, where the others of its
+    gang have one too.
     """
 
     __slots__ = (
@@ -51,6 +56,7 @@ class Victim:
         "pod_priorities",
         "preempted",
         "priority",
+        "rank",
         "records",
         "rules",
         "whole",
@@ -72,6 +78,7 @@ class Victim:
             records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
         )
         self.whole = False
+        self.rank = 0
         self.dispensable: DispensableMembers | None = None
         self.exhausted_budgets = 0
         self.order_key: tuple[object, ...] = ()
@@ -168,15 +175,27 @@ class VictimBuilder:
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[Victim]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""
-        spares = {gang: DispensableMembers(gang, self._composites) for gang in gangs}
+        spares, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
         for gang, spare in spares.items():
+            singles: dict[str, Victim] = {}
             for record in members.get(gang, ()) if spare.free > 0 else ():
-                if spare.can_lose(record, {}) and self._may_go(record):
-                    victim = self._victim([record])
-                    victim.dispensable = spare
-                    yield victim
-        # A gang does not fall for itself, and one that needs nobody loses its members one by one.
-        if any(gang in self._own for gang in gangs) or all(spare.all_dispensable for spare in spares.values()):
+                if record.pod.uid in singles:
+                    continue
+                mates = spare.goes_with(record)
+                if not (spare.can_lose_all(mates, {}) and all(map(self._may_go, mates))):
+                    continue
+                if any(map(is_leader, mates)):
+                    led = True
+                    continue
+                victim = self._victim(mates)
+                victim.dispensable = spare
+                singles.update((mate.pod.uid, victim) for mate in mates)
+            singly = list(dict.fromkeys(singles.values()))
+            _by_rank(singly)
+            yield from singly
+        # A gang does not fall for itself, and one that needs nobody loses its members one by one (but its leader).
+        single = all(spare.all_dispensable for spare in spares.values()) and not led
+        if single or any(gang in self._own for gang in gangs):
             return
         there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
         # What is on its way to a node cannot be told to leave yet.
@@ -193,6 +212,16 @@ class VictimBuilder:
             for record in records
         )
         return Victim(records, self._rules, priority, sum(map(self._work, records)), breaks)
+
+
+def _by_rank(singles: list[Victim]) -> None:
+    """Of members that have ranks the highest go first: most who make such gangs take them away in this order, and
+    what is lost with one is lost with any."""
+    ranked = [each for each in singles if each.records[0].pod.index < _NO_RANK]
+    if len(ranked) > 1:
+        work = sum(each.lost_work for each in ranked) / sum(len(each.records) for each in ranked)
+        for each in ranked:
+            each.lost_work, each.rank = work * len(each.records), -max(r.pod.index for r in each.records)
 
 
 class DispensableMembers:
@@ -223,6 +252,26 @@ class DispensableMembers:
             return True
         return self._subquorum.can_lose(record, spent)
 
+    def can_lose_all(self, records: Sequence[PodRecord], spent: Mapping[GangPart, int]) -> bool:
+        """The same for members that go together."""
+        if len(records) == 1:
+            return self.can_lose(records[0], spent)
+        counted = Counter(spent)
+        for record in records:
+            if not self.can_lose(record, counted):
+                return False
+            counted.update(self.counted_as(record))
+        return True
+
+    def goes_with(self, record: PodRecord) -> list[PodRecord]:
+        """Who goes if a member does: of a subgroup that is as large as it must be everybody, as what is left of it
+        is of no use."""
+        if self._subquorum is None or record.gang is None or not self._subquorum.is_exact(record):
+            return [record]
+        part, members = self._subquorum.subgroup_of(record), record.gang.members.values()
+        mates = [m for m in members if m.state in ACTIVE and self._subquorum.subgroup_of(m) == part]
+        return sorted(mates, key=lambda member: member.pod.key)
+
     def counted_as(self, record: PodRecord) -> Iterator[GangPart]:
         """What a member that goes counts for: the gang (None), its role, its subgroup."""
         yield None
@@ -244,10 +293,13 @@ def hours_lost(record: PodRecord, now: float) -> float:
 
 def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int]]) -> float:
     """The same times the largest part of the cluster that it holds."""
-    parts = (
-        amount / totals[name][0] for name, amount in record.footprint.amounts.items() if totals.get(name, (0,))[0]
-    )
-    return hours_lost(record, now) * max(parts, default=0.0)
+    return hours_lost(record, now) * cluster_part(record.footprint, totals)
+
+
+def cluster_part(footprint: Footprint, totals: Mapping[str, tuple[int, int]]) -> float:
+    """The largest part of any resource of the cluster that a pod holds, 0..1."""
+    parts = (amount / totals[name][0] for name, amount in footprint.amounts.items() if totals.get(name, (0,))[0])
+    return max(parts, default=0.0)
 
 
 class Removals:
@@ -284,7 +336,7 @@ class Removals:
         spare = victim.dispensable
         if spare is None:
             return True
-        return spare.can_lose(victim.records[0], self._spent.get(spare, {}))
+        return spare.can_lose_all(victim.records, self._spent.get(spare, {}))
 
     def add(self, victim: Victim, sign: int = 1) -> None:
         for payer, amounts in victim.amounts.items():
@@ -294,8 +346,9 @@ class Removals:
             add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
         if victim.dispensable is not None:
             spent = self._spent.setdefault(victim.dispensable, Counter())
-            for key in victim.dispensable.counted_as(victim.records[0]):
-                spent[key] += sign
+            for record in victim.records:
+                for key in victim.dispensable.counted_as(record):
+                    spent[key] += sign
 
     def _drf_allows(self, victim: Victim, drf: DrfPreemption) -> bool:
         """Whether the victim's gangs hold enough more than the preemptor."""

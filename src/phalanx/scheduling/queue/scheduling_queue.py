@@ -11,6 +11,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     PodSignature,
@@ -58,6 +59,11 @@ class SchedulingQueue:
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do."""
+        return self.idle_but_for_news(True)
+
+    def idle_but_for_news(self, retells: bool) -> bool:
+        """Whether a cycle now would find nothing to do; without `retells` it does nothing to keep true what was
+        told."""
         self._absorb()
         if self._bound_version != self._state.bound_version:
             self._ripen()
@@ -70,7 +76,11 @@ class SchedulingQueue:
             return False
         if self._freed_version != self._state.capacity_version or any(map(self._has_opened, self._groups)):
             return not self._groups
-        return self.next_outdated() is None
+        return not retells or self.next_outdated() is None
+
+    def settle(self) -> None:
+        """Takes note of what has changed; to be called now and then by whoever runs no cycles."""
+        self._absorb()
 
     def activate_everything(self) -> None:
         """Looks at everything again (a new policy, say)."""
@@ -118,6 +128,25 @@ class SchedulingQueue:
         self._absorb()
         keys: list[UnitKey] = [*self._state.pods.standalone, *self._index.bundles()]
         return [unit for key in keys if (unit := self._index.unit(key)) is not None]
+
+    def pending_counts(self) -> dict[str, int]:
+        """How many pods wait in each of kube-scheduler's queues: `active` have a turn in the next cycle, `backoff`
+        wait for a time, `unschedulable` for room, `gated` have scheduling gates or belong to a gang that cannot be
+        placed before others of it come. Nothing moves."""
+        self._absorb()
+        counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        counts["gated"] = sum(record.state is MemberState.GATED for record in self._state.pods.values())
+        waiting: dict[UnitKey, int] = dict.fromkeys(self._state.pods.standalone, 1)
+        for bundle in self._index.bundles():
+            waiting[bundle] = sum(len(self._state.gangs[key].pending) for key in self._index.gangs_of(bundle))
+        for key, pods in waiting.items():
+            if key in self._active:
+                counts["active"] += pods
+            elif key not in self._unschedulable:
+                counts["gated"] += pods
+            else:
+                counts["backoff" if key in self._earliest else "unschedulable"] += pods
+        return counts
 
     def pop_satisfied(self) -> list[GangRecord]:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
@@ -269,6 +298,54 @@ class SchedulingQueue:
         group.fit_error = refusal
         group.may_fit = False
         self._all_true_at = -1
+
+    # starts that are kept
+
+    def unit(self, key: UnitKey) -> QueuedUnit | None:
+        """The unit, if it asks for something."""
+        self._absorb()
+        return self._index.unit(key)
+
+    def waits(self, key: UnitKey) -> bool:
+        """Whether the unit asks for something still."""
+        return self._index.unit(key) is not None
+
+    def demand_of(self, key: UnitKey) -> SchedulingSignature | None:
+        """What a parked unit waits with; None where it is not parked."""
+        return self._unschedulable.get(key)
+
+    def fit_error_of(self, key: UnitKey) -> FitError | None:
+        """Why a parked unit was refused."""
+        demand = self._unschedulable.get(key)
+        return self._groups[demand].fit_error if demand is not None else None
+
+    def awaits_turn(self, key: UnitKey) -> bool:
+        """Whether the unit has its turn in the next cycle."""
+        return key in self._active
+
+    def activate(self, keys: Iterable[UnitKey]) -> None:
+        """Gives units that are parked a turn in the next cycle."""
+        for key in keys:
+            if key in self._unschedulable:
+                self._leave(key)
+                self._active[key] = None
+
+    def first_parked(self, most: int) -> list[tuple[Rank, QueuedUnit]]:
+        """Of each demand the first `most` that are parked, in no particular order."""
+        self._absorb()
+        found = []
+        for group in self._groups.values():
+            first = group.first() if most == 1 else None
+            chosen = (
+                [(first, group.units[first])]
+                if first is not None
+                else heapq.nsmallest(most, group.units.items(), key=lambda entry: entry[1])
+            )
+            for key, rank in chosen:
+                unit = self._index.unit(key)
+                if unit is not None:
+                    found.append((rank, unit))
+        return found
 
     # queues that keep their order
 

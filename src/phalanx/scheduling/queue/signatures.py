@@ -79,6 +79,15 @@ class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
         return sum(kind.upper_bound(rooms) for kind in self.kinds)
 
 
+class GrowthDelayed(msgspec.Struct, frozen=True):
+    """Gangs that are to stay as they are for a while before they grow: the time wakes them, not room."""
+
+    unit: Hashable
+
+    def upper_bound(self, rooms: RoomEstimates) -> int:
+        return 0
+
+
 class QuotaBlocked(msgspec.Struct, frozen=True):
     """Units of a payer that may be charged nothing new, whatever its size."""
 
@@ -230,6 +239,7 @@ SchedulingSignature = (
     | AdmissionSignature
     | QuotaBlocked
     | FifoBlocked
+    | GrowthDelayed
     | NominatedSignature
 )
 

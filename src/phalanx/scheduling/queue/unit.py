@@ -13,10 +13,10 @@ class QueuedUnit:
     `gangs` are tied to each other (`bundles`), `missing` are keys that they name and that nobody declares, or that
     do not name them in turn: they are waited for. A gang is `overbundled` where more are tied to it than may start
     as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank` and
-    `band` (a prefix of it) are set when the cycle puts its units in order.
+    `band` (a prefix of it) are set when the cycle puts its units in order, `reserved` where a start is kept for it.
     """
 
-    __slots__ = ("band", "composite", "gangs", "key", "missing", "overbundled", "pod", "rank")
+    __slots__ = ("band", "composite", "gangs", "key", "missing", "overbundled", "pod", "rank", "reserved")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class QueuedUnit:
         self.gangs = gangs
         self.missing = missing
         self.overbundled = overbundled
+        self.reserved = False
         self.rank: Rank = ()
         self.band: Rank = ()
 

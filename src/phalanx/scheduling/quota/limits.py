@@ -90,8 +90,8 @@ class Bar(msgspec.Struct, frozen=True):
 class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
     """An account does not allow one more: `used + wanted` of a resource would be above its ceiling.
 
-    Amounts are in the resource's units. `placed` of `need` members were allowed before. `culprit` is the place, in
-    its bundle, of the gang whose member it is.
+    Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
+    of `need` members were allowed before. `culprit` is the place, in its bundle, of the gang whose member it is.
     """
 
     account: AccountRecord
@@ -106,6 +106,7 @@ class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
     placed: int = 0
     need: int = 1
     culprit: int = 0
+    kept: int = 0
 
 
 class Blocked(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -10,6 +11,18 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.ledger import Ledger
 from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Limit, OverQuota
+
+
+class KeptRoom(Protocol):
+    """What accounts allow beside what is kept for others that start later."""
+
+    def room(self, payer: ChargePath, amounts: Mapping[str, int]) -> int:
+        """How many times the amounts fit."""
+        ...
+
+    def excess(self, payer: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
+        """(ceiling, resource, how much of it is in use or kept) where they do not fit once."""
+        ...
 
 
 class QuotaCheck:
@@ -20,6 +33,8 @@ class QuotaCheck:
         self._ledger = ledger
         self._ceilings_of = ceilings_of
         self._bars: dict[ChargePath, list[Bar]] = {}
+        # Set while somebody has its turn beside what is kept for others.
+        self.kept_room: KeptRoom | None = None
 
     def bars(self, payer: ChargePath) -> list[Bar]:
         """Every ceiling on the payer's path, leaf first."""
@@ -42,7 +57,10 @@ class QuotaCheck:
         if not bars:
             return UNLIMITED
         self._ledger.settle()
-        return min(bar.room(amounts) for bar in bars)
+        most = min(bar.room(amounts) for bar in bars)
+        if self.kept_room is not None and most:
+            most = min(most, self.kept_room.room(payer, amounts))
+        return most
 
     def over_quota(
         self,
@@ -86,10 +104,33 @@ class QuotaCheck:
                         )
                     )
         if not found:
-            return None
+            return self._over_kept(payer, footprint, placed, need, culprit)
         # What somebody has stated explains more than what was computed from it.
         first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
         return first if len(found) == 1 else msgspec.structs.replace(first, change="")
+
+    def _over_kept(
+        self, payer: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
+    ) -> OverQuota | None:
+        """Which ceiling does not allow one more pod beside what is kept for others."""
+        excess = self.kept_room.excess(payer, footprint.amounts) if self.kept_room is not None else None
+        if excess is None:
+            return None
+        bar, name, held = excess
+        limit, used, _ = bar.state(name)
+        return OverQuota(
+            bar.account,
+            bar.ceiling.word,
+            name,
+            max(0, limit),
+            used,
+            footprint.amounts[name],
+            computed=bar.ceiling.computed,
+            placed=placed,
+            need=need,
+            culprit=culprit,
+            kept=held - used,
+        )
 
     def overdrawn(self, payers: Mapping[ChargePath, Mapping[str, int]]) -> Iterator[AccountRecord]:
         """The accounts that hold more now than they may of what their payers ask for."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
 
 from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.occupancy import binding_writes
@@ -15,11 +17,16 @@ from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.gangs.quorum import joining_mark
 from phalanx.scheduling.queue.unit import QueuedUnit
-
-if TYPE_CHECKING:
-    pass
-
 from phalanx.scheduling.session.eviction_log import EvictionLog
+
+
+def _no_promise(of: GangKey | str) -> str:
+    return ""
+
+
+def _with_more(message: str, more: str) -> str:
+    """Messages about nodes are kube-scheduler's, with its full stop: others read them."""
+    return f"{message} {more[0].upper()}{more[1:]}." if message.endswith(".") else f"{message}; {more}"
 
 
 class Decisions:
@@ -35,14 +42,19 @@ class Decisions:
         # The pod that is counted as placed and not in the plan yet.
         self._unbound = ""
         self._causes = 0
+        # Room that was found for members that are expected; so many of them are nominated already.
+        self._held: list[tuple[PodRecord, int]] = []
+        self._nominated_holds = 0
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
+        # What a gang, or a pod by its uid, is told about its start beside why it waits.
+        self.promise: Callable[[GangKey | str], str] = _no_promise
 
     def begin_turn(self) -> tuple[int, ...]:
         """What there is of the plan, for `undo_turn`."""
+        self._nominate_held()
         self._state.transactions.forget()
-        plan = self.plan
-        return len(plan.binds), len(plan.nominations), len(plan.evictions), len(plan.admissions)
+        return *map(len, self._lists()), len(self._held)
 
     def undo_turn(self, marks: tuple[int, ...]) -> None:
         """Takes back what was begun and decided since then, but for pods that belong to no gang: each of them is
@@ -50,16 +62,21 @@ class Decisions:
         self._state.transactions.end_all()
         plan = self.plan
         binds, nominations, evictions, admissions = (
-            part[mark:] for part, mark in zip(self._lists(), marks, strict=True)
+            part[mark:] for part, mark in zip(self._lists(), marks, strict=False)
         )
         kept = [bind for bind in binds if bind.gang is None]
         plan.binds[marks[0] :] = kept
         self._state.pods.binding_failed(self._unbound)
-        for part, mark in zip(self._lists()[1:], marks[1:], strict=True):
+        for part, mark in zip(self._lists()[1:], marks[1:], strict=False):
             del part[mark:]
         for bind in binds:
             if bind.gang is not None:
                 self._state.pods.binding_failed(bind.uid)
+        for placeholder, _ in self._held[marks[-1] :]:
+            self._state.pods.binding_failed(placeholder.pod.uid)
+            self._state.pods.cancel_nomination(placeholder)
+        del self._held[marks[-1] :]
+        self._nominated_holds = min(self._nominated_holds, len(self._held))
         for evict in evictions:
             self._state.pods.eviction_refused(evict.uid, self._now)
         for uid in {nomination.uid for nomination in nominations}:
@@ -72,7 +89,13 @@ class Decisions:
         return self.plan.binds, self.plan.nominations, self.plan.evictions, self.plan.admissions
 
     def bind(
-        self, record: PodRecord, row: int, gang: GangKey | None, mark: PlanMark | None, together: str = ""
+        self,
+        record: PodRecord,
+        row: int,
+        gang: GangKey | None,
+        mark: PlanMark | None,
+        together: str = "",
+        held: tuple[str, ...] = (),
     ) -> None:
         """Records a placement whose row is already charged (by a committed transaction); `together` names the
         decision where none of its pods may be bound before all are prepared."""
@@ -86,7 +109,17 @@ class Decisions:
         self._unbound = ""
         self.plan.binds.append(
             Bind(
-                pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations, together
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                node,
+                gang,
+                mark,
+                self.cause,
+                preparations,
+                annotations,
+                together,
+                held,
             )
         )
         if record.last_verdict is not None:
@@ -98,6 +131,24 @@ class Decisions:
             self.bind(record, row, None, None)
         else:
             self.bind(record, row, gang.key, joining_mark(gang.spec, self.cause, int(self._now)))
+
+    def hold(self, placeholder: PodRecord, row: int) -> None:
+        """The same for a member that is expected: nobody is bound. It counts as placed for this turn, and from then
+        on as nominated: who is worth more may take the room, and in time it is given back."""
+        self.steps += 1
+        self._state.pods.assume(placeholder, row, None)
+        self._held.append((placeholder, row))
+
+    def _nominate_held(self) -> None:
+        for placeholder, row in self._held[self._nominated_holds :]:
+            gang, uid = placeholder.gang, placeholder.pod.uid
+            assert gang is not None
+            expected = gang.spec.expected if gang.spec is not None else None
+            until = self._now + (expected.seconds if expected is not None else 0)
+            self._state.pods.binding_failed(uid)
+            self._state.pods.nominate(placeholder, row, Nomination(until=until, cause=self.cause))
+            self._state.pods.placeholders.end_at(uid, until)
+        self._nominated_holds = len(self._held)
 
     def next_cause(self) -> str:
         """A name for one more decision of this cycle."""
@@ -118,6 +169,8 @@ class Decisions:
     def _nominated(self, record: PodRecord, heir: str = "") -> None:
         """Says on which node room is held for a pod now, if on any."""
         pod, claim = record.pod, record.nomination
+        if pod.placeholder:
+            return
         cause = claim.cause if claim is not None else self.cause
         self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
 
@@ -128,7 +181,7 @@ class Decisions:
         pod, gang = record.pod, record.gang
         self.steps += 1
         self._log.evicted(record, self._now)
-        self._state.pods.mark_evicting(record)
+        self._state.pods.mark_evicting(record, cause)
         key = gang.key if gang is not None else None
         self.plan.evictions.append(
             Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
@@ -149,7 +202,9 @@ class Decisions:
 
     def publish_verdicts(self) -> None:
         """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
+        self._nominate_held()
         for key, (gang, verdict) in self._gang_verdicts.items():
+            verdict = self._with_start(verdict, key)
             news = (verdict, gang.arrivals)
             if gang.last_verdict != news:
                 gang.last_verdict = news
@@ -157,6 +212,15 @@ class Decisions:
                 for member in gang.pending.values() if verdict is not None else ():
                     member.last_verdict = None  # what the gang is told now takes the place of it
         for uid, (record, verdict) in self._pod_verdicts.items():
+            verdict = self._with_start(verdict, uid) if record.gang is None else verdict
             if record.last_verdict != verdict:
                 record.last_verdict = verdict
                 self.plan.pods.append(PodVerdict(uid, verdict))
+
+    def _with_start(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
+        start = self.promise(of) if verdict is not None else ""
+        return (
+            msgspec.structs.replace(verdict, message=_with_more(verdict.message, start))
+            if verdict and start
+            else verdict
+        )

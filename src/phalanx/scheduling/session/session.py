@@ -99,7 +99,14 @@ class Session:
             past.evictions,
             past.no_solutions,
         )
+        self.reservations, self.defragmentation = past.reservations, past.defragmentation
+        # Whether those have their turns that others, for whom starts are kept, have left behind.
+        self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
+        if self.reservations is not None:
+            self.decisions.promise = self.reservations.promise
+        if pipeline.policy.defragmentation is not None:
+            self.decisions.promise = self.defragmentation.with_note(self.decisions.promise)
         # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()

@@ -13,7 +13,7 @@ from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.solver import solve
 from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.scheduler import Scheduler, never
+from phalanx.scheduling.scheduler import Scheduler, never, untimed
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.suggestions import Suggestions
 from phalanx.scheduling.whatif.what_if import WhatIf, what_if
@@ -38,8 +38,10 @@ class DryRun(Scheduler):
         self._latest = super().new_session(now, should_stop)
         return self._latest
 
-    def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
-        plan = super().cycle(now, should_stop)
+    def cycle(
+        self, now: float, should_stop: Callable[[], bool] = never, stage: Callable[[str], None] = untimed
+    ) -> Plan:
+        plan = super().cycle(now, should_stop, stage)
         self.session = self._latest
         return plan
 

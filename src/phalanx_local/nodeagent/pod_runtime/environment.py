@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 from phalanx_local.nodeagent.core_v1 import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
+from phalanx_local.nodeagent.pod_runtime.config_objects import CONFIG_MAP, NO_OBJECTS, SECRET, ConfigObjects
 
 #: What a process needs of the machine that a container image would bring along.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
@@ -29,16 +30,26 @@ class PodFacts:
         self.allocatable = allocatable
 
 
-def build_environment(facts: PodFacts, container: V1Container, extra: Mapping[str, str]) -> dict[str, str]:
-    """The declared variables in order, each seeing those before it, on top of `extra`.
+def build_environment(
+    facts: PodFacts, container: V1Container, extra: Mapping[str, str], objects: ConfigObjects = NO_OBJECTS
+) -> dict[str, str]:
+    """The declared variables in order, each seeing those before it, on top of `extra` and of those of `envFrom`.
 
-    Raises ContainerConfigError for a source that does not exist here (config maps and secrets, say) or that names
-    a field which the downward API does not know.
+    Raises ContainerConfigError for a source that does not exist here or that names a field which the downward API
+    does not know, MissingObjectError for a key that may come yet.
     """
-    environment = dict(extra)
+    environment = {**extra, **objects.variables(container)}
     for variable in container.env or ():
         if variable.value_from is None:
             environment[variable.name] = expand(variable.value or "", environment)
+            continue
+        source = variable.value_from
+        keyed = ((CONFIG_MAP, source.config_map_key_ref), (SECRET, source.secret_key_ref))
+        reference = next(((plural, each) for plural, each in keyed if each is not None), None)
+        if reference is not None:
+            value = objects.value(*reference)
+            if value is not None:
+                environment[variable.name] = value
             continue
         try:
             environment[variable.name] = _from_source(facts, container, variable.value_from)
@@ -76,7 +87,7 @@ def _from_source(facts: PodFacts, container: V1Container, source: V1EnvVarSource
         return _field(facts, source.field_ref.field_path)
     if source.resource_field_ref is not None:
         return _resource(facts, container, source.resource_field_ref)
-    raise ValueError("only value, fieldRef and resourceFieldRef are supported by local processes")
+    raise ValueError("this source of a value is not supported by local processes")
 
 
 def _field(facts: PodFacts, path: str) -> str:

@@ -17,8 +17,10 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod
 from phalanx_local.nodeagent.pod_runtime import process_guard
+from phalanx_local.nodeagent.pod_runtime.config_objects import ConfigObjects, MissingObjectError, Read
 from phalanx_local.nodeagent.pod_runtime.environment import (
     ContainerConfigError,
     PodFacts,
@@ -34,13 +36,16 @@ from phalanx_local.nodeagent.pod_runtime.runtime import Reports
 
 log = logging.getLogger(__name__)
 
-#: A variable per emptyDir volume: mounts cannot be made without root, so the process is told where to look.
+#: A variable per volume (emptyDir, ConfigMap, Secret): mounts cannot be made without root, so the process is told
+#: where to look.
 VOLUME_VARIABLE = "PHALANX_VOLUME_"
 
 # How long a process may take to end when its pod object is gone already, or when the agent ends.
 _LAST_GRACE = 2.0
 # Many pods that start together must not fork all at once.
 _STARTS_AT_ONCE = 8
+# How often objects that a container reads and that are not there yet are looked for.
+_OBJECT_PERIOD = 0.5
 _START_ERROR = 128  # as container runtimes report a command that cannot be executed
 
 
@@ -88,8 +93,8 @@ class LocalProcesses:
     """Starts and stops processes and reports their ends.
 
     `directory` holds a directory per pod (`NAMESPACE_NAME_UID`) with a log file per container and attempt, as a
-    kubelet's /var/log/pods does. `address(node)` and `allocatable(node)` are for the downward API. Call `open`
-    first, `close` last.
+    kubelet's /var/log/pods does. `address(node)` and `allocatable(node)` are for the downward API, `read` for
+    ConfigMaps and Secrets. Call `open` first, `close` last.
     """
 
     def __init__(
@@ -99,12 +104,14 @@ class LocalProcesses:
         *,
         address: Callable[[str], str],
         allocatable: Callable[[str], Mapping[str, int]],
+        read: Read,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._reports = reports
         self._directory = directory
         self._address = address
         self._allocatable = allocatable
+        self._read = read
         self._environ = os.environ if environ is None else environ
         self._running: dict[tuple[str, str], _Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -193,13 +200,14 @@ class LocalProcesses:
         """The process, or None when there is none to wait for (which has been reported)."""
         key, pod = (life.uid, command.container), life.pod
         spec = next(run.spec for run in life.runs if run.name == command.container)
+        objects = await self._objects(pod, spec, running)
         async with self._slots:
             if running.stopping:
                 self._reports.exited(*key, 128 + signal.SIGTERM)
                 return None
             self._hosts.add(pod, life.pod_ip)
             try:
-                environment = self._environment(life, spec)
+                environment = self._environment(life, spec, objects)
                 words = command_line(spec, environment)
             except ContainerConfigError as error:
                 self._reports.refused(*key, "CreateContainerConfigError", str(error))
@@ -213,6 +221,22 @@ class LocalProcesses:
         running.began(process.pid)
         self._reports.started(*key)
         return process
+
+    async def _objects(self, pod: V1Pod, spec: V1Container, running: _Running) -> ConfigObjects:
+        """What the container reads; waits until it is there, as a kubelet does, or until nobody wants it."""
+        told = ""
+        while not running.stopping:
+            try:
+                objects = await ConfigObjects.read(self._read, pod, spec)
+                objects.check(spec)
+            except (MissingObjectError, ApiError, ConnectionLost) as error:
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("pod %s, container %s waits: %s", pod.key, spec.name, told)
+                await asyncio.sleep(_OBJECT_PERIOD)
+            else:
+                return objects
+        return ConfigObjects({})
 
     async def _spawn(
         self, pod: V1Pod, spec: V1Container, attempt: int, words: list[str], environment: dict[str, str]
@@ -234,18 +258,19 @@ class LocalProcesses:
                 start_new_session=True,
             )
 
-    def _environment(self, life: PodLifecycle, spec: V1Container) -> dict[str, str]:
+    def _environment(self, life: PodLifecycle, spec: V1Container, objects: ConfigObjects) -> dict[str, str]:
         pod = life.pod
         extra = inherited(self._environ)
         extra["HOSTNAME"] = hostname(pod)
         extra[HOSTS_VARIABLE] = str(self._hosts.path(pod.metadata.namespace))
         for volume in pod.spec.volumes or ():
-            if volume.empty_dir is not None:
+            if volume.empty_dir is not None or volume.config_map is not None or volume.secret is not None:
                 place = self._volumes(pod) / volume.name
                 place.mkdir(parents=True, exist_ok=True)
+                objects.write(volume, place)
                 extra[VOLUME_VARIABLE + re.sub(r"[^A-Z0-9]", "_", volume.name.upper())] = str(place)
         facts = PodFacts(pod, life.pod_ip, self._address(pod.node), self._allocatable(pod.node))
-        return build_environment(facts, spec, extra)
+        return build_environment(facts, spec, extra, objects)
 
     def _guard(self, sign: str, group: int) -> None:
         if self._guard_process is not None and self._guard_process.stdin is not None:

@@ -18,9 +18,9 @@ class DeviceShare(Plugin):
     """Gives pods parts of cards, as far as the switches say; Koordinator's GPUs (which no other scheduler of ours
     would give out) always.
 
-    `SchedulePolicy` says which card of a node a pod gets: binpack, spread, or the last one. Nodes are scored by it
-    too if `ScheduleWeight` is above 0. Volcano refuses switches for both of its ways of sharing; here they go
-    together.
+    `SchedulePolicy` says which card of a node a pod gets: binpack, spread, random, or the last one. Nodes are
+    scored by binpack and spread too if `ScheduleWeight` is above 0. Volcano refuses switches for both of its ways
+    of sharing; here they go together.
     """
 
     name = "deviceshare"
@@ -43,7 +43,7 @@ class DeviceShare(Plugin):
         self._policy = CardPolicy.LAST
         stated = arguments.keys()
         if key in stated:
-            self._policy = arguments.parsed(key, CardPolicy, "binpack or spread")
+            self._policy = arguments.parsed(key, CardPolicy, "binpack, spread or random")
         self._weight = arguments.integer("deviceshare.ScheduleWeight", 0, least=0)
         if not self._weight or self._policy is CardPolicy.LAST:
             self.disabled_points = frozenset({"score"})

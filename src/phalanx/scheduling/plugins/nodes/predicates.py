@@ -12,11 +12,10 @@ from phalanx.cluster.volumes.attachments import ATTACHMENTS
 from phalanx.cluster.volumes.disks import DISKS
 from phalanx.cluster.volumes.selection import OTHER_ZONE, OUT_OF_REACH, in_zone, is_refused, reachable
 from phalanx.cluster.volumes.supply import VOLUMES
-from phalanx.model.node import Node
+from phalanx.model.node import CORDONED, Node
 from phalanx.model.selectors import Taint, tolerates
 from phalanx.plugin import Arguments, BoolArray, ClassRecord, InterPodRules, NodeTable, Plugin, Rows
 
-_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
 
 
@@ -136,7 +135,7 @@ class Predicates(Plugin):
         return [*first.items(), *further.items()]
 
     def _schedulable(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        if _tolerated(pod_class, _UNSCHEDULABLE):
+        if _tolerated(pod_class, CORDONED):
             return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
         return ~nodes.unschedulable[rows]
 

@@ -10,7 +10,7 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import Gang, GangCounts, GangKey, MatchPolicy
-from phalanx.model.pod import CAN_LEAVE, MemberState
+from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState
 from phalanx.scheduling.gangs.bundles import bundle_of_gangs
 from phalanx.scheduling.gangs.subgroups import PartKey, part_key, subgroups_of
 
@@ -42,6 +42,15 @@ def dispensable_members(gang: GangRecord, composites: Composites) -> tuple[int, 
     roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
     short = any(left < 0 for left in roles.values()) or not SubgroupQuorum(gang, noun).holds
     return (min(free, -1) if short else free), roles
+
+
+def is_leader(record: PodRecord) -> bool:
+    """Whether it goes last of its gang: the one that leads by its role, else rank 0, while others are there."""
+    pod, gang = record.pod, record.gang
+    if gang is None or not (pod.leads or pod.index == 0) or gang.counts().active < 2:
+        return False
+    active = (each for each in gang.members.values() if each.state in ACTIVE)
+    return min(active, key=lambda each: (not each.pod.leads, *each.order), default=None) is record
 
 
 def any_member_suffices(noun: Gang) -> bool:
@@ -83,6 +92,11 @@ class SubgroupQuorum:
         """The whole subgroup of a member; None for one that is not a part of any."""
         key = part_key(self._rules, record) if self._rules else None
         return key if key in self._slack else None
+
+    def is_exact(self, record: PodRecord) -> bool:
+        """Whether its subgroup is whole, and breaks with any member that goes."""
+        key = self.subgroup_of(record)
+        return key is not None and self._slack[key] == 0
 
     def can_lose(self, record: PodRecord, gone: Mapping[Any, int]) -> bool:
         """Whether enough subgroups stay whole without a member; `gone` counts those of each who went before, beside
@@ -177,6 +191,8 @@ def _needed(
 ) -> str | None:
     if (noun.unit and len(gang.members) > 1) or composites.tied(gang):
         return "belongs to a gang that may only be disrupted as a whole"
+    if is_leader(record):
+        return "leads the other members of its gang"
     if any_member_suffices(noun) and not disrupted_as_a_unit(gang, composites):
         return None
     free, roles = dispensable_members(gang, composites)

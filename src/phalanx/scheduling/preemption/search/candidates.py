@@ -105,6 +105,7 @@ class Candidates:
                 victim.highest_priority,
                 opinions,
                 victim.lost_work,
+                victim.rank,
                 -victim.latest_start,
                 victim.name,
             )

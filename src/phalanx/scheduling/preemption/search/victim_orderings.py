@@ -143,7 +143,7 @@ class PerNodeChoice:
         for victim in way:
             self._chosen[victim] = None
             if victim.dispensable is not None:
-                self._spent[victim.dispensable] = self._spent.get(victim.dispensable, 0) + 1
+                self._spent[victim.dispensable] = self._spent.get(victim.dispensable, 0) + len(victim.records)
             mine = (
                 [single for gang in victim.gangs for single in self._singles.get(gang, ())] if victim.whole else []
             )
@@ -187,11 +187,13 @@ class PerNodeChoice:
                 break
             if victim.dispensable is not None:
                 if (
-                    self._spent.get(victim.dispensable, 0) + singles.get(victim.dispensable, 0)
-                    >= victim.dispensable.free
+                    self._spent.get(victim.dispensable, 0)
+                    + singles.get(victim.dispensable, 0)
+                    + len(victim.records)
+                    > victim.dispensable.free
                 ):
                     continue
-                singles[victim.dispensable] = singles.get(victim.dispensable, 0) + 1
+                singles[victim.dispensable] = singles.get(victim.dispensable, 0) + len(victim.records)
             if victim.whole:
                 for single, part in [each for each in chosen if not set(each[0].gangs).isdisjoint(victim.gangs)]:
                     chosen.remove((single, part))

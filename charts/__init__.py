@@ -1,0 +1,1 @@
+"""The Helm chart, and what of it is made from the code."""

@@ -1,0 +1,104 @@
+"""Writes what the chart and the plain manifests share with `phalanx install`: `python -m charts.generate`.
+
+Rights and definitions are stated in the code once (src/phalanx/cli/manifests.py and its neighbours); a test
+compares these files with it. `deploy/phalanx.yaml` is the chart with its defaults, rendered where helm is named:
+`python -m charts.generate --helm PATH`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from phalanx.cli import admission, manifests
+from phalanx.cli.install import all_rights
+from phalanx.kube.own_objects import LABELS
+
+ROOT = Path(__file__).parent.parent
+CHART = ROOT / "charts" / "phalanx"
+NAMESPACE = "phalanx-system"
+_HEAD = "# Made by `python -m charts.generate`.\n"
+#: What the templates put the release's namespace and the scheduler's name in the place of.
+_RELEASE = "${namespace}"
+_SCHEDULER = "${scheduler}"
+
+
+def files() -> dict[Path, str]:
+    """path -> content of all that is made from the code alone."""
+    rights = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
+    policies = admission.policies(_SCHEDULER, LABELS)
+    return {
+        CHART / "files" / "rights.yaml": _text(rights),
+        CHART / "files" / "admission-policies.yaml": _text(policies),
+        ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
+        ROOT / "image" / "requirements.txt": _requirements(),
+    }
+
+
+def _requirements() -> str:
+    """Of what `constraints.txt` pins, what runs: all that the dependencies ask for, and they in turn."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    waiting, wanted = [Requirement(each) for each in project["dependencies"]], set[str]()
+    while waiting:
+        name = canonicalize_name(waiting.pop().name)
+        if name not in wanted:
+            wanted.add(name)
+            asked = map(Requirement, metadata.requires(name) or ())
+            waiting += [each for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})]
+    pins = re.split(r"^(?=\S)", (ROOT / "constraints.txt").read_text("utf-8"), flags=re.MULTILINE)
+    return _HEAD + "".join(pin for pin in pins if canonicalize_name(pin.partition("==")[0]) in wanted)
+
+
+def rendered(helm: str) -> str:
+    """The chart with its defaults as plain objects, behind their namespace; definitions are in crds.yaml."""
+    command = [helm, "template", "phalanx", str(CHART), "--namespace", NAMESPACE, "--set", "crds.install=false"]
+    made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": NAMESPACE,
+            "labels": {**LABELS, "pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    }
+    objects = [namespace, *filter(None, yaml.safe_load_all(made)), *manifests.volcano_queues()]
+    for each in objects:
+        # Nothing here is Helm's.
+        for labels in (each["metadata"].get("labels", {}), _template_labels(each)):
+            for key in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
+                labels.pop(key, None)
+    return _text(objects)
+
+
+def _template_labels(manifest: dict[str, Any]) -> dict[str, str]:
+    template = manifest.get("spec", {}).get("template", {}) if manifest["kind"] == "Deployment" else {}
+    labels: dict[str, str] = template.get("metadata", {}).get("labels", {})
+    return labels
+
+
+def _text(objects: list[dict[str, Any]]) -> str:
+    return _HEAD + yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True, allow_unicode=True, width=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m charts.generate", description=__doc__)
+    parser.add_argument("--helm", help="the helm binary, to render deploy/phalanx.yaml")
+    options = parser.parse_args()
+    for path, text in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    if options.helm:
+        (ROOT / "deploy" / "phalanx.yaml").write_text(rendered(options.helm), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+{{- define "phalanx.labels" -}}
+app.kubernetes.io/name: phalanx
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* What the pods of one part are selected by: a list of the root and the part. */}}
+{{- define "phalanx.selector" -}}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "phalanx.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "phalanx.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "phalanx.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* A Deployment of one part and its disruption budget: a dict of root, part, settings, args, ports, volumes, mounts. */}}
+{{- define "phalanx.deployment" -}}
+{{- $root := .root }}
+{{- $values := .root.Values }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: phalanx-{{ .part }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "phalanx.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .part }}
+spec:
+  replicas: {{ .settings.replicas }}
+  selector:
+    matchLabels:
+      {{- include "phalanx.selector" (list $root .part) | nindent 6 }}
+  strategy:
+    # The leader gives its lease back when it ends, and a standby takes over: none is missed.
+    rollingUpdate: {maxUnavailable: 1, maxSurge: 1}
+  template:
+    metadata:
+      labels:
+        {{- include "phalanx.labels" $root | nindent 8 }}
+        app.kubernetes.io/component: {{ .part }}
+      {{- with $values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      # Whoever starts a scheduler cannot wait for it.
+      schedulerName: default-scheduler
+      serviceAccountName: phalanx-{{ .part }}
+      priorityClassName: {{ $values.priorityClassName }}
+      terminationGracePeriodSeconds: 30
+      securityContext:
+        {{- include "phalanx.podSecurity" $root | nindent 8 }}
+      {{- with $values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            {{- range $weight, $key := dict "100" "kubernetes.io/hostname" "50" "topology.kubernetes.io/zone" }}
+            - weight: {{ $weight }}
+              podAffinityTerm:
+                topologyKey: {{ $key }}
+                labelSelector:
+                  matchLabels:
+                    {{- include "phalanx.selector" (list $root $.part) | nindent 20 }}
+            {{- end }}
+      containers:
+        - name: {{ .part }}
+          image: {{ include "phalanx.image" $root }}
+          imagePullPolicy: {{ $values.image.pullPolicy }}
+          args:
+            {{- concat .args (list (printf "--log-level=%s" $values.logging.level) (printf "--log-format=%s" $values.logging.format)) .settings.extraArgs | toYaml | nindent 12 }}
+          {{- with .ports }}
+          ports:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with .probes }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+          resources:
+            {{- toYaml .settings.resources | nindent 12 }}
+          securityContext:
+            {{- include "phalanx.containerSecurity" $root | nindent 12 }}
+          volumeMounts:
+            - {name: tmp, mountPath: /tmp}
+            {{- with .mounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+      volumes:
+        - {name: tmp, emptyDir: {}}
+        {{- with .volumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+{{- if and $values.podDisruptionBudget.enabled (gt (int .settings.replicas) 1) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: phalanx-{{ .part }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "phalanx.labels" $root | nindent 4 }}
+spec:
+  maxUnavailable: {{ $values.podDisruptionBudget.maxUnavailable }}
+  selector:
+    matchLabels:
+      {{- include "phalanx.selector" (list $root .part) | nindent 6 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,340 @@
+"""Writes the Grafana board, the alerts as an object of the Prometheus operator, and the chart's copies of both.
+
+`python deploy/monitoring/generate.py`; a test compares what is there with what this makes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+ALERTS = HERE / "alerts.yaml"
+CHART = HERE.parent.parent / "charts" / "phalanx" / "files"
+_DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_WIDTH = 24
+_RULE_HEAD = """\
+# Made from alerts.yaml by `python deploy/monitoring/generate.py`; change that.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: phalanx
+  labels: {app.kubernetes.io/name: phalanx}
+spec:
+"""
+
+
+class Panel(NamedTuple):
+    """`queries` are (PromQL, legend), in which JOB stands for the choice of the job and RATE for the interval that
+    fits the width of a graph; `kind` and `unit` are Grafana's words."""
+
+    title: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str = "short"
+    description: str = ""
+    kind: str = "timeseries"
+    width: int = 8
+    height: int = 8
+
+
+def _graph(title: str, query: str, legend: str, unit: str = "short", description: str = "") -> Panel:
+    return Panel(title, ((query, legend),), unit, description)
+
+
+def _stat(title: str, query: str, unit: str = "short", description: str = "") -> Panel:
+    return Panel(title, ((query, ""),), unit, description, "stat", 4, 4)
+
+
+def _times(title: str, metric: str, unit: str = "s", description: str = "") -> Panel:
+    """The quantiles of a histogram."""
+    rate = f"sum by (le) (rate({metric}_bucket{{JOB}}[RATE]))"
+    parts = (0.5, 0.9, 0.99)
+    return Panel(
+        title,
+        tuple((f"histogram_quantile({part}, {rate})", f"p{part * 100:.0f}") for part in parts),
+        unit,
+        description,
+    )
+
+
+_SECTIONS: dict[str, tuple[Panel, ...]] = {
+    "Overview": (
+        _stat("Leaders", "sum(leader_election_master_status{JOB})", description="Replicas that decide: 1."),
+        _stat(
+            "Last cycle",
+            "time() - max(phalanx_last_cycle_timestamp_seconds{JOB})",
+            "s",
+            "It ages while nothing happens.",
+        ),
+        _stat("Gangs running", 'sum(phalanx_gangs{JOB, state="running"})'),
+        _stat("Gangs waiting", 'sum(phalanx_gangs{JOB, state="waiting"})'),
+        _stat(
+            "Gangs partly bound",
+            'sum(phalanx_gangs{JOB, state="partly_bound"})',
+            description="They hold nodes with less than their minimum: 0 but for moments.",
+        ),
+        _stat("Nodes closed", 'sum(phalanx_nodes{JOB, state="closed"})'),
+        _graph(
+            "Pods that wait",
+            "sum by (queue) (scheduler_pending_pods{JOB})",
+            "{{queue}}",
+            "short",
+            "By kube-scheduler's queues.",
+        ),
+        _graph(
+            "Attempts", "sum by (result) (rate(scheduler_schedule_attempts_total{JOB}[RATE]))", "{{result}}", "ops"
+        ),
+        _graph("Bindings", "sum by (outcome) (rate(phalanx_bindings_total{JOB}[RATE]))", "{{outcome}}", "ops"),
+    ),
+    "Gangs that wait": (
+        _graph(
+            "Why gangs wait",
+            "topk(10, sum by (reason) (phalanx_gangs_waiting{JOB}))",
+            "{{reason}}",
+            "short",
+            "As `phalanx why` tells.",
+        ),
+        _graph("Gangs that wait by queue", "topk(10, sum by (queue) (phalanx_gangs_waiting{JOB}))", "{{queue}}"),
+        _graph(
+            "The eldest gang waits",
+            "topk(10, max by (queue) (phalanx_oldest_waiting_gang_seconds{JOB}))",
+            "{{queue}}",
+            "s",
+        ),
+    ),
+    "Latency": (
+        _times("From the queue to the binding", "scheduler_pod_scheduling_sli_duration_seconds"),
+        _times("From a gang's creation to its start", "phalanx_gang_wait_seconds"),
+        _times("From the first to the last binding of a gang", "phalanx_gang_bind_span_seconds"),
+        _times("From the decision to the binding", "phalanx_binding_duration_seconds"),
+        _times("Attempts a pod", "scheduler_pod_scheduling_attempts", "short"),
+        Panel(
+            "Writes that wait for their turn",
+            (
+                ("sum by (call_type) (scheduler_pending_async_api_calls{JOB})", "{{call_type}}"),
+                ("max(phalanx_write_window{JOB})", "sent at a time"),
+            ),
+        ),
+    ),
+    "Evictions": (
+        _graph(
+            "Evicted pods",
+            'sum by (reason) (rate(phalanx_evictions_total{JOB, outcome="evicted"}[RATE]))',
+            "{{reason}}",
+            "ops",
+        ),
+        _graph(
+            "Evictions that did not happen",
+            'sum by (outcome) (rate(phalanx_evictions_total{JOB, outcome!="evicted"}[RATE]))',
+            "{{outcome}}",
+            "ops",
+        ),
+        _times("From the order until the pod is gone", "phalanx_eviction_duration_seconds"),
+        _times("Pods of a decision", "phalanx_eviction_victims", "short"),
+        _graph(
+            "Gangs evicted for the fourth time within an hour",
+            "sum(increase(phalanx_repeated_gang_evictions_total{JOB}[1h]))",
+            "decisions",
+        ),
+        _graph(
+            "Promises of room",
+            "sum by (outcome) (rate(phalanx_nominations_total{JOB}[RATE]))",
+            "{{outcome}}",
+            "ops",
+        ),
+    ),
+    "Accounts": (
+        _graph(
+            "Used",
+            'topk(15, max by (account) (phalanx_account_resource{JOB, kind="used", resource="$resource"}))',
+            "{{account}}",
+            description="Of the resource chosen above: milli-CPU, bytes, or pieces.",
+        ),
+        _graph(
+            "Pending",
+            'topk(15, max by (account) (phalanx_account_resource{JOB, kind="pending", resource="$resource"}))',
+            "{{account}}",
+        ),
+        _graph(
+            "Used of what is deserved",
+            'topk(15, max by (account) (phalanx_account_resource{JOB, kind="used", resource="$resource"})'
+            ' / max by (account) (phalanx_account_resource{JOB, kind="deserved", resource="$resource"} > 0))',
+            "{{account}}",
+            "percentunit",
+            "Of queues that say what they deserve.",
+        ),
+    ),
+    "Cycles": (
+        _times("A cycle", "phalanx_cycle_duration_seconds"),
+        _graph(
+            "Time by stage",
+            "sum by (stage) (rate(phalanx_stage_duration_seconds_sum{JOB}[RATE]))",
+            "{{stage}}",
+            "percentunit",
+            "Seconds of each second: at 100% the planner never rests.",
+        ),
+        Panel(
+            "Cycles, and those that their budget ended",
+            (
+                ("sum(rate(phalanx_cycle_duration_seconds_count{JOB}[RATE]))", "cycles"),
+                ("sum(rate(phalanx_cycle_interrupted_total{JOB}[RATE]))", "interrupted"),
+            ),
+            "ops",
+        ),
+        _times("Lag of the event loop", "phalanx_event_loop_lag_seconds"),
+        _graph("Memory", "process_resident_memory_bytes{JOB}", "{{instance}}", "bytes"),
+        _graph(
+            "What raised and was passed over, within the hour",
+            "sum by (part) (increase(phalanx_failures_total{JOB}[1h]))",
+            "{{part}}",
+        ),
+    ),
+    "API server": (
+        _graph(
+            "Requests",
+            "sum by (verb, resource) (rate(phalanx_api_requests_total{JOB}[RATE]))",
+            "{{verb}} {{resource}}",
+            "reqps",
+        ),
+        _graph(
+            "Answers that are no",
+            'sum by (code, resource) (rate(phalanx_api_requests_total{JOB, code!~"2.."}[RATE]))',
+            "{{code}} {{resource}}",
+            "reqps",
+            "HTTP statuses; 0 is no answer.",
+        ),
+        _graph(
+            "How long requests take",
+            "histogram_quantile(0.99,"
+            " sum by (le, verb) (rate(rest_client_request_duration_seconds_bucket{JOB}[RATE])))",
+            "p99 {{verb}}",
+            "s",
+        ),
+        _graph(
+            "How old what is known is",
+            "max by (resource) (phalanx_watch_lag_seconds{JOB})",
+            "{{resource}}",
+            "s",
+            "0 while a resource is watched.",
+        ),
+        _graph(
+            "Watches that broke",
+            "sum by (resource, reason) (rate(phalanx_watch_restarts_total{JOB}[RATE]))",
+            "{{resource}} {{reason}}",
+            "ops",
+        ),
+        _graph("Events dropped within the hour", "sum(increase(phalanx_events_dropped_total{JOB}[1h]))", "events"),
+    ),
+}
+
+
+def board() -> dict[str, Any]:
+    """In Grafana's classic model, which every version reads."""
+    panels: list[dict[str, Any]] = []
+    top = 0
+    for title, members in _SECTIONS.items():
+        place = {"x": 0, "y": top, "w": _WIDTH, "h": 1}
+        panels.append(
+            {
+                "id": len(panels) + 1,
+                "type": "row",
+                "title": title,
+                "collapsed": False,
+                "gridPos": place,
+                "panels": [],
+            }
+        )
+        top, left, height = top + 1, 0, 0
+        for panel in members:
+            if left + panel.width > _WIDTH:
+                top, left, height = top + height, 0, 0
+            place = {"x": left, "y": top, "w": panel.width, "h": panel.height}
+            panels.append(_panel(len(panels) + 1, panel, place))
+            left, height = left + panel.width, max(height, panel.height)
+        top += height
+    return {
+        "uid": "phalanx",
+        "title": "Phalanx",
+        "description": "A gang scheduler for Kubernetes. What the metrics mean: docs/metrics.md.",
+        "tags": ["kubernetes", "scheduler", "phalanx"],
+        "schemaVersion": 39,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": _variables()},
+        "annotations": {"list": []},
+        "links": [],
+        "panels": panels,
+    }
+
+
+def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    targets = [
+        {
+            "refId": chr(ord("A") + index),
+            "datasource": _DATASOURCE,
+            "expr": query.replace("JOB", 'job=~"$job"').replace("RATE", "$__rate_interval"),
+            "legendFormat": legend or "__auto",
+        }
+        for index, (query, legend) in enumerate(panel.queries)
+    ]
+    return {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": _DATASOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": {},
+        "targets": targets,
+    }
+
+
+def _variables() -> list[dict[str, Any]]:
+    def labels(name: str, label: str, query: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "label": label,
+            "type": "query",
+            "datasource": _DATASOURCE,
+            "query": {"query": query, "refId": name},
+            "refresh": 2,
+            "sort": 1,
+            "hide": 0,
+        }
+
+    source = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
+    job = labels("job", "Job", "label_values(phalanx_build_info, job)")
+    resource = labels("resource", "Resource", 'label_values(phalanx_account_resource{job=~"$job"}, resource)')
+    return [source, job, resource | {"current": {"text": "cpu", "value": "cpu"}}]
+
+
+def rule() -> str:
+    """The alerts as an object of the Prometheus operator."""
+    return _RULE_HEAD + "".join(f"  {line}\n" if line else "\n" for line in _groups().splitlines())
+
+
+def _groups() -> str:
+    """The alerts without what is said about their file."""
+    _, groups, rest = ALERTS.read_text("utf-8").partition("groups:\n")
+    return groups + rest
+
+
+def files() -> dict[Path, str]:
+    """path -> content of all that is made."""
+    text = json.dumps(board(), indent=2) + "\n"
+    return {
+        HERE / "phalanx-board.json": text,
+        HERE / "prometheusrule.yaml": rule(),
+        CHART / "board.json": text,
+        CHART / "alerts.yaml": _groups(),
+    }
+
+
+if __name__ == "__main__":
+    for path, content in files().items():
+        path.write_text(content, "utf-8")

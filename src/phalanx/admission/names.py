@@ -1,0 +1,58 @@
+"""What Kubernetes accepts as a name, in its words."""
+
+from __future__ import annotations
+
+import re
+
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_LABEL_LENGTH, _SUBDOMAIN_LENGTH = 63, 253
+
+_NOT_QUALIFIED = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_NO_LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_NO_SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+def qualified_name_faults(name: str) -> list[str]:
+    """What keeps a text from being the value of a label, or a pod's hostname, which are as long."""
+    faults = []
+    if not name:
+        faults.append("name part must be non-empty")
+    elif len(name) > _LABEL_LENGTH:
+        faults.append(f"name part must be no more than {_LABEL_LENGTH} bytes")
+    if not _QUALIFIED.fullmatch(name):
+        faults.append(_NOT_QUALIFIED)
+    return faults
+
+
+def label_faults(name: str) -> list[str]:
+    """What keeps a text from being a DNS label: the name of a task or a container."""
+    faults = []
+    if len(name) > _LABEL_LENGTH:
+        faults.append(f"must be no more than {_LABEL_LENGTH} bytes")
+    if not _LABEL.fullmatch(name):
+        faults.append(_NO_LABEL)
+    return faults
+
+
+def subdomain_faults(name: str) -> list[str]:
+    """What keeps a text from being the name of most objects."""
+    faults = []
+    if len(name) > _SUBDOMAIN_LENGTH:
+        faults.append(f"must be no more than {_SUBDOMAIN_LENGTH} bytes")
+    if not _SUBDOMAIN.fullmatch(name):
+        faults.append(_NO_SUBDOMAIN)
+    return faults

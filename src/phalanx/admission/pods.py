@@ -1,0 +1,137 @@
+"""Pods: what resource groups fill in, and annotations of disruption budgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import yaml
+
+from phalanx.admission.context import AdmissionContext, ResourceGroup
+from phalanx.admission.fields import Json, PatchBuilder, annotations_of, mapping, name_of, sequence, text
+from phalanx.model.text.decoding import decode_json, parse_whole, quoted
+from phalanx.model.text.yaml_text import decode_yaml
+
+_BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
+_RESOURCE_GROUP = "volcano.sh/resource-group"
+#: The scheduler lifts this gate once the queue has room for the pod; the annotation of this name asks for it.
+QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
+
+
+class ResourceGroupError(ValueError):
+    """A configuration of resource groups that cannot be used; the text names what is wrong."""
+
+
+def read_resource_groups(content: bytes) -> tuple[ResourceGroup, ...]:
+    """The `resourceGroups` of a file as Volcano's webhook reads it (YAML). Raises ResourceGroupError."""
+    try:
+        document = decode_yaml(content)
+    except yaml.YAMLError as error:
+        raise ResourceGroupError(f"no YAML: {error}") from error
+    entries = mapping(document or {}).get("resourceGroups")
+    if document is not None and (not isinstance(document, dict) or not isinstance(entries, list | None)):
+        raise ResourceGroupError("resourceGroups must be a list of resource groups")
+    return tuple(_resource_group(entry, f"resourceGroups[{index}]") for index, entry in enumerate(entries or ()))
+
+
+def _resource_group(entry: object, path: str) -> ResourceGroup:
+    if not isinstance(entry, dict):
+        raise ResourceGroupError(f"{path} must be an object with resourceGroup, object, labels, …")
+    name, of = text(entry.get("resourceGroup")), mapping(entry.get("object"))
+    key, values = of.get("key") or "", sequence(of.get("value"))
+    if key not in ("", "annotation", "namespace"):
+        raise ResourceGroupError(f"{path}.object.key is {quoted(key)}; write namespace or annotation")
+    notes: dict[str, str] = {}
+    if key != "namespace":
+        for value in values:
+            try:
+                read = decode_yaml(value) if isinstance(value, str) else value
+            except yaml.YAMLError:
+                read = None
+            if not isinstance(read, dict):
+                raise ResourceGroupError(f"{path}.object.value has {quoted(value)}; write 'KEY: VALUE'")
+            notes.update((str(each), str(wanted)) for each, wanted in read.items())
+        if not key and name:
+            notes.setdefault(_RESOURCE_GROUP, name)
+    affinity = entry.get("affinity") or None
+    try:
+        if isinstance(affinity, str):
+            affinity = decode_json(affinity)
+        return msgspec.convert(
+            {
+                "name": name,
+                "namespaces": [str(value) for value in values] if key == "namespace" else [],
+                "annotations": notes,
+                "node_selector": entry.get("labels") or {},
+                "affinity": affinity,
+                "tolerations": entry.get("tolerations") or [],
+                "scheduler_name": entry.get("schedulerName") or "",
+            },
+            ResourceGroup,
+        )
+    except msgspec.DecodeError as error:
+        raise ResourceGroupError(f"{path}: {error}") from error
+
+
+def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
+    """What the first resource group that a pod belongs to says, and the gate that its annotation asks for."""
+    built = PatchBuilder(document)
+    notes, spec = annotations_of(document), mapping(document.get("spec"))
+    gates = sequence(spec.get("schedulingGates"))
+    ours = spec.get("schedulerName") in context.scheduler_names
+    if (
+        ours
+        and notes.get(QUEUE_GATE) == "true"
+        and not any(mapping(gate).get("name") == QUEUE_GATE for gate in gates)
+    ):
+        gate = {"name": QUEUE_GATE}
+        built.add(("spec", "schedulingGates", *(("-",) if gates else ())), gate if gates else [gate])
+    namespace = text(mapping(document.get("metadata")).get("namespace")) or name_of(context.namespace)
+    for group in context.resource_groups:
+        if namespace in group.namespaces or any(
+            notes.get(key) == value for key, value in group.annotations.items()
+        ):
+            _fill(built, spec, group)
+            break
+    return built
+
+
+def _fill(built: PatchBuilder, spec: Json, group: ResourceGroup) -> None:
+    selector = {**mapping(spec.get("nodeSelector")), **group.node_selector}
+    if selector != mapping(spec.get("nodeSelector")):
+        built.add(("spec", "nodeSelector"), selector)
+    if group.affinity is not None and not spec.get("affinity"):
+        built.add(("spec", "affinity"), group.affinity)
+    present = sequence(spec.get("tolerations"))
+    added: list[Any] = [each for each in group.tolerations if each not in present]
+    if added:
+        built.add(("spec", "tolerations"), [*present, *added])
+    if group.scheduler_name and spec.get("schedulerName") != group.scheduler_name:
+        built.add(("spec", "schedulerName"), group.scheduler_name)
+
+
+def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
+    """Why a pod of ours cannot be created. Pods of other schedulers, and those that are there, are left alone."""
+    if old is not None or mapping(document.get("spec")).get("schedulerName") not in context.scheduler_names:
+        return []
+    notes = annotations_of(document)
+    stated = [key for key in _BUDGETS if key in notes]
+    for key in stated:
+        if fault := _budget_fault(key, notes[key]):
+            return [fault]
+    if len(stated) > 1:
+        return [f"not allow configure multiple annotations <[{' '.join(_BUDGETS)}]> at same time"]
+    return []
+
+
+def _budget_fault(key: str, value: object) -> str:
+    given = text(value)
+    number = parse_whole(given)
+    if number is not None:
+        return "" if number > 0 else f'invalid value <"{given}"> for {key}, it must be a positive integer'
+    share = parse_whole(given.removesuffix("%")) if given.endswith("%") else None
+    if share is None:
+        return f"invalid value <{quoted(given)}> for {key}, it must be a positive integer or a percentage"
+    if 0 < share < 100:
+        return ""
+    return f'invalid value <"{given}"> for {key}, it must be a valid percentage which between 1% ~ 99%'

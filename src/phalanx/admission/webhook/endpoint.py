@@ -1,0 +1,119 @@
+"""The webhook over HTTP: one path per rule, health and metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from phalanx.admission.webhook.review import ReviewError, read_review, write_review
+from phalanx.admission.webhook.reviewer import AdmissionReviewer
+from phalanx.admission.webhook.routes import ROUTES, Route
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+
+log = logging.getLogger(__name__)
+
+# An object and its last state, of at most 3 MiB each for whatever Kubernetes stores, and room to spare.
+MOST_BYTES = 12 * 2**20
+
+
+class AdmissionMetrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.reviews = Counter(
+            "phalanx_admission_reviews", "Questions of the API server", ["path", "result"], registry=self.registry
+        )
+        self.duration = Histogram(
+            "phalanx_admission_review_duration_seconds",
+            "From a question to its answer",
+            ["path"],
+            buckets=[0.0005 * 2**step for step in range(14)],
+            registry=self.registry,
+        )
+
+
+def application(
+    reviewer: AdmissionReviewer, metrics: AdmissionMetrics, ready: Callable[[], bool]
+) -> web.Application:
+    """Serves reviews. Whatever is sent, the answer is an AdmissionReview or an HTTP error, and nothing ends."""
+    app = web.Application(client_max_size=MOST_BYTES)
+    for route in ROUTES:
+        app.router.add_post(route.path, _handler(route, reviewer, metrics))
+    app.add_routes(probes(metrics, ready))
+    return app
+
+
+def probes(metrics: AdmissionMetrics, ready: Callable[[], bool]) -> list[web.RouteDef]:
+    """Health and metrics: also served without TLS, at an address of their own."""
+
+    async def alive(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def is_ready(_: web.Request) -> web.Response:
+        good = ready()
+        return web.Response(text="ok\n" if good else "not synced\n", status=200 if good else 503)
+
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return [
+        web.get("/healthz", alive),
+        web.get("/livez", alive),
+        web.get("/readyz", is_ready),
+        web.get("/metrics", show),
+    ]
+
+
+def _handler(
+    route: Route, reviewer: AdmissionReviewer, metrics: AdmissionMetrics
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        begin = time.perf_counter()
+        result, response = await _answer(route, reviewer, request)
+        metrics.reviews.labels(route.path, result).inc()
+        metrics.duration.labels(route.path).observe(time.perf_counter() - begin)
+        return response
+
+    return handle
+
+
+async def _answer(route: Route, reviewer: AdmissionReviewer, request: web.Request) -> tuple[str, web.Response]:
+    """What is counted, and what is sent."""
+    try:
+        question = read_review(await request.read())
+        if route.defaults is not None:
+            patch = await reviewer.patch(route, question)
+            return "patched" if patch else "allowed", _json(write_review(question.uid, patch))
+        denial = await reviewer.denial(route, question)
+        if denial is None:
+            return "allowed", _json(write_review(question.uid))
+        log.info(
+            "%s %s %s/%s denied: %s",
+            route.subject,
+            question.operation,
+            question.namespace,
+            question.name,
+            denial.message,
+        )
+        return "denied", _json(write_review(question.uid, denial=denial))
+    except web.HTTPRequestEntityTooLarge:
+        return "unreadable", web.Response(
+            status=413, text=f"the AdmissionReview is longer than {MOST_BYTES} bytes\n"
+        )
+    except ReviewError as error:
+        return "unreadable", web.Response(status=400, text=f"{error}\n")
+    except (ApiError, ConnectionLost, ConfigError) as error:
+        # The failure policy of the webhook decides.
+        log.warning("%s: the cluster cannot be asked: %s", route.path, error)
+        return "failed", web.Response(status=503, text=f"the cluster cannot be asked: {error}\n")
+    except (RecursionError, Exception) as error:
+        log.exception("%s: a question cannot be answered", route.path)
+        return "failed", web.Response(status=500, text=f"{type(error).__name__}: {error}\n")
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,256 @@
+"""The webhook configurations that make the API server ask us. They are ours by name; nobody else's are touched."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.admission.fields import mapping
+from phalanx.admission.pods import QUEUE_GATE
+from phalanx.admission.queue_rights import LABELLED
+from phalanx.admission.webhook.routes import QUEUE_RIGHTS, QUOTA_RESERVATIONS, ROUTES, Route
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
+from phalanx.jobs.reservations import ENABLED, RESERVING
+from phalanx.jobs.suspended import QUEUE_LABEL
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import LABELS
+from phalanx.kube.paths import Resource
+
+log = logging.getLogger(__name__)
+
+NAME = "phalanx-webhook"
+#: The Secret with the certificates.
+CERTIFICATES = "phalanx-webhook-certificates"
+FIELD_MANAGER = "phalanx-webhook"
+_GROUP, _VERSION = "admissionregistration.k8s.io", "v1"
+MUTATING = Resource(
+    _GROUP, _VERSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False
+)
+VALIDATING = Resource(
+    _GROUP, _VERSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False
+)
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+Json = dict[str, Any]
+
+
+class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server finds us: `url` (without a path), or the Service `namespace`/`service`."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+
+    def client_config(self, path: str, authorities: bytes) -> Json:
+        config: Json = {"caBundle": base64.b64encode(authorities).decode()}
+        if self.url:
+            config["url"] = self.url.rstrip("/") + path
+        else:
+            config["service"] = {
+                "namespace": self.namespace,
+                "name": self.service,
+                "path": path,
+                "port": self.port,
+            }
+        return config
+
+
+class RegistrationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`failure_policy` is that of our own kinds. Pods fail open, but where `queue_rights` are asked for: those that
+    name a queue must not pass while nobody asks. `excluded_namespaces` are never asked about."""
+
+    address: WebhookAddress
+    scheduler_names: tuple[str, ...]
+    failure_policy: str = "Fail"
+    queue_rights: bool = False
+    resource_groups: bool = False
+    excluded_namespaces: tuple[str, ...] = ("kube-system",)
+    timeout_seconds: int = 10
+
+
+async def register(client: KubeClient, options: RegistrationOptions, authorities: bytes) -> bool:
+    """Brings both configurations up to date; writes nothing where they are. Whether something was written."""
+    wrote = False
+    for manifest in configurations(options, authorities):
+        resource = MUTATING if manifest["kind"] == MUTATING.kind else VALIDATING
+        path = resource.path(None, NAME)
+        try:
+            found = await client.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            found = {}
+        if _holds(found.get("webhooks"), manifest["webhooks"]) and _holds(
+            mapping(found.get("metadata")).get("labels"), manifest["metadata"]["labels"]
+        ):
+            continue
+        await client.patch(path, manifest, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True)
+        log.info("%s %s registered", resource.kind, NAME)
+        wrote = True
+    return wrote
+
+
+async def unregister(client: KubeClient) -> None:
+    """Takes both configurations away."""
+    for resource in (MUTATING, VALIDATING):
+        try:
+            await client.delete(resource.path(None, NAME))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def configurations(options: RegistrationOptions, authorities: bytes) -> list[Json]:
+    """Both, with every default spelled out, so that they can be compared with what is stored."""
+    return [
+        {
+            "apiVersion": f"{_GROUP}/{_VERSION}",
+            "kind": resource.kind,
+            "metadata": {"name": NAME, "labels": dict(LABELS)},
+            "webhooks": [
+                entry for route in ROUTES if taken(route) for entry in _entries(route, options, authorities)
+            ],
+        }
+        for resource, taken in ((MUTATING, _mutates), (VALIDATING, _validates))
+    ]
+
+
+def _mutates(route: Route) -> bool:
+    return route.defaults is not None
+
+
+def _validates(route: Route) -> bool:
+    return route.validate is not None
+
+
+def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> Iterator[Json]:
+    if route.rights_only and not options.queue_rights:
+        return
+    base = _entry(route, options, authorities)
+    if route is QUEUE_RIGHTS:
+        # Native Jobs are everybody's: only those that name a queue may be held up.
+        conditions = [("named", _names_a_queue()), ("changed", _CHANGED)]
+        yield base | {"name": "queuerights.webhook.phalanx.dev", "failurePolicy": "Fail"} | _conditions(conditions)
+        return
+    if route is QUOTA_RESERVATIONS:
+        # Pods of every scheduler use the quota.
+        reserving = base["namespaceSelector"] | {"matchLabels": {RESERVING: ENABLED}}
+        yield base | {
+            "failurePolicy": "Ignore",
+            "namespaceSelector": reserving,
+            "sideEffects": "NoneOnDryRun",
+        }
+        return
+    if route.subject != "pods":
+        yield base | {"failurePolicy": options.failure_policy}
+        return
+    ours = f"has(object.spec.schedulerName) && object.spec.schedulerName in {list(options.scheduler_names)!r}"
+    open_ended = base | {"failurePolicy": "Ignore"}
+    if _mutates(route):
+        gated = f"has(object.metadata.annotations) && '{QUEUE_GATE}' in object.metadata.annotations"
+        # A resource group may be about pods of any scheduler.
+        conditions = [] if options.resource_groups else [("ours", ours), ("gated", gated)]
+        yield open_ended | _conditions(conditions)
+        return
+    budgets = (
+        "has(object.metadata.annotations) "
+        "&& object.metadata.annotations.exists(key, key.startsWith('volcano.sh/jdb-'))"
+    )
+    yield open_ended | _conditions([("ours", ours), ("budgeted", budgets)])
+    if options.queue_rights:
+        queued = " || ".join(
+            f"(has(object.metadata.{field}) && '{QUEUE_ANNOTATION}' in object.metadata.{field})"
+            for field in ("annotations", "labels")
+        )
+        yield (
+            base
+            | {"name": "queuerights.pods.webhook.phalanx.dev", "failurePolicy": "Fail"}
+            | _conditions([("ours", ours), ("queued", queued)])
+        )
+
+
+_CHANGED = (
+    "request.operation == 'CREATE' "
+    "|| (has(object.spec) && (!has(oldObject.spec) || object.spec != oldObject.spec)) "
+    "|| (has(object.metadata.labels) && (!has(oldObject.metadata.labels) "
+    "|| object.metadata.labels != oldObject.metadata.labels))"
+)
+
+
+def _names_a_queue() -> str:
+    """In CEL, for the resources that `QUEUE_RIGHTS` is about."""
+    terms = ["(request.resource.resource == 'podgroups' && has(object.spec) && has(object.spec.queue))"]
+    for resource, places in sorted(LABELLED.items()):
+        plural, _, group = resource.partition(".")
+        found = " || ".join(f"({_has_label('object', path)})" for path in places)
+        terms.append(
+            f"(request.resource.group == '{group}' && request.resource.resource == '{plural}' && ({found}))"
+        )
+    return " || ".join(terms)
+
+
+def _has_label(root: str, path: Sequence[str]) -> str:
+    """In CEL: whether the label of queues stands at a path below something."""
+    before = list(itertools.takewhile(lambda key: key != "*", path))
+    exists = " && ".join(f"has({'.'.join([root, *before[: end + 1]])})" for end in range(len(before)))
+    place = ".".join([root, *before])
+    if len(before) == len(path):
+        return f"{exists} && '{QUEUE_LABEL}' in {place}"
+    return f"{exists} && {place}.exists(each, {_has_label('each', path[len(before) + 1 :])})"
+
+
+def _conditions(conditions: list[tuple[str, str]]) -> Json:
+    if not conditions:
+        return {}
+    return {"matchConditions": [{"name": name, "expression": expression} for name, expression in conditions]}
+
+
+def _entry(route: Route, options: RegistrationOptions, authorities: bytes) -> Json:
+    entry: Json = {
+        "name": f"{route.path.split('/')[2]}.{route.subject}.webhook.phalanx.dev",
+        "clientConfig": options.address.client_config(route.path, authorities),
+        "rules": [
+            {
+                "apiGroups": [resource.partition(".")[2]],
+                "apiVersions": [route.version],
+                "operations": list(route.operations),
+                "resources": [resource.partition(".")[0]],
+                "scope": "Namespaced" if route.namespaced else "Cluster",
+            }
+            for resource in route.resources
+        ],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": options.timeout_seconds,
+        "objectSelector": {},
+        "namespaceSelector": {
+            "matchExpressions": [
+                {
+                    "key": _NAMESPACE_NAME,
+                    "operator": "NotIn",
+                    "values": sorted(set(options.excluded_namespaces)),
+                }
+            ]
+        },
+    }
+    if _mutates(route):
+        # Others may fill in what ours depends on; what is there is not filled in twice.
+        entry["reinvocationPolicy"] = "IfNeeded"
+    return entry
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    """Whether what is stored says what is wanted, and perhaps more in fields that we do not know."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_holds, found, wanted))
+    return bool(found == wanted)

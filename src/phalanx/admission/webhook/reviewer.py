@@ -1,0 +1,100 @@
+"""From a question to an answer: the rules of the path, then who may use which queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from phalanx.admission import queues
+from phalanx.admission.context import AdmissionContext, parent_of
+from phalanx.admission.fields import Json, mapping, text
+from phalanx.admission.queue_rights import queues_named, queues_to_ask_for, refusal_of_use
+from phalanx.admission.quota_reservations import QuotaReservationCheck
+from phalanx.admission.webhook.cluster_view import ClusterView
+from phalanx.admission.webhook.review import Denial, ReviewRequest
+from phalanx.admission.webhook.routes import QUOTA_RESERVATIONS, Route
+
+
+class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`queue_rights`: queues may be used by whom they are given to. `protect_busy_queues`: queues with unfinished
+    groups cannot be deleted."""
+
+    queue_rights: bool = False
+    protect_busy_queues: bool = False
+
+
+class AdmissionReviewer:
+    """Answers reviews. Raises ApiError or ConnectionLost where the cluster cannot be asked."""
+
+    def __init__(self, view: ClusterView, options: ReviewOptions, reservations: QuotaReservationCheck) -> None:
+        self._view = view
+        self._reservations = reservations
+        self._options = options
+
+    async def patch(self, route: Route, request: ReviewRequest) -> list[dict[str, Any]]:
+        """What is to be filled in."""
+        document = request.object
+        if route.defaults is None or document is None or request.sub_resource or request.operation != "CREATE":
+            return []
+        context = await self._view.context(request.namespace)
+        return route.defaults(_placed(document, request), context).patch
+
+    async def denial(self, route: Route, request: ReviewRequest) -> Denial | None:
+        """Why not, if so."""
+        if route.validate is None or request.sub_resource or request.operation not in route.operations:
+            return None
+        if request.operation == "DELETE":
+            return await self._denial_of_deletion(request)
+        if request.object is None:
+            return Denial("the request has no object")
+        if route is QUOTA_RESERVATIONS:
+            return await self._denial_of_quota(request, request.object)
+        document, old = _placed(request.object, request), request.old_object
+        named = queues_named(_resource(route, request), document) if route.names_queues else set[str]()
+        if route.subject == "queues":
+            named = {parent_of(document)}
+        context = await self._view.context(request.namespace, sorted(named))
+        refusals = route.validate(document, old, context)
+        if refusals:
+            return Denial(" ".join(refusals))
+        if self._options.queue_rights and route.names_queues:
+            return await self._denial_of_use(route, request, document, context)
+        return None
+
+    async def _denial_of_use(
+        self, route: Route, request: ReviewRequest, document: Json, context: AdmissionContext
+    ) -> Denial | None:
+        if (
+            route.subject == "pods"
+            and mapping(document.get("spec")).get("schedulerName") not in context.scheduler_names
+        ):
+            return None
+        for queue in queues_to_ask_for(_resource(route, request), document, request.old_object, context.namespace):
+            if not await self._view.may_use(request.user_info, queue):
+                return Denial(refusal_of_use(queue, request.namespace), 403, "Forbidden")
+        return None
+
+    async def _denial_of_quota(self, request: ReviewRequest, pod: dict[str, Any]) -> Denial | None:
+        if request.dry_run:
+            return None  # what is admitted is noted, and this one never comes
+        refusal = await self._reservations.refusal(request.namespace, request.uid, pod)
+        return Denial(refusal, 403, "Forbidden") if refusal else None
+
+    async def _denial_of_deletion(self, request: ReviewRequest) -> Denial | None:
+        context = await self._view.context("")
+        if self._options.protect_busy_queues:
+            context = await self._view.with_unfinished_groups(context, request.name)
+        refusals = queues.validate_deletion(request.name, context)
+        return Denial(" ".join(refusals)) if refusals else None
+
+
+def _resource(route: Route, request: ReviewRequest) -> str:
+    return route.resources[0] if len(route.resources) == 1 else str(request.resource)
+
+
+def _placed(document: Json, request: ReviewRequest) -> Json:
+    """With the namespace of the request, which an object need not repeat."""
+    meta = mapping(document.get("metadata"))
+    name = text(meta.get("name")) or request.name or text(meta.get("generateName")) + "x" * 5
+    return {**document, "metadata": {**meta, "namespace": request.namespace, "name": name}}

@@ -1,0 +1,213 @@
+"""The webhook process: certificates first, then the door, then the registration that makes the API server call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+
+from phalanx.admission.context import MAX_QUEUE_DEPTH, AdmissionContext, ResourceGroup
+from phalanx.admission.quota_reservations import QuotaReservationCheck
+from phalanx.admission.webhook.certificate_secret import CertificateSecret
+from phalanx.admission.webhook.cluster_view import ClusterView
+from phalanx.admission.webhook.endpoint import AdmissionMetrics, application, probes
+from phalanx.admission.webhook.registration import RegistrationOptions, WebhookAddress, register
+from phalanx.admission.webhook.reviewer import AdmissionReviewer, ReviewOptions
+from phalanx.dialects.registry import Dialects, installed_dialects
+from phalanx.jobs.reservations import LEDGER_NAMESPACE
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.retry import Backoff, RetryPolicy
+
+log = logging.getLogger(__name__)
+
+#: Seconds between looks at the Secret and at the registration.
+REFRESH_SECONDS = 60.0
+
+
+class WebhookError(Exception):
+    """The webhook cannot start; the text says why and what to change."""
+
+
+class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`listen` is HOST:PORT, `url` or `service` (NAMESPACE/NAME, with :PORT where it is not 443) where the API
+    server calls; where neither is given, `listen` itself."""
+
+    listen: str = "0.0.0.0:8443"
+    url: str = ""
+    service: str = ""
+    namespace: str = "phalanx-system"
+    scheduler_names: tuple[str, ...] = ("phalanx",)
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    queue_rights: bool = False
+    protect_busy_queues: bool = False
+    max_queue_depth: int = MAX_QUEUE_DEPTH
+    failure_policy: str = "Fail"
+    metrics_address: str = ""
+
+
+class WebhookService:
+    """`run` until cancelled or stopped; `ready` is set when the API server has been told to call."""
+
+    def __init__(self, client: KubeClient, options: WebhookOptions, now: Callable[[], float] = time.time) -> None:
+        self._client = client
+        self._options = options
+        self._now = now
+        self._stopped = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.metrics = AdmissionMetrics()
+        self.port = 0
+        context = AdmissionContext(
+            scheduler_names=options.scheduler_names,
+            resource_groups=options.resource_groups,
+            max_queue_depth=options.max_queue_depth,
+        )
+        self._view = ClusterView(client, context)
+        self._reviewer = AdmissionReviewer(
+            self._view,
+            ReviewOptions(queue_rights=options.queue_rights, protect_busy_queues=options.protect_busy_queues),
+            QuotaReservationCheck(client, LEDGER_NAMESPACE, Dialects(installed_dialects()).declarations, now),
+        )
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Raises WebhookError where an address cannot be used, and what the first use of the API server raises."""
+        host, port = split_address(self._options.listen, "--listen")
+        secret = CertificateSecret(self._client, self._options.namespace, _names(self._options, host), self._now)
+        await _patiently(secret.refresh)
+        app = application(self._reviewer, self.metrics, self.ready.is_set)
+        async with contextlib.AsyncExitStack() as stack:
+            self.port = await stack.enter_async_context(_served(app, host, port, "--listen", secret))
+            if self._options.metrics_address:
+                plain = web.Application()
+                plain.add_routes(probes(self.metrics, self.ready.is_set))
+                where = split_address(self._options.metrics_address, "--metrics-address")
+                await stack.enter_async_context(_served(plain, *where, "--metrics-address", None))
+            parts = [
+                asyncio.create_task(part) for part in (self._view.run(), self._keep(secret), self._stopped.wait())
+            ]
+            try:
+                done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+                for part in done:
+                    part.result()
+            finally:
+                for part in parts:
+                    part.cancel()
+                await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _keep(self, secret: CertificateSecret) -> None:
+        """Registers, and looks from time to time whether certificates end or somebody changed the registration."""
+        await self._view.synced()
+        await _patiently(lambda: self._register(secret))
+        self.ready.set()
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            try:
+                await secret.refresh()
+                await self._register(secret)
+            except (ApiError, ConnectionLost) as error:
+                log.warning("certificates and registration are not looked after now: %s", error)
+
+    async def _register(self, secret: CertificateSecret) -> None:
+        options = self._options
+        await register(
+            self._client,
+            RegistrationOptions(
+                address=_address(options, self.port),
+                scheduler_names=options.scheduler_names,
+                failure_policy=options.failure_policy,
+                queue_rights=options.queue_rights,
+                resource_groups=bool(options.resource_groups),
+                excluded_namespaces=("kube-system", options.namespace),
+            ),
+            secret.bundle,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    app: web.Application, host: str, port: int, flag: str, secret: CertificateSecret | None
+) -> AsyncIterator[int]:
+    """The port at which it is served."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        context = secret.context if secret is not None else None
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=context).start()
+        except (OSError, OverflowError) as error:
+            raise WebhookError(f"{flag} {host}:{port}: {error}") from error
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _patiently(step: Callable[[], object]) -> None:
+    """Until it succeeds, however long the API server keeps us waiting. Raises where waiting does not help."""
+    retry, backoff = RetryPolicy(), Backoff()
+    while True:
+        try:
+            await step()  # type: ignore[misc]
+        except (ApiError, ConnectionLost) as error:
+            if not retry.retryable(error, "GET"):
+                raise
+            log.warning("the API server is not ready: %s", error)
+            await asyncio.sleep(backoff.next())
+        else:
+            return
+
+
+def split_address(address: str, flag: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT. Raises WebhookError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise WebhookError(f"{flag}: {address!r} is not HOST:PORT, such as 0.0.0.0:8443")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _service(options: WebhookOptions) -> tuple[str, str, int]:
+    namespace, slash, rest = options.service.partition("/")
+    name, colon, port = rest.partition(":")
+    if not slash or not namespace or not name or (colon and not port.isdecimal()):
+        raise WebhookError(f"--service: {options.service!r} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+    return namespace, name, int(port) if colon else 443
+
+
+def _address(options: WebhookOptions, port: int) -> WebhookAddress:
+    if options.url:
+        return WebhookAddress(url=options.url)
+    if options.service:
+        namespace, name, number = _service(options)
+        return WebhookAddress(namespace=namespace, service=name, port=number)
+    host, _ = split_address(options.listen, "--listen")
+    return WebhookAddress(url=f"https://{f'[{host}]' if ':' in host else host}:{port}")
+
+
+def _names(options: WebhookOptions, host: str) -> set[str]:
+    """Under which we are called. Raises WebhookError where nobody could call us."""
+    if options.url and options.service:
+        raise WebhookError("give --url or --service, not both")
+    if options.service:
+        namespace, name, _ = _service(options)
+        return {f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local"}
+    if options.url:
+        parts = urlsplit(options.url)
+        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+            raise WebhookError(f"--url: {options.url!r} is not https://HOST:PORT")
+        return {parts.hostname}
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            raise WebhookError(
+                f"--listen {options.listen} does not say where the API server finds the webhook; "
+                "give --url https://HOST:PORT or --service NAMESPACE/NAME"
+            )
+    return {host}

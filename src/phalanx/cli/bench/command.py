@@ -1,0 +1,201 @@
+"""`phalanx bench live`, `phalanx bench backlog`."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option, output_option, print_structured, run_connected
+
+if TYPE_CHECKING:
+    from phalanx.cli.bench.rounds import Answer, Figures
+    from phalanx.kube.client import KubeClient
+
+F = TypeVar("F", bound=Callable[..., Any])
+_GROUPS = ("labels", "scheduler-plugins", "volcano", "native", "none")
+
+
+@click.group()
+def bench() -> None:
+    """Measure how fast a scheduler binds pods, beside what the API server lets anybody bind.
+
+    Makes nodes without kubelets and pods that only fit there, in a namespace of their own, and deletes them at
+    the end, also after Ctrl-C. The scheduler in question must run already. Meant for clusters without a node
+    controller, such as `phalanx apiserver` and test control planes: others take such nodes for dead.
+    """
+
+
+def _options(command: F) -> F:
+    for option in (
+        click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="How many nodes."),
+        click.option("--pods", default=4000, show_default=True, type=click.IntRange(1), help="How many pods."),
+        click.option("--gang", default=4, show_default=True, type=click.IntRange(1), help="Pods of a gang."),
+        click.option(
+            "--groups",
+            type=click.Choice(_GROUPS),
+            default="labels",
+            show_default=True,
+            help="How gangs are declared: by pod-group.scheduling.sigs.k8s.io labels, by PodGroups of "
+            "scheduler-plugins, Volcano or scheduling.k8s.io, or not at all.",
+        ),
+        click.option(
+            "--scheduler-name", default="phalanx", show_default=True, help="The scheduler that is measured."
+        ),
+        click.option(
+            "--concurrency", default=64, show_default=True, type=click.IntRange(1), help="Requests at once."
+        ),
+        kubeconfig_option,
+        output_option,
+    ):
+        command = option(command)
+    return command
+
+
+@bench.command()
+@_options
+def backlog(**options: Any) -> None:
+    """All pods wait already when the nodes come."""
+    _measure("backlog", **options)
+
+
+@bench.command()
+@_options
+def live(**options: Any) -> None:
+    """Pods come as fast as they can be created: also how long each waits."""
+    _measure("live", **options)
+
+
+@bench.command(hidden=True)
+@click.option("--namespace", required=True)
+@click.option("--nodes", type=int, required=True)
+@click.option("--concurrency", type=int, required=True)
+@kubeconfig_option
+def post(namespace: str, nodes: int, concurrency: int, kubeconfig: str | None) -> None:
+    """Bind every pod of a namespace by hand."""
+    from phalanx.cli.bench.rounds import post as post_all
+
+    run_connected(lambda client: post_all(client, namespace, nodes, concurrency), kubeconfig)
+
+
+def _measure(
+    mode: str,
+    *,
+    nodes: int,
+    pods: int,
+    gang: int,
+    groups: str,
+    scheduler_name: str,
+    concurrency: int,
+    kubeconfig: str | None,
+    output: str,
+) -> None:
+    from phalanx.cli.bench.objects import PODS_PER_NODE
+
+    gangs = pods // gang
+    if not gangs:
+        raise click.UsageError(f"--pods {pods} is less than one gang of {gang}")
+    if gangs * gang > nodes * PODS_PER_NODE:
+        raise click.UsageError(
+            f"{gangs * gang} pods do not fit on {nodes} nodes of {PODS_PER_NODE}: "
+            f"take at least --nodes {-(-gangs * gang // PODS_PER_NODE)}"
+        )
+
+    async def run(client: KubeClient) -> Answer:
+        return await _rounds(client, mode, nodes, gangs, gang, groups, scheduler_name, concurrency, kubeconfig)
+
+    try:
+        answer = run_connected(run, kubeconfig)
+    except TimeoutError as error:
+        raise click.ClickException(f"{error}. Does a scheduler named {scheduler_name!r} run?") from error
+    if output == "table":
+        _print(answer)
+    else:
+        import msgspec
+
+        print_structured(msgspec.to_builtins(answer), output)
+
+
+async def _rounds(
+    client: KubeClient,
+    mode: str,
+    nodes: int,
+    gangs: int,
+    size: int,
+    groups: str,
+    scheduler: str,
+    concurrency: int,
+    kubeconfig: str | None,
+) -> Answer:
+    from phalanx.cli.bench import rounds
+    from phalanx.cli.bench.objects import (
+        Groups,
+        Workload,
+        clear,
+        make_namespace,
+        make_nodes,
+        native_version,
+        remove_all,
+    )
+
+    kind = Groups(groups)
+    version = await native_version(client) if kind is Groups.NATIVE else ""
+    if kind is Groups.NATIVE and not version:
+        raise click.ClickException("the API server has no PodGroups of scheduling.k8s.io")
+    namespace = f"bench-{uuid.uuid4().hex[:8]}"
+    workload = Workload(namespace, gangs, size, scheduler, kind, version)
+    try:
+        await make_namespace(client, namespace)
+        if mode == "backlog":
+            measured = await _told(
+                "pods wait, nodes come", lambda told: rounds.backlog(client, workload, nodes, concurrency, told)
+            )
+        else:
+            await make_nodes(client, namespace, nodes, concurrency)
+            measured = await _told("pods come", lambda told: rounds.live(client, workload, concurrency, told))
+        await clear(client, workload)
+        ceiling = await _told(
+            "the same bindings by hand",
+            lambda told: rounds.bare(client, workload, nodes, concurrency, kubeconfig, told),
+        )
+    finally:
+        await remove_all(client, namespace)
+    ratio = measured.bindings_per_second / max(ceiling.bindings_per_second, 1e-9)
+    return rounds.Answer(mode, nodes, size, groups, measured, ceiling, ratio)
+
+
+async def _told(what: str, work: Callable[[Callable[[int], None]], Awaitable[Figures]]) -> Figures:
+    """Runs a round and shows on a terminal how far it is."""
+    last = -1
+
+    def told(bound: int) -> None:
+        nonlocal last
+        if bound // 100 != last:
+            last = bound // 100
+            click.echo(f"\r{what}: {bound} bound", err=True, nl=False)
+
+    if not sys.stderr.isatty():
+        return await work(lambda bound: None)
+    try:
+        return await work(told)
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def _print(answer: Answer) -> None:
+    scheduler, bare = answer.scheduler, answer.bare
+    click.echo(
+        f"{answer.mode}: {scheduler.pods} pods in gangs of {answer.gang} ({answer.groups}) on {answer.nodes} nodes"
+    )
+    click.echo(f"  scheduler   {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
+    if answer.mode == "live":
+        click.echo(
+            "  from creation to binding (ms): "
+            f"P50 {scheduler.p50_milliseconds:.0f}, P90 {scheduler.p90_milliseconds:.0f}, "
+            f"P99 {scheduler.p99_milliseconds:.0f}, max {scheduler.max_milliseconds:.0f}"
+        )
+    click.echo(f"  bare client {bare.bindings_per_second:8.0f} bindings/s, {bare.seconds:.2f} s")
+    click.echo(f"  ratio       {answer.ratio:8.2f}")

@@ -1,0 +1,205 @@
+"""What a measurement makes in a cluster: nodes without kubelets, gangs and their pods, all under one label."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import NODES, PODS
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+
+LABEL = "phalanx.dev/bench"
+"""On everything that a measurement makes; its value is the measurement's namespace."""
+BARE = "phalanx-bench-bare"
+"""The scheduler of pods that nobody schedules: they are bound by hand."""
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+_AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "250"}
+#: How often one deletion of everything is asked for.
+_TURNS = 10
+#: So many pods of one CPU fit on a node.
+PODS_PER_NODE = 64
+
+
+class Groups(enum.StrEnum):
+    """How gangs are declared."""
+
+    LABELS = "labels"
+    SCHEDULER_PLUGINS = "scheduler-plugins"
+    VOLCANO = "volcano"
+    NATIVE = "native"
+    NONE = "none"
+
+
+#: The versions of the native API, the newest first.
+_NATIVE_VERSIONS = ("v1beta1", "v1alpha2")
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """`gangs` gangs of `size` pods in `namespace` for `scheduler`, declared as `groups` say; for the native API
+    `version` is the one that the server has."""
+
+    namespace: str
+    gangs: int
+    size: int
+    scheduler: str
+    groups: Groups
+    version: str = ""
+
+    @property
+    def pods(self) -> int:
+        return self.gangs * self.size
+
+    def group(self, gang: int) -> tuple[Resource, dict[str, Any]] | None:
+        """The object that declares a gang, where there is one."""
+        match self.groups:
+            case Groups.SCHEDULER_PLUGINS:
+                resource = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+                spec: dict[str, Any] = {"minMember": self.size, "scheduleTimeoutSeconds": 600}
+            case Groups.VOLCANO:
+                resource = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+                spec = {"minMember": self.size}
+            case Groups.NATIVE:
+                resource = Resource("scheduling.k8s.io", self.version, "podgroups", "PodGroup")
+                spec = {"schedulingPolicy": {"gang": {"minCount": self.size}}}
+            case _:
+                return None
+        document = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+        return resource, document | {"metadata": {"name": f"gang-{gang:05}", "labels": {LABEL: self.namespace}}}
+
+    def pod(self, gang: int, member: int) -> dict[str, Any]:
+        name, labels, annotations = f"gang-{gang:05}", {LABEL: self.namespace}, {}
+        spec: dict[str, Any] = {
+            "schedulerName": self.scheduler,
+            "terminationGracePeriodSeconds": 0,
+            "nodeSelector": {LABEL: self.namespace},
+            "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+        }
+        match self.groups:
+            case Groups.LABELS:
+                prefix = "pod-group.scheduling.sigs.k8s.io"
+                labels |= {f"{prefix}/name": name, f"{prefix}/min-available": str(self.size)}
+            case Groups.SCHEDULER_PLUGINS:
+                labels["scheduling.x-k8s.io/pod-group"] = name
+            case Groups.VOLCANO:
+                annotations["scheduling.k8s.io/group-name"] = name
+            case Groups.NATIVE:
+                spec["schedulingGroup"] = {"podGroupName": name}
+        metadata = {"name": f"{name}-{member:04}", "labels": labels, "annotations": annotations}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+async def native_version(client: KubeClient) -> str:
+    """The version of native PodGroups that the server has; "" for none."""
+    for version in _NATIVE_VERSIONS:
+        try:
+            served = await client.get(f"/apis/scheduling.k8s.io/{version}")
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            continue
+        if any(each.get("name") == "podgroups" for each in served.get("resources", [])):
+            return version
+    return ""
+
+
+async def each_of(items: Iterable[int], work: Callable[[int], Awaitable[None]], concurrency: int) -> None:
+    """Does the work for every item, so many at once. Raises what was raised first, and ends the others."""
+    waiting = iter(items)
+
+    async def take() -> None:
+        for item in waiting:
+            await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(take())
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def make_namespace(client: KubeClient, name: str) -> None:
+    metadata = {"name": name, "labels": {LABEL: name}}
+    await client.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    # Pods are refused before their account is there, and its controller takes its time, or does not run.
+    try:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await client.create(ACCOUNTS.path(name), account)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+
+
+async def make_nodes(client: KubeClient, namespace: str, count: int, concurrency: int) -> None:
+    ready = [{"type": "Ready", "status": "True", "reason": "Benchmark"}]
+
+    async def make(number: int) -> None:
+        name = node_name(namespace, number)
+        metadata = {"name": name, "labels": {LABEL: namespace}}
+        status = {"allocatable": _AMOUNTS, "capacity": _AMOUNTS, "conditions": ready}
+        await client.create(
+            NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+        )
+        # A real API server taints every new node; where no node controller runs nobody takes that away.
+        await client.patch(NODES.path(name=name), {"spec": {"taints": None}}, PatchType.MERGE)
+
+    await each_of(range(count), make, concurrency)
+
+
+def node_name(namespace: str, number: int) -> str:
+    return f"{namespace}-{number:05}"
+
+
+async def make_gangs(
+    client: KubeClient, workload: Workload, concurrency: int, made: Callable[[str], None] = lambda name: None
+) -> None:
+    """Every gang's object, then its pods; `made` is told the name of each pod when it is there."""
+
+    async def make(gang: int) -> None:
+        group = workload.group(gang)
+        if group is not None:
+            resource, document = group
+            await client.create(resource.path(workload.namespace), document)
+        for member in range(workload.size):
+            pod = workload.pod(gang, member)
+            await client.create(PODS.path(workload.namespace), pod)
+            made(pod["metadata"]["name"])
+
+    await each_of(range(workload.gangs), make, concurrency)
+
+
+async def clear(client: KubeClient, workload: Workload) -> None:
+    """Deletes the pods and groups of a workload."""
+    await _delete_all(client, PODS.path(workload.namespace), workload.namespace)
+    group = workload.group(0)
+    if group is not None:
+        await _delete_all(client, group[0].path(workload.namespace), workload.namespace)
+
+
+async def _delete_all(client: KubeClient, path: str, namespace: str) -> None:
+    """The server takes a minute for one request at most, and is asked again for the rest."""
+    selected: dict[str, str | int] = {"labelSelector": f"{LABEL}={namespace}", "gracePeriodSeconds": 0}
+    for patience in reversed(range(_TURNS)):
+        try:
+            await client.request("DELETE", path, params=selected, timeout=300)
+            return
+        except ApiError as error:
+            if error.status != 504 or not patience:
+                raise
+
+
+async def remove_all(client: KubeClient, namespace: str) -> None:
+    """Deletes the nodes and the namespace of a measurement."""
+    await _delete_all(client, NODES.path(), namespace)
+    try:
+        await client.delete(NAMESPACES.path(name=namespace))
+    except ApiError as error:
+        if error.status != 404:
+            raise

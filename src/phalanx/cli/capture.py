@@ -1,0 +1,86 @@
+"""`phalanx capture`: a live cluster as a file, without secrets."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option, lease_namespace_option, policy_option, scheduler_names_option
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+    from phalanx.simulation.capture import Capture
+
+# Objects between two words about how far it is.
+_STEP = 1000
+
+
+@click.command(short_help="Write down a live cluster, without secrets.")
+@kubeconfig_option
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    required=True,
+    metavar="FILE",
+    help="Where it goes; - for the terminal. A name that ends with .gz is compressed.",
+)
+@scheduler_names_option("are its own")
+@policy_option
+@lease_namespace_option
+def capture(
+    kubeconfig: str | None, output: str, scheduler_names: tuple[str, ...], config: str, lease_namespace: str
+) -> None:
+    """Write down what the scheduler reads of a live cluster, for `phalanx simulate --cluster` and
+    `phalanx what-if --capture`.
+
+    Only fields that decide about scheduling leave the cluster. Secrets are never read; environments, commands,
+    messages, parameters of devices and volumes and annotations that nobody asks for are left out.
+
+    \b
+    phalanx capture -o cluster.json.gz
+    """
+    from phalanx.cli.connection import run_connected
+    from phalanx.daemon.policy_file import read_policy
+    from phalanx.reports.capture.writing import capture_cluster, encode_capture
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    try:
+        policy = read_policy(config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+    began = time.monotonic()
+
+    def told(plural: str, count: int) -> None:
+        if count % _STEP == 0:
+            click.echo(f"{count} objects, reading {plural} ...", err=True)
+
+    async def work(client: KubeClient) -> tuple[Capture, list[dict[str, object]]]:
+        return await capture_cluster(
+            client,
+            scheduler_names,
+            policy,
+            time.time(),
+            lease_namespace,
+            own_namespace=client.namespace,
+            told=told,
+        )
+
+    found, documents = run_connected(work, kubeconfig)
+    for text in found.missing:
+        click.echo(f"warning: not read: {text}", err=True)
+    content = encode_capture(found, documents, output.endswith(".gz"))
+    if output == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        Path(output).write_bytes(content)
+    except OSError as error:
+        raise click.ClickException(f"{output}: cannot be written: {error}") from error
+    took = time.monotonic() - began
+    click.echo(f"{len(documents)} objects, {len(content):,} bytes in {output}, {took:.1f} s", err=True)

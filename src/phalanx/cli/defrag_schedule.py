@@ -1,0 +1,144 @@
+"""`phalanx defrag --schedule`: when the scheduler moves pods by itself, how many more it may, and whom it would."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+
+import click
+import msgspec
+
+from phalanx.cli.columns import columns
+from phalanx.cli.connection import print_structured, run_connected
+from phalanx.daemon.controllers.defragmentation_record import DATA_KEY, NAME, decode
+from phalanx.daemon.policy_file import dialect_options, read_policy
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.kube.errors import ApiError
+from phalanx.model.text.duration import format_duration, format_moment
+from phalanx.reports.snapshot import read_cluster
+from phalanx.reports.stored_usage import read_usage
+from phalanx.scheduling.actions.defragment import MOST_TRIED, may_lack_room, moves_for
+from phalanx.scheduling.actions.proved_moves import ProvedMoves
+from phalanx.scheduling.defragmentation.relocation import counted
+from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
+from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
+
+
+class ScheduledMove(msgspec.Struct, frozen=True):
+    pod: str
+    source: str
+    target: str
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True):
+    """`opens` and `closes` are the window that is open (`open`) or the next one, "" where none comes any more.
+    `moves` are what a run now would do so that `starts` starts, whether or not the budget allows it."""
+
+    open: bool = False
+    opens: str = ""
+    closes: str = ""
+    opens_in_seconds: int = 0
+    evictions_left: int = 0
+    evictions_per_hour: int = 0
+    starts: str = ""
+    moves: list[ScheduledMove] = []
+    warning: str = ""
+
+
+def show_schedule(
+    kubeconfig: str | None, schedulers: tuple[str, ...], config: str, lease_namespace: str, output: str
+) -> None:
+    try:
+        policy = read_policy(config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+    settings = policy.defragmentation
+    if settings is None:
+        raise click.ClickException(
+            "the policy does not name the action defragment; --config FILE says which policy the scheduler has"
+        )
+
+    async def work(client: KubeClient) -> ScheduleStatus:
+        snapshot = await read_cluster(client, schedulers, dialect_options(policy))
+        await read_usage(client, snapshot, policy, lease_namespace)
+        now = time.time()
+        runs = DefragmentationRuns()
+        warning = await _read_budget(client, lease_namespace, runs, now)
+        facts = ClusterFacts(snapshot.events, policy, now, schedulers, snapshot.usages)
+        return _status(settings, runs, facts.build(), now, warning)
+
+    status = run_connected(work, kubeconfig)
+    if output == "table":
+        for line in _lines(status):
+            click.echo(line)
+    else:
+        print_structured(msgspec.to_builtins(status), output)
+
+
+async def _read_budget(client: KubeClient, namespace: str, runs: DefragmentationRuns, now: float) -> str:
+    """What is wrong with what the scheduler has written down, "" for nothing."""
+    try:
+        document = await client.get(CONFIG_MAPS.path(namespace, NAME))
+        runs.recall(decode(str((document.get("data") or {}).get(DATA_KEY, ""))), now)
+    except ApiError as error:
+        return "" if error.status == 404 else f"configmap {namespace}/{NAME} is not read: {error.message}"
+    except ValueError as error:
+        return f"configmap {namespace}/{NAME}, key {DATA_KEY}: {error}"
+    return ""
+
+
+def _status(
+    settings: DefragmentSettings, runs: DefragmentationRuns, scheduler: Scheduler, now: float, warning: str
+) -> ScheduleStatus:
+    window = runs.window(settings, now)
+    found = _next_moves(scheduler, settings, now)
+    names = scheduler.state.nodes.names
+    moves = (
+        [ScheduledMove(record.pod.key, record.pod.node, names[row]) for record, row in found.targets.items()]
+        if found is not None
+        else []
+    )
+    return ScheduleStatus(
+        window is not None and window.start <= now,
+        format_moment(window.start) if window is not None else "",
+        format_moment(window.end) if window is not None else "",
+        max(0, int(window.start - now)) if window is not None else 0,
+        runs.left(settings, now),
+        settings.per_hour,
+        found.preemptor.name if found is not None else "",
+        sorted(moves, key=lambda move: move.pod),
+        warning,
+    )
+
+
+def _next_moves(scheduler: Scheduler, settings: DefragmentSettings, now: float) -> ProvedMoves | None:
+    session = scheduler.new_session(now)
+    waiting = sorted(scheduler.waiting_units(session), key=lambda unit: unit.rank)
+    for unit in islice((unit for unit in waiting if may_lack_room(session, unit)), MOST_TRIED):
+        if (found := moves_for(session, unit, settings)) is not None:
+            return found
+    return None
+
+
+def _lines(status: ScheduleStatus) -> list[str]:
+    if not status.opens:
+        when = "never again"
+    elif status.open:
+        when = f"open now, until {status.closes}"
+    else:
+        when = f"{status.opens} to {status.closes}, in {format_duration(status.opens_in_seconds)}"
+    lines = [
+        f"Window:          {when}",
+        f"Evictions left:  {status.evictions_left} of {status.evictions_per_hour} within an hour",
+    ]
+    if status.moves:
+        lines.append(f"Now would move:  {counted(len(status.moves), 'pod')}, so that {status.starts} starts")
+        rows = [(move.pod, move.source, move.target) for move in status.moves]
+        lines += ["", *columns(("POD", "FROM", "FITS ON"), rows)]
+    else:
+        lines.append("Now would move:  nobody: no one who waits would start for it")
+    return [*lines, *(["", f"warning: {status.warning}"] if status.warning else [])]

@@ -1,0 +1,1 @@
+"""Submitting jobs, looking at them, and telling them what to do."""

@@ -1,0 +1,337 @@
+"""`phalanx job`: jobs of all kinds, and what can be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import (
+    kubeconfig_option,
+    lease_namespace_option,
+    namespace_option,
+    output_option,
+    policy_option,
+    scheduler_names_option,
+)
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+    from phalanx.reports.jobs.entries import JobEntry
+    from phalanx.reports.jobs.job_report import FoundJob
+
+_SHORTEST = 0.5
+_KINDS = ("vcjob", "job", "jobset", "gang")
+
+
+@click.group()
+def job() -> None:
+    """Look at jobs, suspend and resume them, end them, read their output.
+
+    NAME is a Volcano Job, a native Job, a JobSet or a gang without a job (its PodGroup); KIND/NAME says which,
+    where several have one name: vcjob/train, job/train, jobset/train, podgroup/train.
+
+    \b
+    phalanx job list
+    phalanx job describe train
+    phalanx job logs train -f
+    phalanx job wait train --timeout 600
+    """
+
+
+@job.command("list", short_help="One line a job.")
+@namespace_option
+@click.option("-A", "--all-namespaces", is_flag=True, help="Those of all namespaces.")
+@click.option("-q", "--queue", help="Only those in this queue.")
+@click.option("--state", "states", multiple=True, metavar="STATUS", help="Only those with it; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only these; may be repeated.")
+@click.option(
+    "-l", "--selector", default="", metavar="LABELS", help="Only those with labels, such as team=a,tier!=b."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml", "name"]),
+    default="table",
+    show_default=True,
+    help="How to print it.",
+)
+@click.option("--start", is_flag=True, help="When those that wait start, the earliest first.")
+@click.option("-w", "--watch", is_flag=True, help="Print it again whenever something has changed; ctrl-c ends.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=_SHORTEST),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
+@scheduler_names_option("to tell starts of, with --start,")
+@policy_option
+@lease_namespace_option
+@kubeconfig_option
+def job_list(
+    namespace: str | None,
+    all_namespaces: bool,
+    queue: str | None,
+    states: tuple[str, ...],
+    kinds: tuple[str, ...],
+    selector: str,
+    output: str,
+    start: bool,
+    watch: bool,
+    interval: float,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    lease_namespace: str,
+    kubeconfig: str | None,
+) -> None:
+    """One line a job: Volcano Jobs, native Jobs, JobSets, and gangs that no job has made.
+
+    MIN are the pods that start together, RUN/READY/ALL those that run, are ready, and are wanted. RETRIES counts
+    restarts, of those that are allowed. REASON is why the job waits or how it ended; -o wide says it in full.
+
+    With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
+    that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
+    when 80 of 100 have. REASON says what that rests on, or why nothing is told. It is a dry run over the live
+    cluster and wants rights to read all of it.
+    """
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.display import Display
+    from phalanx.cli.jobs.job_tables import job_table, status_of
+    from phalanx.cli.jobs.selector import matches, parse_selector
+    from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.reports.jobs.job_report import JobReader
+
+    if start and (states or kinds or selector):
+        raise click.UsageError("--start goes with -n, -A, -q, -o and -w, not with --state, --kind or --selector")
+    wanted = parse_selector(selector)
+    spellings = {state.lower() for state in states}
+    display = Display("table" if output == "name" else output, live=watch)
+
+    def shown(entry: JobEntry) -> bool:
+        if queue and entry.queue != queue:
+            return False
+        if spellings and not spellings & {status_of(entry).lower(), entry.phase.lower()}:
+            return False
+        return matches(wanted, entry.labels)
+
+    async def look(client: KubeClient, reader: JobReader) -> None:
+        where = None if all_namespaces else namespace or client.namespace
+        if start:
+            question = StartQuestion(where, queue or "", scheduler_names, config, lease_namespace)
+            display.show(*await question.answer(client, output))
+            return
+        found = await reader.jobs(where, time.time(), kinds)
+        entries = [each.entry for each in found if shown(each.entry)]
+        if output == "name":
+            answer: Any = [f"{entry.kind}/{entry.name}" for entry in entries]
+        elif output in ("json", "yaml"):
+            answer = {"jobs": entries}
+        elif entries:
+            answer = job_table(entries, time.time(), wide=output == "wide", namespaces=all_namespaces)
+        else:
+            answer = [f"no jobs in {'any namespace' if where is None else f'namespace {where}'}"]
+        display.show(answer, reader.warnings)
+
+    async def work(client: KubeClient) -> None:
+        reader = JobReader(client)
+        await look(client, reader)
+        while watch:
+            await asyncio.sleep(interval)
+            await look(client, reader)
+
+    _until_interrupted(lambda: run_connected(work, kubeconfig), watch)
+
+
+def _until_interrupted(call: Callable[[], None], watch: bool) -> None:
+    try:
+        call()
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+
+
+@job.command("describe", short_help="Everything about one job.")
+@click.argument("name", metavar="[KIND/]NAME")
+@namespace_option
+@output_option
+@kubeconfig_option
+def job_describe(name: str, namespace: str | None, output: str, kubeconfig: str | None) -> None:
+    """Everything about one job: tasks, pods, policies, what its PodGroup says, its events, and what helps now."""
+    import msgspec
+
+    from phalanx.cli.connection import print_structured, run_connected
+    from phalanx.cli.jobs.job_tables import description
+    from phalanx.cli.jobs.target import find_job, parse_job
+    from phalanx.reports.jobs.entries import JobDescription
+    from phalanx.reports.jobs.job_report import JobReader
+
+    kind, job_name = parse_job(name)
+
+    async def work(client: KubeClient) -> JobDescription:
+        reader = JobReader(client)
+        told = await reader.describe(await find_job(reader, kind, job_name, namespace or client.namespace))
+        for warning in reader.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        return told
+
+    told = run_connected(work, kubeconfig)
+    if output == "table":
+        click.echo("\n".join(description(told, time.time())))
+    else:
+        print_structured(msgspec.to_builtins(told), output)
+
+
+Order = Callable[["KubeClient", "FoundJob"], Coroutine[Any, Any, str]]
+
+
+def _order(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None, order: Order) -> None:
+    """Does something to each job and prints the line that it returns; one that fails does not keep the others."""
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.jobs.target import find_job, parse_job
+    from phalanx.kube.errors import ApiError
+    from phalanx.reports.jobs.job_report import JobReader
+
+    targets = [parse_job(name) for name in names]
+
+    async def work(client: KubeClient) -> int:
+        reader, failed = JobReader(client), 0
+        for kind, name in targets:
+            try:
+                found = await find_job(reader, kind, name, namespace or client.namespace)
+                click.echo(await order(client, found))
+            except click.ClickException as error:
+                click.echo(f"Error: {error.message}", err=True)
+                failed += 1
+            except ApiError as error:
+                click.echo(f"Error: {name}: the API server refused: {error.message}", err=True)
+                failed += 1
+        return failed
+
+    if run_connected(work, kubeconfig):
+        raise click.exceptions.Exit(1)
+
+
+_names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, required=True)
+
+
+@job.command("suspend")
+@_names_argument
+@namespace_option
+@kubeconfig_option
+def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+    """End the pods of jobs, and keep the jobs, so that they can be resumed.
+
+    A Volcano Job gets a Command (AbortJob), as from vcctl; native Jobs and JobSets get spec.suspend.
+    """
+    from phalanx.cli.jobs.orders import suspend_job
+
+    _order(names, namespace, kubeconfig, suspend_job)
+
+
+@job.command("resume")
+@_names_argument
+@namespace_option
+@kubeconfig_option
+def job_resume(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+    """Let suspended jobs go on: their pods are made anew."""
+    from phalanx.cli.jobs.orders import resume_job
+
+    _order(names, namespace, kubeconfig, resume_job)
+
+
+@job.command("restart")
+@_names_argument
+@namespace_option
+@kubeconfig_option
+def job_restart(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+    """Make all pods of Volcano Jobs anew. It counts as one of the job's retries."""
+    from phalanx.cli.jobs.orders import restart_job
+
+    _order(names, namespace, kubeconfig, restart_job)
+
+
+@job.command("cancel")
+@_names_argument
+@namespace_option
+@kubeconfig_option
+def job_cancel(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+    """Delete jobs with their pods. Of a gang without a job the PodGroup and its pods are deleted."""
+    from phalanx.cli.jobs.orders import cancel_job
+
+    _order(names, namespace, kubeconfig, cancel_job)
+
+
+@job.command("wait", short_help="Wait until a job runs, or has ended.")
+@_names_argument
+@click.option(
+    "--for",
+    "state",
+    type=click.Choice(["running", "completed", "failed", "finished", "suspended", "deleted"]),
+    default="completed",
+    show_default=True,
+    help="running: as many pods as the job needs; finished: however it ended.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="By default without an end.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on the way.")
+@namespace_option
+@kubeconfig_option
+@click.pass_context
+def job_wait(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    state: str,
+    timeout: float | None,
+    quiet: bool,
+    namespace: str | None,
+    kubeconfig: str | None,
+) -> None:
+    """Wait for jobs, with a line whenever something changes.
+
+    Exit code: 0 when all have come to the state, 1 when one has ended otherwise or is gone, 124 when the time is up
+    (as from timeout(1)).
+    """
+    from phalanx.cli.jobs.target import parse_job
+    from phalanx.cli.jobs.wait import wait_for_all
+
+    targets = [(kind, namespace or "", name) for kind, name in map(parse_job, names)]
+    ctx.exit(wait_for_all(targets, state, timeout, kubeconfig, quiet=quiet))
+
+
+@job.command("logs", short_help="The output of a job's pods.")
+@click.argument("name", metavar="[KIND/]NAME")
+@click.option("--task", help="Only pods of this task.")
+@click.option("--index", type=click.IntRange(min=0), help="Only pods with this index in their task.")
+@click.option("-c", "--container", help="Only this container.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, with pods that come later too.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each.")
+@click.option("--previous", is_flag=True, help="Of the containers before their last restart.")
+@click.option("--timestamps", is_flag=True, help="With the time of each line.")
+@click.option(
+    "--prefix/--no-prefix", default=None, help="Name the pod before each line.  [default: if there are several]"
+)
+@namespace_option
+@kubeconfig_option
+def job_logs(name: str, namespace: str | None, kubeconfig: str | None, **options: Any) -> None:
+    """The output of all pods of a job, each line with the pod's name before it."""
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.jobs.pod_logs import LogOptions, LogPrinter
+    from phalanx.cli.jobs.target import find_job, parse_job
+    from phalanx.reports.jobs.job_report import JobReader
+
+    kind, job_name = parse_job(name)
+    wanted = LogOptions(**options)
+
+    async def work(client: KubeClient) -> None:
+        reader = JobReader(client)
+        found = await find_job(reader, kind, job_name, namespace or client.namespace)
+        await LogPrinter(client, reader, found, wanted).run()
+
+    run_connected(work, kubeconfig)
+
+
+jobs = job_list

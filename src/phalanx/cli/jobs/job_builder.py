@@ -1,0 +1,124 @@
+"""A Volcano Job from what a person types: nothing in it that upstream's CRD, webhook and controllers refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+Json = dict[str, Any]
+
+GPU = "nvidia.com/gpu"
+FRAMEWORKS = ("pytorch", "tensorflow", "mpi", "ray")
+RESTARTS = ("job", "pod", "never")
+# What an MPI worker does: it waits for the launcher, who comes over SSH.
+_SSHD = ["/bin/sh", "-c", "mkdir -p /var/run/sshd && exec /usr/sbin/sshd -D"]
+
+
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`replicas` are all pods of the job, whatever roles a framework gives them. `minimum` is None for all of them.
+    `resources` are requested of each pod, in the API's names and units. `restart` is what is made anew when a
+    pod fails or is evicted: one of RESTARTS, "" for what suits the framework."""
+
+    name: str
+    image: str
+    replicas: int = 1
+    minimum: int | None = None
+    namespace: str = ""
+    queue: str = ""
+    priority_class: str = ""
+    scheduler_name: str = "phalanx"
+    framework: str = ""
+    resources: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    command: Sequence[str] = ()
+    restart: str = ""
+    max_retry: int | None = None
+
+
+def build_job(request: JobRequest) -> Json:
+    """Raises click.UsageError for numbers that cannot be."""
+    minimum = request.replicas if request.minimum is None else request.minimum
+    if not 1 <= minimum <= request.replicas:
+        raise click.UsageError(
+            f"--min {minimum}: write a number of pods from 1 to {request.replicas}, which is --replicas"
+        )
+    if request.framework in ("mpi", "ray") and request.replicas < 2:
+        raise click.UsageError(
+            f"--framework {request.framework} needs --replicas 2 or more: a first pod and a worker"
+        )
+    metadata: Json = {"name": request.name}
+    if request.namespace:
+        metadata["namespace"] = request.namespace
+    spec: Json = {"schedulerName": request.scheduler_name, "minAvailable": minimum}
+    if request.queue:
+        spec["queue"] = request.queue
+    if request.priority_class:
+        spec["priorityClassName"] = request.priority_class
+    if request.max_retry is not None:
+        spec["maxRetry"] = request.max_retry
+    spec.update(_parts(request, minimum))
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _parts(request: JobRequest, minimum: int) -> Json:
+    """Plugins, policies and tasks.
+
+    The members of a framework cannot go on without one of them, so all are made anew, unless `restart` says else.
+    """
+    action = {"job": "RestartJob", "pod": "RestartPod"}.get(request.restart or ("job" if request.framework else ""))
+    policies = [{"events": ["PodFailed", "PodEvicted"], "action": action}] if action else []
+    complete = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    workers, needed = request.replicas - 1, minimum - 1
+    tasks: list[Json]
+    match request.framework:
+        case "pytorch":
+            plugins = {"svc": [], "pytorch": ["--master=master", "--worker=worker", "--port=23456"]}
+            tasks = [_task(request, "master", 1, 1, policies=complete), _task(request, "worker", workers, needed)]
+        case "tensorflow":
+            plugins = {"svc": [], "tensorflow": ["--worker=worker", "--port=2222"]}
+            tasks = [_task(request, "worker", request.replicas, minimum)]
+        case "mpi":
+            plugins = {"svc": [], "ssh": [], "mpi": ["--master=master", "--worker=worker", "--port=22"]}
+            tasks = [
+                _task(request, "master", 1, 1, policies=complete),
+                _task(request, "worker", workers, needed, command=_SSHD),
+            ]
+        case "ray":
+            # The plugin itself writes the commands of head and workers.
+            plugins = {"svc": [], "ray": ["--head=head", "--worker=worker"]}
+            tasks = [_task(request, "head", 1, 1), _task(request, "worker", workers, needed)]
+        case _:
+            plugins = {"env": [], "svc": []}
+            tasks = [_task(request, "task", request.replicas, minimum)]
+    parts: Json = {"plugins": plugins, "tasks": [task for task in tasks if task["replicas"]]}
+    return {**parts, "policies": policies} if policies else parts
+
+
+def _task(
+    request: JobRequest,
+    name: str,
+    replicas: int,
+    minimum: int,
+    *,
+    policies: Sequence[Json] = (),
+    command: Sequence[str] | None = None,
+) -> Json:
+    container: Json = {"name": name, "image": request.image}
+    if words := list(request.command if command is None else command):
+        container["command"] = words
+    if request.environment:
+        container["env"] = [{"name": key, "value": value} for key, value in request.environment.items()]
+    if request.resources:
+        extended = {key: amount for key, amount in request.resources.items() if "/" in key}
+        container["resources"] = {"requests": dict(request.resources)}
+        if extended:
+            # The API takes extended resources only with a limit that is the request.
+            container["resources"]["limits"] = extended
+    task: Json = {"name": name, "replicas": replicas, "minAvailable": minimum}
+    if policies:
+        task["policies"] = list(policies)
+    task["template"] = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return task

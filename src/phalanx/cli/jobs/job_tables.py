@@ -1,0 +1,164 @@
+"""Jobs as people read them: one line each, or everything about one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from phalanx.cli.columns import columns, fields
+from phalanx.dialects.times import parse_time
+from phalanx.reports.jobs.entries import SUSPENDED, JobDescription, JobEntry, PodEntry
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_NEW = "New"
+
+
+def age(moment: str, now: float) -> str:
+    """Since a moment of the API, in the two largest units: `3m12s`, `5d2h`."""
+    if not moment:
+        return ""
+    left = max(0, int(now) - parse_time(moment))
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        if left >= size or (unit == "s" and not parts):
+            parts.append(f"{left // size}{unit}")
+            left %= size
+        elif parts:
+            break
+    return "".join(parts[:2])
+
+
+def status_of(job: JobEntry) -> str:
+    """The phase; `Suspended` for what Volcano calls aborted, since a person did that and can undo it."""
+    return "Suspended" if job.phase in SUSPENDED else job.phase or _NEW
+
+
+def job_table(jobs: Sequence[JobEntry], now: float, *, wide: bool, namespaces: bool) -> list[str]:
+    header = ["NAME", "KIND", "QUEUE", "STATUS", "MIN", "RUN/READY/ALL", "RETRIES", "AGE", "REASON"]
+    if wide:
+        header[6:6] = ["PENDING", "SUCCEEDED", "FAILED"]
+        header[-1:] = ["SCHEDULER", "GROUP", "OWNER", "REASON"]
+    rows = []
+    for job in jobs:
+        row = [
+            job.name,
+            job.kind,
+            job.queue,
+            status_of(job),
+            str(job.minimum),
+            f"{job.running}/{job.ready}/{job.total}",
+            f"{job.retries}/{job.retry_limit}" if job.retry_limit is not None else "",
+            age(job.created, now),
+            _reason(job, wide),
+        ]
+        if wide:
+            row[6:6] = [str(job.pending), str(job.succeeded), str(job.failed)]
+            row[-1:] = [job.scheduler, job.group, job.owner, _reason(job, wide)]
+        rows.append([job.namespace, *row] if namespaces else row)
+    return columns(
+        ["NAMESPACE", *header] if namespaces else header, [[cell or "-" for cell in row] for row in rows]
+    )
+
+
+def _reason(job: JobEntry, wide: bool) -> str:
+    return f"{job.reason}: {job.message}" if wide and job.message else job.reason
+
+
+def description(told: JobDescription, now: float) -> list[str]:
+    job = told.job
+    retries = f"{job.retries} of {job.retry_limit}" if job.retry_limit is not None else ""
+    status = status_of(job) + (f" ({job.reason})" if job.reason else "")
+    counts = [
+        f"{count} {word}"
+        for count, word in (
+            (job.pending, "pending"),
+            (job.running, "running"),
+            (job.ready, "ready"),
+            (job.succeeded, "succeeded"),
+            (job.failed, "failed"),
+            (job.terminating, "terminating"),
+            (job.unknown, "unknown"),
+        )
+        if count
+    ]
+    pairs = [
+        ("Name", job.name),
+        ("Namespace", job.namespace),
+        ("Kind", job.kind),
+        ("Owner", job.owner),
+        ("Queue", job.queue),
+        ("Scheduler", job.scheduler),
+        ("PodGroup", job.group if job.group != job.name else ""),
+        ("Status", f"{status}\n{job.message}" if job.message else status),
+        ("Pods", f"{job.total} wanted, {job.minimum} to start; {', '.join(counts) or 'none yet'}"),
+        ("Retries", retries),
+        ("Age", age(job.created, now)),
+        ("Ended", f"{age(job.finished, now)} ago" if job.finished else ""),
+        ("Plugins", ", ".join(" ".join((name, *words)) for name, words in told.plugins.items())),
+        ("Policies", "\n".join(told.policies)),
+    ]
+    if told.run_time is not None:
+        pairs += [tuple(line.split(": ", 1)) for line in told.run_time.lines()]  # type: ignore[misc]
+    lines = fields([(name, text) for name, text in pairs if text])
+    if told.tasks:
+        header = ["TASK", "REPLICAS", "MIN", "PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
+        rows = [
+            [
+                task.name,
+                *map(str, (task.replicas, task.minimum, task.pending, task.running, task.succeeded, task.failed)),
+            ]
+            for task in told.tasks
+        ]
+        lines += ["", *columns(header, rows)]
+    if told.pods:
+        lines += ["", *pod_table(told.pods, now)]
+    if told.conditions:
+        rows = [
+            [each.about, each.type, each.status, each.reason, age(each.since, now), each.message]
+            for each in told.conditions
+        ]
+        lines += ["", *columns(["CONDITION OF", "TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"], _dashes(rows))]
+    if told.events:
+        rows = [
+            [each.type, each.reason, each.about, _times(each.count, age(each.seen, now)), each.message]
+            for each in told.events
+        ]
+        lines += ["", *columns(["EVENT", "REASON", "OBJECT", "AGE", "MESSAGE"], _dashes(rows))]
+    return [*lines, *next_steps(job)]
+
+
+def pod_table(pods: Iterable[PodEntry], now: float) -> list[str]:
+    rows = [
+        [
+            pod.name,
+            pod.task,
+            "Terminating" if pod.terminating else pod.phase,
+            "yes" if pod.ready else "no",
+            str(pod.restarts),
+            "" if pod.exit_code is None else str(pod.exit_code),
+            pod.node,
+            age(pod.created, now),
+            pod.reason,
+        ]
+        for pod in pods
+    ]
+    return columns(["POD", "TASK", "STATUS", "READY", "RESTARTS", "EXIT", "NODE", "AGE", "REASON"], _dashes(rows))
+
+
+def next_steps(job: JobEntry) -> list[str]:
+    """What helps now, as commands."""
+    target = f"{job.target} -n {job.namespace}"
+    if job.reason == "NoController" or job.over:
+        return ["", f"Its output:   phalanx job logs {target}"] if job.over else []
+    if job.phase in SUSPENDED:
+        return ["", f"Suspended. To go on:   phalanx job resume {target}"]
+    if job.running < job.minimum and job.group:
+        return ["", f"What would help:   phalanx why podgroup/{job.group} -n {job.namespace}"]
+    return []
+
+
+def _times(count: int, when: str) -> str:
+    return f"{when} (x{count})" if count > 1 else when
+
+
+def _dashes(rows: Iterable[list[str]]) -> list[list[str]]:
+    return [[cell or "-" for cell in row] for row in rows]

@@ -1,0 +1,266 @@
+"""Volcano's short commands with its flags and columns: vsub, vjobs, vcancel, vsuspend, vresume, vqueues.
+
+They are this program under another name (`phalanx shell-commands`), so that Volcano's own are not in the way of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from phalanx.cli.connection import run_connected
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+    from phalanx.reports.jobs.entries import JobEntry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_JOB_COLUMNS = (
+    *(("Name", 0), ("Creation", 15), ("Phase", 12), ("JobType", 12), ("Replicas", 12), ("Min", 6), ("Pending", 10)),
+    *(("Running", 10), ("Succeeded", 12), ("Failed", 10), ("Unknown", 12), ("RetryCount", 10)),
+)
+_QUEUE_COLUMNS = (
+    *(("Name", 25), ("Weight", 8), ("State", 8), ("Inqueue", 8), ("Pending", 8), ("Running", 8), ("Unknown", 8)),
+)
+_OF_ONE_POD = "cpu=1000m,memory=100Mi"
+
+_kubeconfig = click.option("-k", "--kubeconfig", metavar="FILE", help="The kubeconfig to use.")
+_namespace = click.option(
+    "-N", "--namespace", envvar="VOLCANO_DEFAULT_JOB_NAMESPACE", help="By default that of the kubeconfig's context."
+)
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@click.command("vsub", context_settings=_HELP)
+@click.option("-n", "--name", required=True, help="Of the job.")
+@_namespace
+@click.option("-i", "--image", envvar="VOLCANO_DEFAULT_IMAGE", default="busybox", show_default=True)
+@click.option("-c", "--command", default="", help="What its containers run.")
+@click.option("-r", "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="Pods of the job.")
+@click.option("-m", "--min", "minimum", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("-R", "--requests", default=_OF_ONE_POD, show_default=True, help="Of each pod.")
+@click.option("-L", "--limits", default=_OF_ONE_POD, show_default=True, help="Of each pod.")
+@click.option("-S", "--scheduler", envvar="VOLCANO_SCHEDULER_NAME", default="phalanx", show_default=True)
+@_kubeconfig
+def vsub(**options: Any) -> None:
+    """Submit a job of one task. For files there is `phalanx submit FILE`."""
+    from phalanx.cli.jobs.submit import create_all, refuse_bad_job
+
+    document = short_job(**{key: value for key, value in options.items() if key not in ("kubeconfig", "namespace")})
+    refuse_bad_job(document)
+
+    async def work(client: KubeClient) -> None:
+        await create_all(client, [document], options["namespace"] or client.namespace, quiet=True)
+
+    run_connected(work, options["kubeconfig"])
+    click.echo(f"run job {options['name']} successfully")
+
+
+def short_job(
+    *, name: str, image: str, command: str, replicas: int, minimum: int, requests: str, limits: str, scheduler: str
+) -> dict[str, Any]:
+    """Raises click.UsageError for what is no amount or no command line."""
+    from phalanx.cli.jobs.submit import pairs
+
+    resources = {
+        "limits": pairs(limits.split(",") if limits else [], "--limits"),
+        "requests": pairs(requests.split(",") if requests else [], "--requests"),
+    }
+    container: dict[str, Any] = {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": resources,
+    }
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise click.UsageError(f"--command {command!r}: {error}") from error
+    if words:
+        container["command"] = words
+    template = {
+        "metadata": {"labels": {"job.volcano.sh": name}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    # Upstream names no task, and its webhook calls it so.
+    task = {"name": "default0", "replicas": replicas, "minAvailable": min(minimum, replicas), "template": template}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"schedulerName": scheduler, "minAvailable": minimum, "tasks": [task]},
+    }
+
+
+@click.command("vjobs", context_settings=_HELP)
+@click.option("-n", "--name", default="", help="Everything about this job.")
+@_namespace
+@click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
+@click.option("--all-namespaces", is_flag=True)
+@click.option("--selector", default="", metavar="TEXT", help="Only jobs with this in their names.")
+@_kubeconfig
+def vjobs(
+    name: str, namespace: str | None, scheduler: str, all_namespaces: bool, selector: str, kubeconfig: str | None
+) -> None:
+    """List Volcano Jobs."""
+    import time
+
+    from phalanx.cli.jobs.job_tables import description
+    from phalanx.cli.jobs.target import find_job
+    from phalanx.reports.jobs.job_report import JobReader
+
+    async def work(client: KubeClient) -> list[str]:
+        reader, where = JobReader(client), namespace or client.namespace
+        if name:
+            told = await reader.describe(await find_job(reader, "vcjob", name, where))
+            return description(told, time.time())
+        found = await reader.jobs(None if all_namespaces else where, time.time(), ("vcjob",))
+        jobs = [each.entry for each in found if selector in each.entry.name]
+        jobs = [job for job in jobs if not scheduler or job.scheduler == scheduler]
+        return volcano_job_lines(jobs, namespaces=all_namespaces) if jobs else ["No resources found"]
+
+    click.echo("\n".join(run_connected(work, kubeconfig)))
+
+
+def volcano_job_lines(jobs: list[JobEntry], *, namespaces: bool) -> list[str]:
+    widths = [width for _, width in _JOB_COLUMNS]
+    widths[0] = max(len("Name"), *(len(job.name) for job in jobs)) + 3
+    first = max(len("Namespace"), *(len(job.namespace) for job in jobs)) + 3
+    rows = [[title for title, _ in _JOB_COLUMNS]]
+    for job in jobs:
+        counts = (
+            job.total,
+            job.minimum,
+            job.pending,
+            job.running,
+            job.succeeded,
+            job.failed,
+            job.unknown,
+            job.retries,
+        )
+        rows.append([job.name, job.created[:10], job.phase, job.job_type or "Batch", *map(str, counts)])
+    lines = [_padded(row, widths) for row in rows]
+    if namespaces:
+        heads = ["Namespace", *(job.namespace for job in jobs)]
+        lines = [f"{head:<{first}}{line}" for head, line in zip(heads, lines, strict=True)]
+    return lines
+
+
+def _padded(cells: list[str], widths: list[int]) -> str:
+    return "".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _of_one_job(command: F) -> F:
+    options = (click.option("-n", "--name", required=True, help="Of the job."), _namespace, _kubeconfig)
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command("vcancel", context_settings=_HELP)
+@_of_one_job
+def vcancel(name: str, namespace: str | None, kubeconfig: str | None) -> None:
+    """Delete a Volcano Job."""
+    _order(name, namespace, kubeconfig, "cancel_job")
+    click.echo(f"delete job {name} successfully")
+
+
+@click.command("vsuspend", context_settings=_HELP)
+@_of_one_job
+def vsuspend(name: str, namespace: str | None, kubeconfig: str | None) -> None:
+    """Suspend a Volcano Job: its pods end, the job stays."""
+    click.echo(_order(name, namespace, kubeconfig, "suspend_job"))
+
+
+@click.command("vresume", context_settings=_HELP)
+@_of_one_job
+def vresume(name: str, namespace: str | None, kubeconfig: str | None) -> None:
+    """Let a suspended Volcano Job go on."""
+    click.echo(_order(name, namespace, kubeconfig, "resume_job"))
+
+
+def _order(name: str, namespace: str | None, kubeconfig: str | None, order: str) -> str:
+    from phalanx.cli.jobs import orders
+    from phalanx.cli.jobs.target import find_job
+    from phalanx.reports.jobs.job_report import JobReader
+
+    async def work(client: KubeClient) -> str:
+        found = await find_job(JobReader(client), "vcjob", name, namespace or client.namespace)
+        line: str = await getattr(orders, order)(client, found)
+        return line
+
+    return run_connected(work, kubeconfig)
+
+
+@click.command("vqueues", context_settings=_HELP)
+@click.option("-n", "--name", default="", help="Only this queue.")
+@_kubeconfig
+def vqueues(name: str, kubeconfig: str | None) -> None:
+    """List Volcano's queues, with their PodGroups by phase."""
+    from phalanx.reports.jobs.kinds import QUEUES
+    from phalanx.reports.jobs.read_documents import mapping
+
+    async def work(client: KubeClient) -> list[list[str]]:
+        listed = (await client.list_all(QUEUES.path()))["items"]
+        rows = []
+        for queue in listed:
+            if name in ("", queue["metadata"]["name"]):
+                spec, status = mapping(queue.get("spec")), mapping(queue.get("status"))
+                counts = [status.get(key, 0) for key in ("inqueue", "pending", "running", "unknown")]
+                cells = (queue["metadata"]["name"], spec.get("weight", 0), status.get("state", ""), *counts)
+                rows.append([str(cell) for cell in cells])
+        return rows
+
+    rows = run_connected(work, kubeconfig)
+    if not rows:
+        if name:
+            raise click.ClickException(f'queues.scheduling.volcano.sh "{name}" not found')
+        click.echo("No resources found")
+        return
+    widths = [width for _, width in _QUEUE_COLUMNS]
+    click.echo("\n".join(_padded(row, widths) for row in ([title for title, _ in _QUEUE_COLUMNS], *rows)))
+
+
+@click.command("shell-commands")
+@click.option(
+    "--install",
+    "directory",
+    type=click.Path(exists=True, file_okay=False),
+    help="Make them there; it should be on the PATH.",
+)
+def shell_commands(directory: str | None) -> None:
+    """Make Volcano's short commands: links to this program, which goes by the name under which it is called.
+
+    Files of those names that are something else, such as Volcano's own, are left alone.
+    """
+    import shutil
+    import sys
+    from pathlib import Path
+
+    from phalanx.cli.main import SHORT_COMMANDS
+
+    if directory is None:
+        for name, (_, told) in SHORT_COMMANDS.items():
+            click.echo(f"{name:10}{told}")
+        click.echo("To have them:  phalanx shell-commands --install DIRECTORY")
+        return
+    program = shutil.which(sys.argv[0]) or shutil.which("phalanx")
+    if program is None or Path(program).suffix == ".py":
+        raise click.ClickException("phalanx is not on the PATH, so there is nothing to link to")
+    strangers = []
+    for name in SHORT_COMMANDS:
+        link = Path(directory) / name
+        if link.is_symlink() and os.readlink(link) == os.path.abspath(program):
+            click.echo(f"{link} unchanged")
+        elif link.exists() or link.is_symlink():
+            strangers.append(str(link))
+        else:
+            link.symlink_to(os.path.abspath(program))
+            click.echo(f"{link} created")
+    if strangers:
+        raise click.ClickException(f"something else is there, and was left alone: {', '.join(strangers)}")

@@ -1,0 +1,114 @@
+"""Waiting for jobs, with an exit code that says how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+    from phalanx.reports.jobs.entries import JobEntry
+
+REACHED, ENDED_OTHERWISE, TIMED_OUT = 0, 1, 124
+_PERIOD = 0.5
+
+
+def outcome(job: JobEntry | None, state: str) -> int | None:
+    """REACHED, ENDED_OTHERWISE, or None while it may still come to the state. `job` is None when it is gone."""
+    if job is None:
+        return REACHED if state == "deleted" else ENDED_OTHERWISE
+    match state:
+        case "running":
+            # What has completed has run.
+            if job.phase == "Completed" or (job.phase == "Running" and job.running + job.succeeded >= job.minimum):
+                return REACHED
+        case "completed":
+            if job.phase == "Completed":
+                return REACHED
+        case "failed":
+            if job.phase in ("Failed", "Terminated"):
+                return REACHED
+        case "finished":
+            if job.over:
+                return REACHED
+        case "suspended":
+            if job.phase in ("Aborted", "Suspended"):
+                return REACHED
+        case "deleted":
+            return None
+    return ENDED_OTHERWISE if job.over else None
+
+
+def progress(job: JobEntry) -> str:
+    """What is worth a line when it changes."""
+    from phalanx.cli.jobs.job_tables import status_of
+
+    text = f"{status_of(job)}, {job.running} of {job.total} run"
+    if job.succeeded or job.failed:
+        text += f", {job.succeeded} succeeded, {job.failed} failed"
+    if job.retries:
+        text += f", {job.retries} retries" if job.retries > 1 else ", 1 retry"
+    if job.reason:
+        text += f"; {job.reason}" + (f": {job.message}" if job.message else "")
+    return text
+
+
+def wait_for_all(
+    targets: Sequence[tuple[str, str, str]],
+    state: str,
+    timeout: float | None,
+    kubeconfig: str | None,
+    *,
+    quiet: bool = False,
+) -> int:
+    """The worst exit code of all. Targets are (kind, namespace or "", name)."""
+    from phalanx.cli.connection import run_connected
+
+    async def work(client: KubeClient) -> int:
+        try:
+            async with asyncio.timeout(timeout):
+                waits = [
+                    _wait(client, kind, namespace or client.namespace, name, state, quiet, alone=len(targets) == 1)
+                    for kind, namespace, name in targets
+                ]
+                return max(await asyncio.gather(*waits))
+        except TimeoutError:
+            click.echo(f"not {state} after {timeout:g} s", err=True)
+            return TIMED_OUT
+
+    return run_connected(work, kubeconfig)
+
+
+async def _wait(
+    client: KubeClient, kind: str, namespace: str, name: str, state: str, quiet: bool, *, alone: bool
+) -> int:
+    from phalanx.cli.jobs.target import find_job
+    from phalanx.reports.jobs.job_report import JobReader
+
+    reader, began, last = JobReader(client), time.monotonic(), ""
+    try:
+        found = await find_job(reader, kind, name, namespace)
+    except click.ClickException:
+        if state == "deleted":
+            return REACHED
+        raise
+    kind, uid = found.entry.kind, found.entry.uid
+    while True:
+        now = await reader.job(kind, namespace, name, time.time())
+        # One of the same name that came after it is another job.
+        entry = now.entry if now is not None and now.entry.uid == uid else None
+        line = progress(entry) if entry is not None else "it is gone"
+        if line != last and not quiet:
+            click.echo(f"{time.monotonic() - began:7.1f} s  {'' if alone else f'{name}: '}{line}")
+        last = line
+        code = outcome(entry, state)
+        if code is not None:
+            if code == ENDED_OTHERWISE:
+                how = f"is {entry.phase}, not {state}" if entry is not None else f"is gone, not {state}"
+                click.echo(f"{name} {how}", err=True)
+            return code
+        await asyncio.sleep(_PERIOD)

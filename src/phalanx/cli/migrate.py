@@ -1,0 +1,140 @@
+"""`phalanx migrate`: what a cluster that another scheduler runs would be here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option, namespace_option, output_option
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+    from phalanx.reports.migration.findings import ObjectFinding
+    from phalanx.reports.migration.read import Source
+    from phalanx.reports.migration.steps import Steps
+
+
+@click.command()
+@kubeconfig_option
+@namespace_option
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="DIR|FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Read manifests and no cluster; may be repeated.",
+)
+@click.option(
+    "--write",
+    "target",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write policy.yaml, objects/ and patches/ there. The cluster is never written to.",
+)
+@click.option(
+    "--scheduler-name", default="phalanx", show_default=True, help="The name of the scheduler to move to."
+)
+@click.option("--all-fields", is_flag=True, help="In tables also the fields that work as they are.")
+@output_option
+def migrate(
+    kubeconfig: str | None,
+    namespace: str | None,
+    sources: tuple[Path, ...],
+    target: Path | None,
+    scheduler_name: str,
+    all_fields: bool,
+    output: str,
+) -> None:
+    """Say what of Volcano's, scheduler-plugins', Koordinator's, KAI's and Kueue's objects works here as it is.
+
+    Object by object and field by field: works as it is, works after a change, not honoured; then the steps to move
+    in. Whether a field is honoured is asked of the decoders that the scheduler itself uses. Reads the cluster (or
+    files) and changes nothing; kinds that may not be read are named.
+
+    Exit codes: 0 everything works as it is or after a change, 1 something is not honoured or could not be read (or
+    the cluster could not be reached, which is said on the last line), 2 usage.
+
+    \b
+    phalanx migrate
+    phalanx migrate --from manifests/ --write moved/
+    """
+    from phalanx.cli.connection import print_structured, run_connected
+    from phalanx.reports.migration.examine import Examiner
+    from phalanx.reports.migration.findings import Verdict
+    from phalanx.reports.migration.read import Source, read_cluster_objects, read_files
+    from phalanx.reports.migration.steps import summary
+
+    source = Source(Examiner(scheduler_name))
+    if sources:
+        read_files(list(sources), source)
+    else:
+
+        async def work(client: KubeClient) -> None:
+            await read_cluster_objects(client, source, namespace)
+
+        run_connected(work, kubeconfig)
+    found = source.examiner.found
+    told = summary(found, source.webhooks)
+    if target is not None:
+        for path in write_manifests(found, source.examiner.policies, target):
+            click.echo(f"written: {path}", err=True)
+    if output == "table":
+        _print(found, told, source, all_fields)
+    else:
+        print_structured(_document(found, told, source), output)
+    if source.missing or any(each.verdict is Verdict.NOT_HONOURED for each in found):
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: list[ObjectFinding], told: Steps, source: Source, all_fields: bool) -> None:
+    import yaml
+
+    for each in found:
+        alike = f" and {each.alike} alike" if each.alike else ""
+        click.echo(f"{each.title}{alike}: {each.verdict}")
+        for field in each.fields:
+            if all_fields or field.verdict.value != "works as it is":
+                message = f": {field.message}" if field.message else ""
+                click.echo(f"  {field.verdict:20} {field.field or '-'}{message}")
+        for words, change in (("apply in its place", each.manifests), ("patch", (each.patch,))):
+            for document in filter(None, change):
+                click.echo(f"  {words}:\n" + indent(yaml.safe_dump(document, sort_keys=False).rstrip(), "    "))
+    for missing in source.missing:
+        click.echo(f"not read: {missing}")
+    if not found:
+        click.echo("nothing of Volcano, scheduler-plugins, Koordinator, KAI or Kueue was found")
+    for system, counts in told.counts.items():
+        click.echo(f"{system}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+    for number, step in enumerate(told.steps, 1):
+        click.echo(f"{number}. {step}")
+
+
+def _document(found: list[ObjectFinding], told: Steps, source: Source) -> dict[str, Any]:
+    import msgspec
+
+    objects = [{**msgspec.to_builtins(each), "verdict": each.verdict.value} for each in found]
+    return {"objects": objects, "missing": source.missing, "summary": dict(told.counts), "steps": list(told.steps)}
+
+
+def write_manifests(found: list[ObjectFinding], policies: dict[str, str], target: Path) -> list[Path]:
+    """Ready manifests; what is there already under these names is replaced."""
+    import yaml
+
+    files: dict[str, str] = {}
+    for at, text in enumerate(policies.values()):
+        files["policy.yaml" if not at else f"policy-{at + 1}.yaml"] = text
+    for each in found:
+        name = re.sub(r"[^a-z0-9.-]", "_", "-".join(filter(None, (each.kind, each.namespace, each.name))).lower())
+        if each.manifests:
+            files[f"objects/{name}.yaml"] = yaml.safe_dump_all(list(each.manifests), sort_keys=False)
+        if each.patch is not None:
+            files[f"patches/{name}.yaml"] = yaml.safe_dump(each.patch, sort_keys=False)
+    for path, text in files.items():
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).write_text(text, encoding="utf-8")
+    return [target / path for path in files]

@@ -1,0 +1,61 @@
+"""Pods that may run for a time that nobody but us sees to: when each is over, and whose is."""
+
+from __future__ import annotations
+
+import heapq
+
+from phalanx.model.pod import Pod
+
+
+class RunAllowances:
+    """By uid, while the pod is there and runs. Costs nothing for pods that are allowed any time."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._over: dict[str, float] = {}
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._ends
+
+    def note(self, pod: Pod) -> None:
+        """The pod as it is now."""
+        runs = pod.started and pod.node and not pod.terminating and not pod.finished
+        end = float(pod.started + pod.run_time.allowed) if runs and pod.run_time.allowed else 0.0
+        if end == self._ends.get(pod.uid, 0.0):
+            return
+        self.drop(pod.uid)
+        if end:
+            self._ends[pod.uid] = end
+            heapq.heappush(self._heap, (end, pod.uid))
+
+    def drop(self, uid: str) -> None:
+        self._ends.pop(uid, None)
+        self._over.pop(uid, None)
+
+    @property
+    def next_end(self) -> float | None:
+        """When the next of those whose time is not known to be over runs out of it."""
+        while self._heap and self._ends.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def advance(self, now: float) -> bool:
+        """Takes note of the time; whether anybody has run out of it since the last call."""
+        found = False
+        while (end := self.next_end) is not None and end <= now:
+            _, uid = heapq.heappop(self._heap)
+            self._over[uid], found = end, True
+        return found
+
+    @property
+    def over(self) -> list[str]:
+        """Those whose time is over, the longest first."""
+        return sorted(self._over, key=lambda uid: (self._over[uid], uid))
+
+    def ending(self, before: float) -> list[str]:
+        """Those whose time is over by then."""
+        return sorted(uid for uid, end in self._ends.items() if end <= before)
+
+    def end_of(self, uid: str) -> float:
+        return self._ends[uid]

@@ -1,0 +1,1 @@
+"""JobFlow and JobTemplate of flow.volcano.sh."""

@@ -1,0 +1,115 @@
+"""Asks the pods of a task whether they answer, as steps of a JobFlow may wait for.
+
+Who writes a flow names a port, a path and a header, and learns whether there was an answer. So only the pods of
+that very job are asked, at addresses of their own: none in the network of a node, and no redirect is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from phalanx.jobs.flow import ProbeQuestion
+from phalanx.jobs.members import JOB_NAME, TASK_SPEC
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.model.pod_quota import mapping, sequence, text
+
+_SECONDS = 1.0
+_AT_A_TIME = 16
+
+
+class PodProbes:
+    """`client` finds the pods, `ask` asks one at its address."""
+
+    def __init__(
+        self, client: KubeClient, ask: Callable[[str, ProbeQuestion], Awaitable[bool]] | None = None
+    ) -> None:
+        self._client = client
+        self._ask = ask or answers
+
+    async def holds(self, namespace: str, question: ProbeQuestion) -> bool:
+        """Whether all pods of the task are there and answer."""
+        if not 0 < question.port < 65536:
+            return False
+        selector = f"{JOB_NAME}={question.job}"
+        found = await self._client.list_all(PODS.path(namespace), {"labelSelector": selector})
+        pods = [pod for pod in sequence(found.get("items")) if _is_of(mapping(pod), question)]
+        addresses = [_address(pod) for pod in pods]
+        if len(addresses) < max(1, question.replicas) or None in addresses:
+            return False
+        given = [address for address in addresses if address is not None]
+        for begin in range(0, len(given), _AT_A_TIME):
+            asked = (self._ask(address, question) for address in given[begin : begin + _AT_A_TIME])
+            if not all(await asyncio.gather(*asked)):
+                return False
+        return True
+
+
+def _is_of(pod: Mapping[str, Any], question: ProbeQuestion) -> bool:
+    metadata = mapping(pod.get("metadata"))
+    owners = [mapping(owner) for owner in sequence(metadata.get("ownerReferences"))]
+    notes, labels = mapping(metadata.get("annotations")), mapping(metadata.get("labels"))
+    return (
+        any(owner.get("controller") is True and owner.get("uid") == question.job_uid for owner in owners)
+        and (notes.get(TASK_SPEC) or labels.get(TASK_SPEC)) == question.task
+        and "deletionTimestamp" not in metadata
+    )
+
+
+def _address(pod: Mapping[str, Any]) -> str | None:
+    """The address of a pod that runs in a network of its own."""
+    status = mapping(pod.get("status"))
+    if mapping(pod.get("spec")).get("hostNetwork") or status.get("phase") != "Running":
+        return None
+    written = text(status.get("podIP"))
+    try:
+        address = ipaddress.ip_address(written)
+    except ValueError:
+        return None
+    address = getattr(address, "ipv4_mapped", None) or address
+    ours = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
+    # The address of the node is not the pod's own, whatever its spec says.
+    return None if ours or written == status.get("hostIP") else str(address)
+
+
+async def answers(address: str, question: ProbeQuestion) -> bool:
+    """Whether what listens at this address answers."""
+    return await (_takes_connection if question.path is None else _answers_get)(address, question)
+
+
+async def _takes_connection(address: str, question: ProbeQuestion) -> bool:
+    try:
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(address, question.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+async def _answers_get(address: str, question: ProbeQuestion) -> bool:
+    """Any status from 200 to 399, as the kubelet's probes have it. The body is not read."""
+    path, _, query = (question.path or "/").partition("?")
+    headers = dict([question.header]) if question.header is not None else {}
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        url = URL.build(
+            scheme="http",
+            host=address,
+            port=question.port,
+            path=path if path.startswith("/") else f"/{path}",
+            query_string=query,
+        )
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            session.get(url, headers=headers, allow_redirects=False) as answer,
+        ):
+            return 200 <= answer.status < 400
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        return False

@@ -1,0 +1,1 @@
+"""Controllers of gangs whatever makes their pods: restarts, suspended jobs."""

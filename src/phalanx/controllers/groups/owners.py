@@ -1,0 +1,145 @@
+"""Whether a group may be restarted by deleting its pods: an owner must make them again and restart none itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from phalanx.dialects.core import OwnerReference
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.model.pod_quota import mapping, sequence, text
+
+_TRAINING = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
+
+#: (API group, kind) to plural: those that make a deleted pod again, and those above them that leave it at that.
+_MAKERS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("batch", "Job"): "jobs",
+        ("apps", "StatefulSet"): "statefulsets",
+        ("apps", "ReplicaSet"): "replicasets",
+        ("", "ReplicationController"): "replicationcontrollers",
+        **{("kubeflow.org", kind): f"{kind.lower()}s" for kind in _TRAINING},
+    }
+)
+_ABOVE: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("batch", "CronJob"): "cronjobs",
+        ("apps", "Deployment"): "deployments",
+        ("jobset.x-k8s.io", "JobSet"): "jobsets",
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkersets",
+        ("trainer.kubeflow.org", "TrainJob"): "trainjobs",
+        ("", "Pod"): "pods",
+        **_MAKERS,
+    }
+)
+#: API groups whose kinds restart what belongs together by rules of their own.
+_OWN_RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "batch.volcano.sh": "has policies of its own (spec.policies)",
+        "ray.io": "replaces lost workers itself",
+        "workload.codeflare.dev": "restarts what it wraps itself",
+        "sparkoperator.k8s.io": "has a restart policy of its own",
+        "grove.io": "restarts its gangs itself",
+    }
+)
+_DEPTH = 8
+
+
+def owner_resources() -> Iterable[tuple[str, str]]:
+    """(API group, plural) of what is read to find out."""
+    return sorted({(group, plural) for (group, _), plural in _ABOVE.items()})
+
+
+async def why_no_restart(
+    client: KubeClient, namespace: str, pods: Iterable[tuple[str, OwnerReference | None]]
+) -> str | None:
+    """Why the pods (name, controller) must not be deleted to start them anew; None where they may."""
+    counts: dict[str, int] = {}
+    owners: dict[str, OwnerReference] = {}
+    for name, owner in sorted(pods, key=lambda each: each[0]):
+        if owner is None:
+            return f"pod {name} has no controller, so nobody would make it again"
+        owners[owner.uid] = owner
+        counts[owner.uid] = counts.get(owner.uid, 0) + 1
+    for uid, owner in owners.items():
+        if (_group(owner), owner.kind) not in _MAKERS and _group(owner) not in _OWN_RULES:
+            return f"{owner.kind} {owner.name} is of a kind that need not make its pods again"
+        refusal = await _refusal(client, namespace, owner, counts[uid])
+        if refusal is not None:
+            return refusal
+    return None
+
+
+async def _refusal(client: KubeClient, namespace: str, owner: OwnerReference, pods: int) -> str | None:
+    """Asks the owner and all above it."""
+    current: OwnerReference | None = owner
+    for _ in range(_DEPTH):
+        if current is None:
+            return None
+        group = _group(current)
+        name = f"{current.kind} {current.name}"
+        if group in _OWN_RULES:
+            return f"{name} {_OWN_RULES[group]}"
+        plural = _ABOVE.get((group, current.kind))
+        if plural is None:
+            return f"{name} is of a kind that may restart its pods itself"
+        path = Resource(group, current.api_version.rpartition("/")[2], plural).path(namespace, current.name)
+        try:
+            found = await client.get(path)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            return f"{name} cannot be read, so nobody knows whether it restarts its pods itself ({error.reason})"
+        if text(mapping(found.get("metadata")).get("uid")) != current.uid:
+            return f"{name} is another one than the pods' owner"
+        told = _rule(current.kind, name, mapping(found.get("spec")), mapping(found.get("status")), pods)
+        if told is not None:
+            return told
+        current = _controller(found)
+    return f"the owners of {owner.kind} {owner.name} never end"
+
+
+def _rule(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, Any], pods: int) -> str | None:
+    if kind == "JobSet" and spec.get("failurePolicy") is not None:
+        return f"{name} has a failurePolicy of its own"
+    if kind == "LeaderWorkerSet" and mapping(spec.get("leaderWorkerTemplate")).get("restartPolicy") != "None":
+        return f"{name} recreates its groups itself (leaderWorkerTemplate.restartPolicy)"
+    if spec.get("elasticPolicy") is not None:
+        return f"{name} is elastic and goes on with fewer workers"
+    if kind == "Job" and not _excuses(spec):
+        limit, failed = spec.get("backoffLimit"), status.get("failed", 0)
+        if isinstance(limit, int) and isinstance(failed, int) and failed + pods > limit:
+            return (
+                f"{name} would count the {pods} pods as failures and end (backoffLimit {limit}, {failed} so far); "
+                "ignore the pod condition DisruptionTarget in its podFailurePolicy, or raise backoffLimit"
+            )
+    return None
+
+
+def _excuses(spec: Mapping[str, Any]) -> bool:
+    """Whether a Job does not count pods that are deleted on purpose as failures."""
+    for rule in sequence(mapping(spec.get("podFailurePolicy")).get("rules")):
+        named = [mapping(each).get("type") for each in sequence(mapping(rule).get("onPodConditions"))]
+        if "DisruptionTarget" in named:
+            return bool(mapping(rule).get("action") == "Ignore")
+    return False
+
+
+def _controller(found: Mapping[str, Any]) -> OwnerReference | None:
+    for each in sequence(mapping(found.get("metadata")).get("ownerReferences")):
+        owner = mapping(each)
+        if owner.get("controller") is True:
+            return OwnerReference(
+                text(owner.get("apiVersion")),
+                text(owner.get("kind")),
+                text(owner.get("name")),
+                text(owner.get("uid")),
+            )
+    return None
+
+
+def _group(owner: OwnerReference) -> str:
+    return owner.api_version.rpartition("/")[0]

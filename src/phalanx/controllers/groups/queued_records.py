@@ -1,0 +1,112 @@
+"""What the controller of suspended jobs keeps of each job, of its PodGroups and of their pods."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.dialects.core import Condition, Metadata, Wire
+from phalanx.dialects.gangs.declaration import controlling_owner
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.jobs.suspended import GROUP_NAME, QUEUE_LABEL, SUSPENDABLE
+from phalanx.kube.changes import Key
+
+QueueKey = tuple[str, Key]
+"""(kind, (namespace, name)) of a job."""
+
+
+class QueuedJob(msgspec.Struct, frozen=True):
+    uid: str
+    resource_version: str
+    raw: bytes
+
+
+class QueuedGroup(msgspec.Struct, frozen=True):
+    """A PodGroup that was made for a job. `owner` is the job's uid, `job` its place."""
+
+    uid: str
+    resource_version: str
+    raw: bytes
+    name: str
+    owner: str
+    job: QueueKey
+    phase: str
+
+
+class QueuedPod(msgspec.Struct, frozen=True):
+    """A pod of such a group. `evicted` by the scheduler; `stays` if it may run on, or is done."""
+
+    uid: str
+    resource_version: str
+    group: Key
+    evicted: bool
+    stays: bool
+
+
+class _Named(Wire):
+    metadata: Metadata
+
+
+class _GroupStatus(Wire):
+    phase: str = ""
+
+
+class _Group(_Named):
+    status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
+
+
+class _PodStatus(Wire):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Pod(_Named):
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+_POD = msgspec.json.Decoder(_Pod, strict=False)
+_NAMED = msgspec.json.Decoder(_Named)
+_GROUP = msgspec.json.Decoder(_Group)
+QUEUED_KINDS = {kind.served.kind: kind for kind in SUSPENDABLE}
+
+
+def read_job(raw: bytes) -> QueuedJob | None:
+    metadata = _NAMED.decode(raw).metadata
+    if QUEUE_LABEL not in metadata.labels or metadata.deletion_timestamp is not None:
+        return None
+    return QueuedJob(metadata.uid, metadata.resource_version, raw)
+
+
+def read_group(raw: bytes) -> QueuedGroup | None:
+    group = _GROUP.decode(raw)
+    metadata = group.metadata
+    owner = controlling_owner(metadata)
+    kind = QUEUED_KINDS.get(owner.kind) if owner is not None else None
+    if owner is None or kind is None or kind.served.group != owner.api_version.rpartition("/")[0]:
+        return None
+    if metadata.deletion_timestamp is not None:
+        return None
+    job = (owner.kind, (metadata.namespace, owner.name))
+    return QueuedGroup(
+        metadata.uid, metadata.resource_version, raw, metadata.name, owner.uid, job, group.status.phase
+    )
+
+
+_GROUP_NAME = GROUP_NAME.encode()
+_PREFIXES = tuple(f"{name.lower()}-" for name in QUEUED_KINDS)
+
+
+def read_pod(raw: bytes) -> QueuedPod | None:
+    if _GROUP_NAME not in raw:  # most pods
+        return None
+    pod = _POD.decode(raw)
+    metadata, status = pod.metadata, pod.status
+    group = metadata.annotations.get(GROUP_NAME, "")
+    if not group.startswith(_PREFIXES):
+        return None
+    evicted = any(
+        each.type == DISRUPTION_TARGET and each.status == "True" and each.reason == PREEMPTION_BY_SCHEDULER
+        for each in status.conditions
+    )
+    goes = evicted or metadata.deletion_timestamp is not None
+    stays = status.phase == "Succeeded" or (status.phase != "Failed" and not goes)
+    return QueuedPod(metadata.uid, metadata.resource_version, (metadata.namespace, group), evicted, stays)

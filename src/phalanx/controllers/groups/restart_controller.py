@@ -1,0 +1,206 @@
+"""Restarts groups whose running members fall below the minimum, where their PodGroup asks for it (seed 000).
+
+A restart is written down before its first pod is deleted, and bound to the members that were there then. So the
+process may die after any write: whoever looks next goes on with the same restart, and counts it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from phalanx.controllers.controller import ControllerContext, WatchedKind
+from phalanx.controllers.groups.owners import why_no_restart
+from phalanx.controllers.groups.records import MemberRecord, RestartableGroup, group_reader, member_reader
+from phalanx.controllers.store import ObjectStore
+from phalanx.controllers.work_queue import WorkQueue
+from phalanx.dialects.registry import Dialects, installed_dialects
+from phalanx.dialects.times import format_time
+from phalanx.jobs.group_restarts import (
+    RESTART_STATUS,
+    RestartStatus,
+    begin_restart,
+    decide_restart,
+    described,
+    read_restart_policy,
+    read_restart_status,
+)
+from phalanx.kube.changes import Key
+from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.events import ObjectReference
+from phalanx.kube.paths import Resource
+
+log = logging.getLogger(__name__)
+
+GroupKey = tuple[Resource, Key]
+
+# Pods of a gang change together.
+_GATHER = 0.2
+# Why a group cannot be restarted may change without the group or its pods (seconds).
+_ASK_AGAIN = 60.0
+
+
+class GroupRestartController:
+    """Looks at a group whenever it or one of its pods changes."""
+
+    name = "group restart controller"
+
+    def __init__(self, context: ControllerContext, dialects: Dialects | None = None) -> None:
+        self._context = context
+        dialects = dialects or Dialects(installed_dialects())
+        self._queue: WorkQueue[GroupKey] = WorkQueue()
+        self.pods: ObjectStore[MemberRecord] = ObjectStore(
+            member_reader(dialects.declarations), index=lambda pod: pod.gang, changed=self._pod_changed
+        )
+        self.groups: dict[Resource, ObjectStore[RestartableGroup]] = {}
+        self._by_gang: dict[str, dict[GroupKey, None]] = {}
+        for kind in dialects.groups.values():
+            for version in kind.kind.versions:
+                served = kind.kind.served_as(version)
+                resource = Resource(served.group, served.version, served.plural, served.kind)
+                self.groups[resource] = ObjectStore(
+                    group_reader(dialects, served), changed=partial(self._group_changed, resource)
+                )
+
+    @property
+    def watches(self) -> Sequence[WatchedKind]:
+        kinds = tuple(WatchedKind(resource, store.sink) for resource, store in self.groups.items())
+        return (*kinds, WatchedKind(PODS, self.pods.sink))
+
+    async def run(self, workers: int) -> None:
+        await self._queue.run(self._look, workers)
+
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def _group_changed(
+        self, resource: Resource, key: Key, old: RestartableGroup | None, new: RestartableGroup | None
+    ) -> None:
+        found = (resource, key)
+        if old is not None:
+            named = self._by_gang.get(old.gang, {})
+            named.pop(found, None)
+            if not named:
+                self._by_gang.pop(old.gang, None)
+        if new is not None:
+            self._by_gang.setdefault(new.gang, {})[found] = None
+            self._queue.add(found, _GATHER)
+        else:
+            self._queue.forget(found)
+
+    def _pod_changed(self, key: Key, old: MemberRecord | None, new: MemberRecord | None) -> None:
+        for pod in (old, new):
+            for found in self._by_gang.get(pod.gang, ()) if pod is not None else ():
+                self._queue.add(found, _GATHER)
+
+    async def _look(self, key: GroupKey) -> float | None:
+        try:
+            return await self.reconcile(key)
+        except (ApiError, ConnectionLost) as error:
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                log.warning("PodGroup %s/%s: %s", *key[1], error)
+            raise
+        except Exception as error:
+            self._context.failures.record_failure(self.name, "/".join(key[1]), error)
+            raise
+
+    async def reconcile(self, key: GroupKey) -> float | None:
+        resource, name = key
+        group = self.groups[resource].get(name)
+        if group is None or group.deleting:
+            return None
+        policy, problem = read_restart_policy(group.annotations)
+        status = read_restart_status(group.annotations, group.uid)
+        if policy is None:
+            if problem and status.message != problem:
+                await self._write(key, group, replace(status, message=problem))
+                self._tell(key, group, "Warning", "InvalidRestartPolicy", problem)
+            return None
+        pods = [pod for pod in self.pods.of(group.gang) if not pod.objects or resource.group in pod.objects]
+        now = int(self._context.clock())
+        members = [pod.member for pod in pods]
+        decided = decide_restart(policy, status, group.minimum, members, now)
+        after, doomed, again = decided.status, decided.doomed, None
+        if decided.due:
+            owners = [(pod.member.name, pod.owner) for pod in pods if pod.member.alive]
+            refusal = await why_no_restart(self._context.client, name[0], owners)
+            if refusal is not None:
+                after, again = replace(after, message=f"not restarted: {refusal}"), _ASK_AGAIN
+            else:
+                after = begin_restart(after, members, now)
+                doomed = decide_restart(policy, after, group.minimum, members, now).doomed
+        if after != status:
+            await self._write(key, group, after)
+            if after.restarts != status.restarts and after.last is not None:
+                self._tell(key, group, "Warning", "GroupRestarted", described(policy, after.last))
+            elif after.message and after.message != status.message:
+                self._tell(key, group, "Warning", "GroupNotRestarted", after.message)
+        by_uid = {pod.uid: pod for pod in pods}
+        if doomed:
+            await self._delete([by_uid[member.uid] for member in doomed], after)
+        if decided.wake_at is not None:
+            return max(0.0, decided.wake_at - self._context.clock())
+        return again
+
+    async def _write(self, key: GroupKey, group: RestartableGroup, status: RestartStatus) -> None:
+        """Raises ApiError 409 where the group is another than we think: then one looks again."""
+        resource, name = key
+        note = msgspec.json.encode(status).decode()
+        metadata = {
+            "uid": group.uid,
+            "resourceVersion": group.resource_version,
+            "annotations": {RESTART_STATUS: note},
+        }
+        path = resource.path(*name)
+        answer = await self._context.writer.patch(path, {"metadata": metadata}, PatchType.MERGE)
+        self.groups[resource].put(name, msgspec.json.encode(answer))
+
+    async def _delete(self, pods: Sequence[MemberRecord], status: RestartStatus) -> None:
+        """With the condition DisruptionTarget on all before, so that a Job need not count them as failures."""
+        number = status.last.number if status.last is not None else 0
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "GroupRestart",
+            "message": f"phalanx: restart {number} of the pod's group",
+            "lastTransitionTime": format_time(int(self._context.clock())),
+        }
+        await asyncio.gather(*(self._mark(pod, condition) for pod in pods))
+        await asyncio.gather(*(self._drop(pod) for pod in pods))
+
+    async def _mark(self, pod: MemberRecord, condition: dict[str, str]) -> None:
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        path = PODS.path(pod.namespace, pod.member.name, "status")
+        try:
+            await self._context.writer.patch(path, patch, PatchType.STRATEGIC)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+    async def _drop(self, pod: MemberRecord) -> None:
+        key = (pod.namespace, pod.member.name)
+        try:
+            answer = await self._context.writer.delete(PODS.path(*key), uid=pod.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            self.pods.remove(key, pod.uid)
+            return
+        if isinstance(answer, dict) and (answer.get("metadata") or {}).get("deletionTimestamp"):
+            self.pods.put(key, msgspec.json.encode(answer))
+        else:
+            self.pods.remove(key, pod.uid)
+
+    def _tell(self, key: GroupKey, group: RestartableGroup, kind: str, reason: str, note: str) -> None:
+        resource, (namespace, name) = key
+        regarding = ObjectReference(
+            resource.kind, name, namespace, group.uid, resource.api_version, group.resource_version
+        )
+        self._context.recorder.record(regarding, type=kind, reason=reason, action=reason, note=note)

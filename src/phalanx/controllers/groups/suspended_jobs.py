@@ -1,0 +1,328 @@
+"""Lets suspended jobs go when their whole gang has its turn: room in the queue, and quota for its pods.
+
+A PodGroup is made for the job and goes through the queue as every other. Once it is admitted the job is written
+back, no longer suspended and with the group's name in its pod templates. So nothing is created before it can start.
+A job whose gang is evicted is suspended again, and waits for another turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from phalanx.controllers.controller import ControllerContext, WatchedKind
+from phalanx.controllers.groups.queued_records import (
+    QUEUED_KINDS,
+    QueuedGroup,
+    QueuedJob,
+    QueuedPod,
+    QueueKey,
+    read_group,
+    read_job,
+    read_pod,
+)
+from phalanx.controllers.jobs.quota_order import QuotaOrder, QuotaWait
+from phalanx.controllers.store import ObjectStore
+from phalanx.controllers.work_queue import WorkQueue
+from phalanx.jobs.quota_shortage import quota_shortage
+from phalanx.jobs.suspended import (
+    HOLD,
+    QUEUE_LABEL,
+    QUEUED_GROUP,
+    PodTemplateSet,
+    SuspendableKind,
+    grouped,
+    is_over,
+    is_suspended,
+    next_group_name,
+    pod_sets,
+    queued_group,
+    resumed,
+    suspended,
+    wrong_scheduler,
+)
+from phalanx.kube.changes import Change, Key, Upsert
+from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import PODS, RESOURCE_QUOTAS
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.events import ObjectReference
+from phalanx.kube.own_objects import LABELS
+from phalanx.kube.paths import Resource
+from phalanx.model.text.decoding import decode_json, parse_whole
+
+log = logging.getLogger(__name__)
+
+POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+_SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
+_NOT_ADMITTED = ("", "Pending")
+_QUOTA_PAUSE = 60.0
+# Seconds between looks for what another controller is to make of a job.
+_MADE_PAUSE = 5.0
+
+
+class SuspendedJobController:
+    """Looks at a job with a queue whenever it or its PodGroup changes, or one of its pods is evicted."""
+
+    name = "suspended job controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._queue: WorkQueue[QueueKey] = WorkQueue()
+        # In the versions in which they are served.
+        self._kinds = dict(QUEUED_KINDS)
+        self.jobs: dict[str, ObjectStore[QueuedJob]] = {
+            name: ObjectStore(read_job, changed=partial(self._job_changed, name)) for name in QUEUED_KINDS
+        }
+        self.groups: ObjectStore[QueuedGroup] = ObjectStore(
+            read_group, index=lambda group: _place(group.job), changed=self._group_changed
+        )
+        self.pods: ObjectStore[QueuedPod] = ObjectStore(
+            read_pod, index=lambda pod: "/".join(pod.group), changed=self._pod_changed
+        )
+        self._quotas = QuotaOrder(context, self._queue.add)
+        self._told: dict[str, str] = {}
+
+    @property
+    def watches(self) -> Sequence[WatchedKind]:
+        kinds = (
+            WatchedKind(_resource(version), partial(self._job_told, version), QUEUE_LABEL)
+            for kind in QUEUED_KINDS.values()
+            for version in kind.in_versions()
+        )
+        return (
+            *kinds,
+            WatchedKind(POD_GROUPS, self.groups.sink, _SELECTOR),
+            WatchedKind(RESOURCE_QUOTAS, self._quotas.quotas.sink),
+            WatchedKind(PODS, self.pods.sink),
+        )
+
+    async def run(self, workers: int) -> None:
+        await self._queue.run(self._look, workers)
+
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def _job_told(self, kind: SuspendableKind, change: Change[bytes]) -> None:
+        if isinstance(change, Upsert):
+            self._kinds[kind.served.kind] = kind
+        self.jobs[kind.served.kind].sink(change)
+
+    def _job_changed(self, kind: str, key: Key, old: QueuedJob | None, new: QueuedJob | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._told.pop(old.uid, None)
+            self._quotas.leave(key[0], old.uid)
+        self._queue.add((kind, key))
+
+    def _group_changed(self, key: Key, old: QueuedGroup | None, new: QueuedGroup | None) -> None:
+        for group in (old, new):
+            if group is not None:
+                self._queue.add(group.job)
+
+    def _pod_changed(self, key: Key, old: QueuedPod | None, new: QueuedPod | None) -> None:
+        for pod in (old, new):
+            group = self.groups.get(pod.group) if pod is not None and pod.evicted else None
+            if group is not None:
+                self._queue.add(group.job)
+
+    async def _look(self, key: QueueKey) -> float | None:
+        try:
+            return await self.reconcile(key)
+        except (ApiError, ConnectionLost) as error:
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                log.warning("%s %s/%s: %s", key[0], *key[1], error)
+            raise
+        except Exception as error:
+            self._context.failures.record_failure(self.name, _place(key), error)
+            raise
+
+    async def reconcile(self, key: QueueKey) -> float | None:
+        kind = self._kinds[key[0]]
+        namespace = key[1][0]
+        record = self.jobs[key[0]].get(key[1])
+        groups = list(self.groups.of(_place(key)))
+        if record is None:
+            await self._abandon(kind, key, groups)
+            return None
+        job: dict[str, Any] = decode_json(record.raw)
+        mine = [group for group in groups if group.owner == record.uid]
+        current = str((job["metadata"].get("annotations") or {}).get(QUEUED_GROUP, ""))
+        if is_over(job):
+            self._quotas.leave(namespace, record.uid)
+            return None
+        if not is_suspended(kind, job):
+            self._quotas.leave(namespace, record.uid)
+            present = next((group for group in mine if group.name == current), None)
+            if current and present is None:
+                made = await self._declaring(kind, key, job)
+                if made is not None:
+                    # Its pods name it, and wait for it.
+                    sets = pod_sets(kind.made or kind, made)
+                    await self._create(namespace, queued_group(kind, job, current, sets, LABELS))
+            elif present is not None and self._is_evicted(namespace, present):
+                await self._suspend(kind, key, record, job)
+            return None
+        declaring = await self._declaring(kind, key, job)
+        if declaring is None:
+            return _MADE_PAUSE
+        sets = pod_sets(kind.made or kind, declaring)
+        held = (job["metadata"].get("annotations") or {}).get(HOLD) == "true"
+        fault = _belongs_to(job) or wrong_scheduler(sets, self._context.scheduler_name)
+        name = next_group_name(kind, job)
+        for each in mine:
+            if each.name != name or held or fault:
+                await self._delete(namespace, each)
+        if held or fault:
+            self._quotas.leave(namespace, record.uid)
+            if fault:
+                self._tell(kind, key, record, "Warning", "NotQueued", fault)
+            return None
+        short = await self._shortage(key, record, job, sets)
+        group = next((each for each in mine if each.name == name), None)
+        if group is None and short is None:
+            await self._create(namespace, queued_group(kind, job, name, sets, LABELS))
+            return None
+        if group is not None:
+            await self._follow(namespace, group, queued_group(kind, job, name, sets, LABELS))
+        if short is not None:
+            self._tell(kind, key, record, "Warning", "QuotaExceeded", short)
+            return _QUOTA_PAUSE
+        if group is None or group.phase in _NOT_ADMITTED:
+            return None
+        if kind.made is not None and (body := grouped(kind.made, declaring, name)) != declaring:
+            # First, so that no pod is made without it.
+            await self._context.writer.replace(_resource(self._served(kind.made)).path(*key[1]), body)
+        answer = await self._context.writer.replace(_resource(kind).path(*key[1]), resumed(kind, job, name))
+        self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
+        self._quotas.leave(namespace, record.uid)
+        queue = job["metadata"]["labels"][QUEUE_LABEL]
+        self._tell(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue} as PodGroup {name}")
+        return None
+
+    def _is_evicted(self, namespace: str, group: QueuedGroup) -> bool:
+        """Whether the scheduler takes so many pods of the group away that the rest is no gang any more."""
+        pods = list(self.pods.of(f"{namespace}/{group.name}"))
+        if not any(pod.evicted for pod in pods):
+            return False
+        spec = decode_json(group.raw).get("spec") or {}
+        return sum(pod.stays for pod in pods) < (parse_whole(str(spec.get("minMember")), 1) or 1)
+
+    async def _suspend(self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, job: dict[str, Any]) -> None:
+        """In one write, from which all else follows: its pods go, and the next look makes the next group."""
+        answer = await self._context.writer.replace(_resource(kind).path(*key[1]), suspended(kind, job))
+        self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
+        queue = job["metadata"]["labels"][QUEUE_LABEL]
+        self._tell(
+            kind, key, record, "Normal", "Requeued", f"its gang was evicted: it waits in queue {queue} again"
+        )
+
+    def _served(self, kind: SuspendableKind) -> SuspendableKind:
+        """In the version that is served."""
+        return self._kinds.get(kind.served.kind, kind)
+
+    async def _declaring(self, kind: SuspendableKind, key: QueueKey, job: dict[str, Any]) -> dict[str, Any] | None:
+        """The object that declares the job's pods: itself, or what its controller makes of it. None where that is
+        not there yet."""
+        if kind.made is None:
+            return job
+        try:
+            made = await self._context.client.get(_resource(self._served(kind.made)).path(*key[1]))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        owners = made["metadata"].get("ownerReferences") or ()
+        mine = any(each.get("controller") and each.get("uid") == job["metadata"].get("uid") for each in owners)
+        return made if mine else None
+
+    async def _shortage(
+        self, key: QueueKey, record: QueuedJob, job: dict[str, Any], sets: Sequence[PodTemplateSet]
+    ) -> str | None:
+        """What is missing of the namespace's quotas for all pods that the job creates at once."""
+        namespace = key[1][0]
+        pods = [(each.spec, each.count) for each in sets if each.counted]
+        age = (str(job["metadata"].get("creationTimestamp", "")), key[1][1])
+        shortage = quota_shortage(self._quotas.quotas.of(namespace), pods)
+        older = self._quotas.ahead(namespace, record.uid, age, pods)
+        if shortage is None and older is None:
+            return None
+        line = older.shortage if older is not None else shortage
+        assert line is not None
+        self._quotas.wait(QuotaWait(namespace, key[1][1], key, record.uid, age, pods, line))
+        if older is not None:
+            return f"{older.name} is older and waits for quota {line.quota}: it comes first"
+        return str(shortage)
+
+    async def _abandon(self, kind: SuspendableKind, key: QueueKey, groups: Sequence[QueuedGroup]) -> None:
+        """The job is gone, or has left the queue: what still waits there for it goes."""
+        if not groups:
+            return
+        try:
+            job = await self._context.client.get(_resource(kind).path(*key[1]))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return  # the garbage collector knows the groups' owner
+        metadata = job.get("metadata") or {}
+        if is_suspended(kind, job) and QUEUE_LABEL not in (metadata.get("labels") or {}):
+            for group in groups:
+                if group.owner == metadata.get("uid"):
+                    await self._delete(key[1][0], group)
+
+    async def _create(self, namespace: str, group: dict[str, Any]) -> None:
+        answer = await self._context.writer.create(POD_GROUPS.path(namespace), group)
+        self.groups.put((namespace, group["metadata"]["name"]), msgspec.json.encode(answer))
+
+    async def _follow(self, namespace: str, group: QueuedGroup, desired: dict[str, Any]) -> None:
+        """The group is as large as the job, which may change while it waits."""
+        told = decode_json(group.raw).get("spec") or {}
+        wanted = desired["spec"]
+        spec = {key: value for key, value in wanted.items() if told.get(key) != value}
+        if "minResources" in spec:
+            gone = dict.fromkeys(set(told.get("minResources") or {}) - set(wanted["minResources"]))
+            spec["minResources"] = {**gone, **wanted["minResources"]}
+        if not spec:
+            return
+        body = {"metadata": {"uid": group.uid}, "spec": spec}
+        answer = await self._context.writer.patch(POD_GROUPS.path(namespace, group.name), body, PatchType.MERGE)
+        self.groups.put((namespace, group.name), msgspec.json.encode(answer))
+
+    async def _delete(self, namespace: str, group: QueuedGroup) -> None:
+        try:
+            await self._context.writer.delete(POD_GROUPS.path(namespace, group.name), uid=group.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        self.groups.remove((namespace, group.name), group.uid)
+
+    def _tell(
+        self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, severity: str, reason: str, note: str
+    ) -> None:
+        """Once, until there is something else to tell."""
+        if self._told.get(record.uid) == note:
+            return
+        self._told[record.uid] = note
+        regarding = ObjectReference(
+            kind.served.kind, key[1][1], key[1][0], record.uid, kind.served.api_version, record.resource_version
+        )
+        self._context.recorder.record(regarding, type=severity, reason=reason, action=reason, note=note)
+
+
+def _belongs_to(job: dict[str, Any]) -> str:
+    """What is wrong about a job that another one makes and would suspend again; "" for nothing."""
+    for owner in job["metadata"].get("ownerReferences") or ():
+        above = QUEUED_KINDS.get(str(owner.get("kind")))
+        if owner.get("controller") and above is not None and above.made is not None:
+            return f"it belongs to {owner['kind']} {owner.get('name')}: write the label {QUEUE_LABEL} there"
+    return ""
+
+
+def _resource(kind: SuspendableKind) -> Resource:
+    return Resource(kind.served.group, kind.served.version, kind.served.plural, kind.served.kind)
+
+
+def _place(key: QueueKey) -> str:
+    return f"{key[0]}/{key[1][0]}/{key[1][1]}"

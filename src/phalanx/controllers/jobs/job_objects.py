@@ -1,0 +1,162 @@
+"""What a job needs beside its pods: its PodGroup, its volumes and what its plugins make."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from phalanx.controllers.controller import ControllerContext
+from phalanx.controllers.jobs.records import JobGroupRecord, PriorityClassRecord
+from phalanx.controllers.store import ObjectStore
+from phalanx.jobs.plugins.plugin import DesiredObject, JobPluginError
+from phalanx.jobs.plugins.registry import desired_objects
+from phalanx.jobs.plugins.ssh import generate_rsa_key
+from phalanx.jobs.pod_group import changed, desired_pod_group, priority_classes
+from phalanx.jobs.spec import Job
+from phalanx.jobs.volumes import missing_claim, volumes_of
+from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import CONFIG_MAPS, SECRETS
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+
+_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+_MADE = {
+    resource.kind: resource
+    for resource in (
+        CONFIG_MAPS,
+        SECRETS,
+        Resource("", "v1", "services", "Service"),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+    )
+}
+# Seconds between looks for a claim that somebody else is to make.
+_CLAIM_PERIOD = 5.0
+
+
+class ObjectTrouble(Exception):  # noqa: N818 - what the job waits for, no fault of the process
+    """Something that the job's pods need is not there. `reason` is that of the event; `again` the seconds after
+    which to look again, None where only a change of the job helps."""
+
+    def __init__(self, reason: str, message: str, again: float | None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.again = again
+
+
+class JobObjects:
+    """Makes them, and keeps those in step that follow the job. What was checked for a generation of the job is not
+    checked again by this process. `classes` are the PriorityClasses that there are."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        groups: ObjectStore[JobGroupRecord],
+        classes: ObjectStore[PriorityClassRecord],
+    ) -> None:
+        self._context = context
+        self._groups = groups
+        self._classes = classes
+        self._checked: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        self._waited: dict[str, tuple[str, ...]] = {}
+
+    def forget(self, uid: str) -> None:
+        self._checked.pop(uid, None)
+        self._waited.pop(uid, None)
+
+    async def delete_group(self, namespace: str, group: JobGroupRecord) -> None:
+        name = group.group.name
+        try:
+            await self._context.writer.delete(_GROUPS.path(namespace, name), uid=group.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        self._groups.remove((namespace, name), group.uid)
+
+    async def ensure(self, job: Job, group: JobGroupRecord | None, waiting: tuple[str, ...]) -> None:
+        """Raises ObjectTrouble where the pods must wait for something."""
+        priorities = self._priorities(job)
+        uid = job.metadata.uid
+        state = (job.metadata.generation, job.status.version, tuple(priorities.values()))
+        if self._checked.get(uid) != state:
+            await self._ensure_volumes(job)
+            await self._ensure_plugins(job)
+        # Last, for it is what lets the pods be made. An old definition may drop fields of it: asked for once.
+        if group is None or self._checked.get(uid) != state or waiting != self._waited.get(uid, ()):
+            await self._ensure_group(job, group, waiting, priorities)
+        self._checked[uid], self._waited[uid] = state, waiting
+
+    async def _ensure_volumes(self, job: Job) -> None:
+        namespace = job.metadata.namespace
+        for volume in volumes_of(job):
+            if volume.manifest is not None:
+                await self._create(_CLAIMS, namespace, volume.manifest)
+                continue
+            try:
+                await self._context.client.get(_CLAIMS.path(namespace, volume.claim))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                raise ObjectTrouble("PVCError", missing_claim(volume.claim), _CLAIM_PERIOD) from None
+
+    async def _ensure_plugins(self, job: Job) -> None:
+        try:
+            wanted = desired_objects(job, generate_rsa_key)
+        except JobPluginError as error:
+            text = f"Execute plugin when job add failed, err: {error}"
+            raise ObjectTrouble("PluginError", text, None) from None
+        await asyncio.gather(*(self._ensure_object(job, each) for each in wanted))
+
+    async def _ensure_object(self, job: Job, wanted: DesiredObject) -> None:
+        resource, namespace = _MADE[wanted.kind], job.metadata.namespace
+        path = resource.path(namespace, wanted.name)
+        try:
+            existing = await self._context.client.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            # Making a key takes a moment that nobody else should wait for.
+            manifest = await asyncio.to_thread(wanted.manifest)
+            if await self._create(resource, namespace, manifest):
+                return
+            existing = await self._context.client.get(path)
+        if not wanted.belongs_to_job(existing):
+            text = f"{wanted.kind} {wanted.name} exists and does not belong to this job"
+            raise ObjectTrouble("PluginError", text, _CLAIM_PERIOD)
+        patch = wanted.changed(existing)
+        if patch:
+            patch["metadata"] = {"uid": existing["metadata"]["uid"]}
+            await self._context.writer.patch(path, patch, PatchType.MERGE)
+
+    async def _create(self, resource: Resource, namespace: str, manifest: dict[str, Any]) -> bool:
+        """False where it is there already."""
+        try:
+            await self._context.writer.create(resource.path(namespace), manifest)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return False
+        return True
+
+    def _priorities(self, job: Job) -> dict[str, int]:
+        """The values of the classes that its tasks name. One that does not exist stands for none, as upstream."""
+        found = {name: self._classes.get(("", name)) for name in priority_classes(job)}
+        return {name: each.value for name, each in found.items() if each is not None}
+
+    async def _ensure_group(
+        self, job: Job, group: JobGroupRecord | None, waiting: tuple[str, ...], priorities: dict[str, int]
+    ) -> None:
+        namespace = job.metadata.namespace
+        desired = desired_pod_group(job, priorities=priorities, held_back=waiting)
+        if group is None:
+            answer = await self._context.writer.create(_GROUPS.path(namespace), desired)
+        else:
+            patch = changed(msgspec.json.decode(group.raw), desired)
+            if not patch:
+                return
+            metadata = {**patch.get("metadata", {}), "uid": group.uid}
+            path = _GROUPS.path(namespace, group.group.name)
+            answer = await self._context.writer.patch(path, {**patch, "metadata": metadata}, PatchType.MERGE)
+        self._groups.put((namespace, answer["metadata"]["name"]), msgspec.json.encode(answer))

@@ -1,0 +1,224 @@
+"""Creating the pods of a job: those that it needs to start all together, or none of them.
+
+A ResourceQuota that runs out in the middle would leave a half: pods that are charged and never start. So quotas are
+looked at before (`quota_order`), and when one of the first `minimum` pods is refused all the same, those that were
+made with it are taken back, and the job waits until quota is there; it is never ended for that. Pods above the
+minimum are made as far as they fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.controllers.controller import ControllerContext
+from phalanx.controllers.jobs.quota_order import QuotaOrder, QuotaWait
+from phalanx.controllers.store import ObjectStore
+from phalanx.jobs.members import JobPod
+from phalanx.jobs.plugins.plugin import JobPlugin, JobPluginError
+from phalanx.jobs.plugins.registry import plugins_of, shape
+from phalanx.jobs.pods import desired_pod
+from phalanx.jobs.quota_shortage import fitting_pods, quota_shortage
+from phalanx.jobs.spec import Job, TaskSpec
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.events import ObjectReference
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+
+
+class _Trouble(msgspec.Struct):
+    reason: str
+    message: str
+    tries: int = 0
+    retry_at: float = 0.0
+
+
+class PodCreation:
+    """Posts pods, and remembers why those of a job could not be made."""
+
+    def __init__(self, context: ControllerContext, pods: ObjectStore[JobPod], quotas: QuotaOrder) -> None:
+        self._context = context
+        self._pods = pods
+        self._quotas = quotas
+        self._troubles: dict[str, _Trouble] = {}
+
+    def trouble(self, uid: str) -> tuple[str, str] | None:
+        """Reason and message, where the last pods of a job (by uid) could not be made."""
+        found = self._troubles.get(uid)
+        return (found.reason, found.message) if found is not None else None
+
+    def forget(self, namespace: str, uid: str) -> None:
+        """The job is gone, or wants no pods."""
+        self._troubles.pop(uid, None)
+        self._quotas.leave(namespace, uid)
+
+    async def create(
+        self, job: Job, wanted: Sequence[tuple[TaskSpec, int]], present: Iterable[JobPod]
+    ) -> float | None:
+        """Makes the pods; the seconds after which to try again, None where all were made."""
+        metadata = job.metadata
+        trouble = self._troubles.get(metadata.uid)
+        if trouble is not None and (left := trouble.retry_at - self._context.clock()) > 0:
+            return left
+        # Those without which the tasks cannot start come first, should not all of them fit.
+        first = sorted(wanted, key=lambda each: each[1] >= each[0].minimum)
+        try:
+            plugins = plugins_of(job)
+            manifests = [self._manifest(job, plugins, task, index) for task, index in first]
+        except JobPluginError as error:
+            return self._wait(job, "PluginError", str(error))
+        living = [pod for pod in present if not pod.deleting]
+        if not self._quotas.limited(metadata.namespace):
+            return await self._post(job, manifests, living)
+        async with self._quotas.turn(metadata.namespace):
+            return await self._post_within(job, [task.name for task, _ in first], manifests, living)
+
+    def _manifest(self, job: Job, plugins: Sequence[JobPlugin], task: TaskSpec, index: int) -> dict[str, Any]:
+        pod = desired_pod(
+            job,
+            task,
+            index,
+            version=job.status.version,
+            retry_count=job.status.retry_count,
+            scheduler_name=self._context.scheduler_name,
+        )
+        return shape(plugins, job, task, index, pod)
+
+    async def _post_within(
+        self, job: Job, tasks: Sequence[str], manifests: Sequence[dict[str, Any]], living: Sequence[JobPod]
+    ) -> float | None:
+        """Posts as many as the quotas have room for, if they are enough to start."""
+        metadata, namespace = job.metadata, job.metadata.namespace
+        # Pods of a task differ in what quotas do not count.
+        specs = {task: manifest["spec"] for task, manifest in zip(tasks, manifests, strict=True)}
+        needed = max(1, job.spec.minimum - len(living))
+        age = (metadata.creation_timestamp, metadata.name)
+        for fresh in (False, True):
+            if fresh:
+                await self._quotas.refresh(namespace)
+            quotas = list(self._quotas.quotas.of(namespace))
+            count = fitting_pods(quotas, [specs[task] for task in tasks])
+            pods = [(spec, tasks.count(task)) for task, spec in specs.items()]
+            shortage = quota_shortage(quotas, pods)
+            older = self._quotas.ahead(namespace, metadata.uid, age, pods)
+            if shortage is None and older is None:
+                continue
+            text, line = str(shortage), shortage
+            if older is not None:
+                count = 0
+                line = older.shortage
+                text = f"{older.name} is older and waits for quota {line.quota}: it comes first"
+            assert line is not None
+            quorum = len(living) < job.spec.minimum
+            self._quotas.wait(
+                QuotaWait(
+                    namespace,
+                    metadata.name,
+                    (namespace, metadata.name),
+                    metadata.uid,
+                    age,
+                    pods,
+                    line,
+                    quorum and count < needed,
+                )
+            )
+            if count < needed:
+                return self._wait(job, "QuotaExceeded", text)
+            if fresh:
+                again = await self._post(job, manifests[:count], living)
+                return self._wait(job, "QuotaExceeded", text) if again is None else again
+        self._quotas.leave(namespace, metadata.uid)
+        return await self._post(job, manifests, living)
+
+    def _wait(self, job: Job, reason: str, message: str) -> float:
+        """Remembers why; the job is woken when that ends."""
+        known = self.trouble(job.metadata.uid)
+        if known == (reason, message):
+            return LONGEST_PAUSE
+        self._troubles[job.metadata.uid] = _Trouble(reason, message)
+        self._tell(job, message)
+        return 0.0
+
+    async def _post(self, job: Job, manifests: Sequence[dict[str, Any]], living: Sequence[JobPod]) -> float | None:
+        metadata = job.metadata
+        path = PODS.path(metadata.namespace)
+        answers = await asyncio.gather(
+            *(self._context.writer.create(path, manifest) for manifest in manifests), return_exceptions=True
+        )
+        made: list[JobPod] = []
+        refused: ApiError | None = None
+        for manifest, answer in zip(manifests, answers, strict=True):
+            key = (metadata.namespace, manifest["metadata"]["name"])
+            if isinstance(answer, ApiError) and answer.status == 409 and answer.reason == "AlreadyExists":
+                # An earlier run's pod that is not gone yet, or our own that the watch has not told: it will.
+                if self._pods.get(key) is None:
+                    self._note(job, "FailedCreate", f"pod {key[1]} exists and does not belong to this job")
+                continue
+            if isinstance(answer, ApiError) and answer.status in (400, 403, 422):
+                refused = refused or answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self._pods.put(key, msgspec.json.encode(answer))
+                pod = self._pods.get(key)
+                if pod is not None:
+                    made.append(pod)
+        if refused is None:
+            self._troubles.pop(metadata.uid, None)
+            return None
+        if sum(1 for pod in living if pod.bound or not pod.alive) < job.spec.minimum:
+            await self._take_back([*living, *made], job.spec.minimum)
+        return self._note(job, *_told(refused, len(manifests)))
+
+    async def _take_back(self, pods: Sequence[JobPod], minimum: int) -> None:
+        """Deletes pods that nobody has placed, where there are too few of them to start."""
+        if len(pods) >= minimum:
+            return
+        for pod in pods:
+            if pod.bound or not pod.alive:
+                continue
+            try:
+                await self._context.writer.delete(PODS.path(pod.namespace, pod.name), uid=pod.uid)
+            except (ApiError, ConnectionLost) as error:
+                log.warning("pod %s/%s was not taken back: %s", pod.namespace, pod.name, error)
+            else:
+                self._pods.remove((pod.namespace, pod.name), pod.uid)
+
+    def _note(self, job: Job, reason: str, message: str) -> float:
+        """Remembers and tells why; the seconds until the next try."""
+        metadata = job.metadata
+        trouble = self._troubles.get(metadata.uid)
+        if trouble is None or (trouble.reason, trouble.message) != (reason, message):
+            tries = trouble.tries if trouble is not None else 0
+            trouble = self._troubles[metadata.uid] = _Trouble(reason, message, tries)
+        trouble.tries += 1
+        self._tell(job, message)
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(trouble.tries - 1, 10))
+        trouble.retry_at = self._context.clock() + pause
+        return pause
+
+    def _tell(self, job: Job, message: str) -> None:
+        metadata = job.metadata
+        regarding = ObjectReference(
+            "Job", metadata.name, metadata.namespace, metadata.uid, "batch.volcano.sh/v1alpha1"
+        )
+        self._context.recorder.record(
+            regarding, type="Warning", reason="FailedCreate", action="FailedCreate", note=message
+        )
+
+
+def _told(error: ApiError, count: int) -> tuple[str, str]:
+    """Reason and message for the job's state. The API server names the quota and the amounts."""
+    if error.status == 403 and "exceeded quota" in error.message:
+        # What is used changes with every try; the quota and its limit say enough.
+        name, _, amounts = error.message.partition("exceeded quota: ")[2].partition(",")
+        limited = amounts.rpartition("limited: ")[2]
+        return "QuotaExceeded", f"quota {name} has no room for its {count} pods to come (limited: {limited})"
+    return "FailedCreate", f"Error creating pods: {error.message}"

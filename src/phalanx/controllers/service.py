@@ -1,0 +1,132 @@
+"""The controllers as a service: watch, and keep what is watched as it should be, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from phalanx.controllers.controller import ControllerContext, Reconciler
+from phalanx.controllers.served_watches import ServedWatches
+from phalanx.execution.writes import PooledClient, Urgency, WritePool
+from phalanx.kube.client import KubeClient
+from phalanx.kube.event_forms import CoreForm
+from phalanx.kube.events import EventRecorder
+from phalanx.kube.failures import Failures
+from phalanx.kube.leadership import Leadership, LeaseOptions
+
+log = logging.getLogger(__name__)
+
+_DRAIN_SECONDS = 5.0
+
+
+class ControllerOptions(msgspec.Struct, frozen=True):
+    """`workers` is how many objects each controller looks at at a time. The lease's times are kube-scheduler's."""
+
+    scheduler_name: str = "phalanx"
+    concurrency: int = 64
+    workers: int = 16
+    leader_elect: bool = False
+    lease_namespace: str = "kube-system"
+    lease_name: str = "phalanx-controllers"
+    lease_seconds: float = 15.0
+    renew_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+
+class ControllerService:
+    """Controllers over one API server. `run` ends when `stop` is called or leadership is lost; `ready` is set once
+    everything that they watch and that is served has been listed."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: ControllerOptions,
+        make: Callable[[ControllerContext], Sequence[Reconciler]],
+    ) -> None:
+        self.options = options
+        self.ready = asyncio.Event()
+        self.lost_leadership = False
+        self._client = client
+        self._stopping = asyncio.Event()
+        self._failures = Failures()
+        lease = LeaseOptions(
+            options.lease_namespace,
+            options.lease_name,
+            options.lease_seconds,
+            options.renew_seconds,
+            options.retry_seconds,
+        )
+        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._pool = WritePool(options.concurrency, self._leadership.holds, self._failures)
+        client.throttled = self._pool.slow_down
+        self._recorder = EventRecorder(
+            PooledClient(client, self._pool, Urgency.EVENT),
+            controller="phalanx-controllers",
+            instance=f"phalanx-controllers-{socket.gethostname()}",
+            form=CoreForm(),
+        )
+        context = ControllerContext(
+            client=client,
+            writer=PooledClient(client, self._pool, Urgency.STATUS),
+            recorder=self._recorder,
+            failures=self._failures,
+            clock=time.time,
+            scheduler_name=options.scheduler_name,
+        )
+        self.controllers = make(context)
+
+    def stop(self) -> None:
+        """Ends `run`; writes that wait still get their turn."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        background = [
+            asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run)),
+            asyncio.create_task(self._leadership.run(self._lost)),
+        ]
+        serving = asyncio.create_task(self._serve())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            self.ready.clear()
+            for task in (serving, stopping):
+                task.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+            await self._drain()
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        # A list from before the lease was won could miss the last writes of the leader before us.
+        await self._leadership.acquired()
+        watches = ServedWatches(self._client, self.controllers, self._failures)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watches.run())
+            await watches.synced()
+            self.ready.set()
+            for controller in self.controllers:
+                tasks.create_task(self._work(controller))
+
+    async def _work(self, controller: Reconciler) -> None:
+        await self._failures.keep_running(controller.name, lambda: controller.run(self.options.workers))
+
+    def _lost(self) -> None:
+        self.lost_leadership = True
+        self.stop()
+
+    async def _drain(self) -> None:
+        try:
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._pool.finish()
+        except TimeoutError:
+            log.warning("%d writes were dropped at the end", len(self._pool))
+        await self._pool.close()

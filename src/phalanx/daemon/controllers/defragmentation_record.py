@@ -1,0 +1,97 @@
+"""The budget of defragmentation, kept in a ConfigMap: no hour has more evictions than it may, whoever restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from phalanx.daemon.controllers.own_config_map import LeftAlone, OwnConfigMap
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.retry import RetryPolicy
+from phalanx.model.text.decoding import decode_json
+from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.session.defragmentation_runs import EvictionEntry
+
+NAME = "phalanx-defragmentation"
+DATA_KEY = "evictions.json"
+VERSION = 1
+_HOUR = 3600
+_EVERYTHING = 2**31
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+class DefragmentationRecord:
+    """Reads what was booked once, before anything is planned, and writes every booking; only then those who are
+    booked may be evicted (`wake`). Where nothing can be written, nobody is."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: WritePool,
+        namespace: str,
+        scheduler: Scheduler,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._object = OwnConfigMap(client, namespace, NAME, "its budget starts anew", retry)
+        self._pool = pool
+        self._scheduler = scheduler
+        self._wake = wake
+        self._clock = clock
+        self._written = scheduler.cycle_history.defragmentation.version
+        self._writing = False
+
+    async def load(self) -> None:
+        """Returns when the object has been read."""
+        texts, now = await self._object.read(), self._clock()
+        entries: list[EvictionEntry] = []
+        if DATA_KEY in texts:
+            try:
+                entries = decode(texts[DATA_KEY])
+            except ValueError as error:
+                self._object.complain(f"key {DATA_KEY}: {error}; nobody is moved for an hour")
+                entries = [EvictionEntry(int(now) + _HOUR, _EVERYTHING)]
+        self._scheduler.cycle_history.defragmentation.recall(entries, now)
+
+    def save(self) -> None:
+        """Asks for what has changed to be written."""
+        runs = self._scheduler.cycle_history.defragmentation
+        version = runs.version
+        if version == self._written or self._writing:
+            return
+        self._writing, text = True, encode(runs.entries)
+
+        async def write() -> None:
+            try:
+                await self._object.put({DATA_KEY: text}, {DATA_KEY: text})
+            except (ApiError, ConnectionLost) as error:
+                self._object.complain(f"is not written, and nobody is moved: {error}")
+            except LeftAlone as error:
+                self._object.complain(str(error))
+            else:
+                self._written = version
+                self._scheduler.evictions_booked(version)
+            finally:
+                self._writing = False
+            if self._written == version:
+                self._wake()
+                self.save()
+
+        self._pool.submit(Urgency.STATUS, write)
+
+
+def encode(entries: list[EvictionEntry]) -> str:
+    return _ENCODER.encode({"version": VERSION, "evictions": entries}).decode()
+
+
+def decode(text: str) -> list[EvictionEntry]:
+    """Raises ValueError."""
+    document = decode_json(text.encode("utf-8", "surrogatepass"))
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        raise ValueError(f"it is not of version {VERSION}")
+    return msgspec.convert(document.get("evictions"), list[EvictionEntry])

@@ -1,0 +1,86 @@
+"""Pods that run longer than they may: told once, and before, where that is their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.gang import GangKey
+from phalanx.model.text.duration import format_duration, format_moment
+from phalanx.model.text.run_times import run_time_sentence
+from phalanx.scheduling.actions.exceeded import KILL, WHEN_NEEDED
+from phalanx.status.event_publisher import EventPublisher
+
+#: So many seconds before its end a pod that will be killed is told so.
+NOTICE = 300
+
+EXCEEDED = "RunTimeExceeded"
+ENDING = "RunTimeEnding"
+
+Unit = GangKey | str
+
+_CONSEQUENCES = {
+    KILL: "it is evicted",
+    WHEN_NEEDED: "it is evicted as soon as somebody needs the room",
+}
+
+
+class ExceededRunTimes:
+    """One event per gang, or pod on its own, and stage. `count` is told the policy for each whose time is over,
+    `touch` each gang for which that is news, so that its status says so. Who evicts is the scheduler
+    (`phalanx.scheduling.actions.exceeded`).
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        event_publisher: EventPublisher,
+        count: Callable[[str], None],
+        touch: Callable[[GangKey], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._event_publisher = event_publisher
+        self._count = count
+        self._touch = touch
+        self._now = now
+        self._told: dict[str, set[Unit]] = {EXCEEDED: set(), ENDING: set()}
+
+    def check(self, policy: str) -> None:
+        """`policy` is report, evict-when-needed or kill."""
+        now, allowances = self._now(), self._state.pods.allowances
+        for unit, record in self._news(EXCEEDED, allowances.ending(now)):
+            then = _CONSEQUENCES.get(policy, "nothing is done about it")
+            self._tell(
+                record,
+                EXCEEDED,
+                f"{run_time_sentence(record.pod.run_time)}; {then} (policy phalanx.exceededRunTimes)",
+            )
+            self._count(policy)
+            if isinstance(unit, GangKey):
+                self._touch(unit)
+        if policy != KILL:
+            return
+        ahead = [uid for uid in allowances.ending(now + NOTICE) if allowances.end_of(uid) > now]
+        for _, record in self._news(ENDING, ahead):
+            run_time, end = record.pod.run_time, format_moment(int(allowances.end_of(record.pod.uid)))
+            limit = f"the {format_duration(run_time.allowed)} of {run_time.allowed_source}"
+            self._tell(record, ENDING, f"it is evicted at {end}, when {limit} are over")
+
+    def _news(self, stage: str, uids: list[str]) -> list[tuple[Unit, PodRecord]]:
+        """The first pod of each unit that has not been told yet; who is not concerned any more is forgotten."""
+        units: dict[Unit, PodRecord] = {}
+        for uid in uids:
+            record = self._state.pods.get(uid)
+            if record is not None and record.pod.scheduler in self._state.schedulers and not record.pod.fixture:
+                units.setdefault(record.gang.key if record.gang is not None else uid, record)
+        told = self._told[stage]
+        for unit in told.difference(units):
+            if stage == EXCEEDED and isinstance(unit, GangKey):
+                self._touch(unit)
+        self._told[stage] = set(units)
+        return [(unit, record) for unit, record in units.items() if unit not in told]
+
+    def _tell(self, record: PodRecord, reason: str, note: str) -> None:
+        self._event_publisher.run_time_ends(record, reason, note)

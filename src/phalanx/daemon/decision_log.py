@@ -1,0 +1,142 @@
+"""Log lines of decisions, which one id ties together: from what woke a cycle over what it decided to each write."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.warnings import ObjectRef
+from phalanx.execution.binder import BindOutcome, BindResult
+from phalanx.execution.evictor import EvictionOutcome, EvictResult
+from phalanx.kube.timestamps import format_time
+from phalanx.model.decisions import Bind, Evict, Plan
+from phalanx.model.gang import GangKey
+
+log = logging.getLogger(__name__)
+
+# Of so many cycles it is known what woke them.
+_REMEMBERED = 4096
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """At `time` (seconds since the epoch) a cycle began after `events` changes of objects, of which `first` was the
+    first; none where a time had come, a write was answered, or the cycle before had left something to do."""
+
+    time: float
+    first: ObjectRef | None
+    events: int
+
+    @property
+    def event(self) -> str:
+        """The first object, as people call it."""
+        about = self.first
+        return f"{about.kind} {about.namespace}/{about.name}".replace(" /", " ") if about is not None else ""
+
+
+class Arrivals:
+    """What objects have changed since the last cycle began: the first, and how many."""
+
+    __slots__ = ("events", "first")
+
+    def __init__(self) -> None:
+        self.first: ObjectRef | None = None
+        self.events = 0
+
+    def note(self, about: ObjectRef) -> None:
+        if not self.events:
+            self.first = about
+        self.events += 1
+
+    def take(self, now: float) -> Wake:
+        wake = Wake(now, self.first, self.events)
+        self.first, self.events = None, 0
+        return wake
+
+
+class DecisionLog:
+    """Evictions are told at level info, everything else at debug. The id is that of `Bind.cause`, `Evict.cause` and
+    a pod's story: `c` and the number of the cycle, for evictions `.` and the number of the decision in it."""
+
+    def __init__(self) -> None:
+        self.arrivals = Arrivals()
+        self._wakes: OrderedDict[str, Wake] = OrderedDict()
+
+    def cycle(self, plan: Plan, state: ClusterState, now: float) -> Wake:
+        """A cycle has decided; what had woken it."""
+        cause = f"c{plan.cycle}"
+        wake = self._wakes[cause] = self.arrivals.take(now)
+        while len(self._wakes) > _REMEMBERED:
+            self._wakes.popitem(last=False)
+        if plan.evictions:
+            self._evictions_decided(plan.evictions, wake)
+        if log.isEnabledFor(logging.DEBUG):
+            _tell(logging.DEBUG, "woken", {"cause": cause, "event": wake.event, "events": wake.events})
+            self._decided(cause, plan, state)
+        return wake
+
+    def bound(self, result: BindResult) -> None:
+        if log.isEnabledFor(logging.DEBUG):
+            bind, outcome = result.bind, result.outcome
+            fields = {"cause": bind.cause, "unit": unit_of(bind), "pod": f"{bind.namespace}/{bind.name}"}
+            fields |= {"node": bind.node, "outcome": outcome.value, "message": result.message}
+            _tell(logging.DEBUG, "bound" if outcome is BindOutcome.BOUND else "not bound", fields)
+
+    def evicted(self, result: EvictResult) -> None:
+        evict, outcome = result.evict, result.outcome
+        fields = {"cause": evict.cause, "unit": unit_of(evict), "pod": f"{evict.namespace}/{evict.name}"}
+        fields |= {"node": evict.node, "reason": evict.reason.value, "for": evict.preemptor}
+        fields |= {"outcome": outcome.value, "message": result.message}
+        _tell(logging.INFO, "evicted" if outcome is EvictionOutcome.EVICTED else "not evicted", fields)
+
+    def wakes(self, causes: Iterable[str]) -> dict[str, dict[str, object]]:
+        """What woke the cycles that the ids are of, as far as it is remembered."""
+        known = ((cause, self._wakes.get(cause.partition(".")[0])) for cause in causes)
+        return {
+            cause: {"time": format_time(wake.time), "event": wake.event, "events": wake.events}
+            for cause, wake in known
+            if wake is not None
+        }
+
+    def _evictions_decided(self, evictions: Iterable[Evict], wake: Wake) -> None:
+        decisions: dict[str, list[Evict]] = {}
+        for evict in evictions:
+            decisions.setdefault(evict.cause, []).append(evict)
+        for cause, victims in decisions.items():
+            first = victims[0]
+            fields = {"cause": cause, "verdict": "evict", "pods": len(victims), "reason": first.reason.value}
+            fields |= {"for": first.preemptor, "event": wake.event, "message": first.message}
+            _tell(logging.INFO, "decided", fields)
+
+    def _decided(self, cause: str, plan: Plan, state: ClusterState) -> None:
+        units: dict[str, set[str]] = {}
+        pods: dict[str, int] = {}
+        for bind in plan.binds:
+            unit = unit_of(bind)
+            units.setdefault(unit, set()).add(bind.node)
+            pods[unit] = pods.get(unit, 0) + 1
+        for unit, nodes in units.items():
+            self._tell_decided(cause, "bind", unit=unit, pods=pods[unit], nodes=len(nodes))
+        for news in plan.gangs:
+            if news.verdict is not None:
+                self._tell_decided(cause, "wait", unit=f"gang {news.gang}", reason=news.verdict.code)
+        for told in plan.pods:
+            record = state.pods.get(told.uid)
+            if told.verdict is not None and record is not None:
+                self._tell_decided(cause, "wait", unit=f"pod {record.pod.key}", reason=told.verdict.code)
+
+    def _tell_decided(self, cause: str, verdict: str, **fields: object) -> None:
+        _tell(logging.DEBUG, "decided", {"cause": cause, "verdict": verdict, **fields})
+
+
+def unit_of(decided: Bind | Evict) -> str:
+    """Who it was decided for, or about, as people call it."""
+    gang: GangKey | None = decided.gang
+    return f"gang {gang}" if gang is not None else f"pod {decided.namespace}/{decided.name}"
+
+
+def _tell(level: int, message: str, fields: Mapping[str, object]) -> None:
+    log.log(level, message, extra={"fields": {name: value for name, value in fields.items() if value != ""}})

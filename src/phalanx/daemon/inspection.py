@@ -1,0 +1,146 @@
+"""What may be seen of a running scheduler from outside: by probes, by Prometheus, and by who may debug it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.metrics.access import AccessError, PathAccess
+from phalanx.daemon.metrics.accounts import AccountAmounts, AccountSeries
+from phalanx.daemon.metrics.api_requests import ApiRequests
+from phalanx.daemon.metrics.cluster_counts import CountedCluster
+from phalanx.daemon.metrics.debugging import compared_with_api, pod_story, state_dump
+from phalanx.daemon.metrics.defragmentation import DefragmentationMetrics
+from phalanx.daemon.metrics.exposition import labels, lines_of
+from phalanx.daemon.metrics.starts import StartMetrics
+from phalanx.daemon.metrics.watches import WatchSeries
+from phalanx.daemon.telemetry import Telemetry
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.events import EventRecorder
+from phalanx.kube.reflector import Reflector
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.scheduler import Scheduler
+
+#: kube-scheduler's names where it has them.
+_CALL_TYPES = {
+    Urgency.BIND: "pod_binding",
+    Urgency.NOMINATE: "pod_status_patch",
+    Urgency.DELETE: "pod_deletion",
+    Urgency.STATUS: "status_patch",
+    Urgency.EVENT: "event",
+}
+
+
+class Inspection:
+    """`condition` and `checks` are what readiness rests on; `settings` gives the options and the policy's text.
+
+    `/configz`, `/debug/state[?compare]` and `/debug/story?pod=NAMESPACE/NAME` need the right to `get` that path of
+    the API server (a ClusterRole with nonResourceURLs).
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        state: ClusterState,
+        scheduler: Callable[[], Scheduler],
+        told: Callable[[GangKey], Verdict | None],
+        condition: Callable[[], str],
+        checks: Callable[[], dict[str, bool]],
+        settings: Callable[[], tuple[msgspec.Struct, str]],
+        telemetry: Telemetry,
+        reflectors: Callable[[], Iterable[Reflector[Any]]],
+        pool: WritePool,
+        recorder: EventRecorder,
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._scheduler = scheduler
+        self._telemetry = telemetry
+        self._counted = CountedCluster(state, scheduler, told)
+        self._accounts = AccountSeries(state)
+        self._writing = asyncio.Lock()
+        self._watches = WatchSeries(reflectors)
+        self._pool = pool
+        self._recorder = recorder
+        # Who asks is reviewed by a standby as well, though that is a POST.
+        self._access = PathAccess(client.fenced(lambda: True))
+        self._settings = settings
+        self._checks = checks
+        self.condition = condition
+        registry = telemetry.registry
+        self._requests = ApiRequests(registry, client.config.server)
+        client.answered = self._requests.answered
+        registry.register(StartMetrics(lambda: scheduler().cycle_history.reservations))
+        registry.register(DefragmentationMetrics(scheduler, time.time))
+
+    def checks(self) -> Mapping[str, bool]:
+        return self._checks()
+
+    def counted(self) -> Iterator[str]:
+        checks, options = self._checks(), self._settings()[0]
+        lease = labels(name=str(getattr(options, "lease_name", "")))
+        yield from lines_of("leader_election_master_status", [(lease, int(checks["leader"]))])
+        role = labels(replica_role="leader" if checks["leader"] else "standby")
+        yield from lines_of("phalanx_replica_role", [(role, 1)])
+        yield from lines_of("phalanx_ready", ((labels(check=name), int(good)) for name, good in checks.items()))
+        yield from self._counted.lines(time.time())
+        yield from self._watches.lines()
+        yield from self._requests.lines()
+        waiting = self._pool.waiting().items()
+        calls = ((labels(call_type=_CALL_TYPES[urgency]), count) for urgency, count in waiting)
+        yield from lines_of("scheduler_pending_async_api_calls", calls)
+        yield from lines_of("phalanx_write_window", [("", self._pool.window)])
+        yield from lines_of("phalanx_events_dropped_total", [("", self._recorder.dropped)])
+
+    async def counted_apart(self) -> str:
+        """What queues and quotas have is copied in a moment and written by a thread: planning goes on meanwhile."""
+        async with self._writing:
+            return await asyncio.to_thread(_text, self._accounts, self._accounts.snapshot())
+
+    async def refusal(self, request: web.Request) -> web.Response | None:
+        try:
+            await self._access.check(request.headers.get("Authorization", ""), request.path)
+        except AccessError as error:
+            return web.json_response({"error": str(error)}, status=error.status)
+        return None
+
+    async def inspect(self, request: web.Request) -> web.Response:
+        refusal = await self.refusal(request)
+        if refusal is not None:
+            return refusal
+        try:
+            answer = await self._answer(request)
+        except (ApiError, ConnectionLost) as error:
+            return web.json_response({"error": f"the API server: {error}"}, status=503)
+        if answer is None:
+            return web.json_response({"error": f"there is no {request.path_qs}"}, status=404)
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def _answer(self, request: web.Request) -> dict[str, Any] | None:
+        match request.path:
+            case "/configz":
+                options, policy = self._settings()
+                return {"options": msgspec.to_builtins(options), "policy": policy, "checks": self._checks()}
+            case "/debug/state" if "compare" in request.query:
+                return await compared_with_api(self._client, self._state)
+            case "/debug/state":
+                dump = state_dump(self._state, self._scheduler())
+                self._telemetry.self_check_failed(len(dump["selfCheck"]))
+                return dump
+            case "/debug/story":
+                namespace, _, name = request.query.get("pod", "").partition("/")
+                return pod_story(self._state, self._telemetry.decisions, namespace, name)
+        return None
+
+
+def _text(series: AccountSeries, accounts: Sequence[AccountAmounts]) -> str:
+    return "\n".join([*series.lines(accounts), ""])

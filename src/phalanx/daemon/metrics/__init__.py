@@ -1,0 +1,1 @@
+"""What Prometheus reads that is counted from the state of the cluster when it asks."""

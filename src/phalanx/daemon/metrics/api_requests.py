@@ -1,0 +1,101 @@
+"""Requests to the API server, counted by what they concern and how they ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+
+from phalanx.daemon.metrics.cluster_counts import OTHER
+from phalanx.daemon.metrics.distribution import Distribution, Distributions
+from phalanx.daemon.metrics.exposition import labels, lines_of
+
+#: Combinations with series of their own; further ones count as OTHER.
+_MOST_SERIES = 1000
+_WATCH = "WATCH"
+_BINDING = "/binding"
+#: kube-scheduler's names of what it sends while it plans on.
+_CALL_TYPES = {("POST", "pods/binding"): "pod_binding", ("PATCH", "pods/status"): "pod_status_patch"}
+
+
+class _Requests:
+    """Those of one method, resource and status: how many, and where their durations are kept."""
+
+    __slots__ = ("calls", "count", "durations")
+
+    def __init__(self, durations: Distribution | None, calls: Distribution | None) -> None:
+        self.count = 0
+        self.durations = durations
+        self.calls = calls
+
+
+class ApiRequests:
+    """Told of each answer; `server` is the API server's URL."""
+
+    def __init__(self, registry: CollectorRegistry, server: str) -> None:
+        self._host = urlsplit(server).netloc
+        self._known: dict[tuple[str, str, int], _Requests] = {}
+        self._durations = Distributions("rest_client_request_duration_seconds", registry)
+        self._calls = Distributions("scheduler_async_api_call_execution_duration_seconds", registry)
+
+    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        """`method` is WATCH for a watch that was begun, `status` 0 where no answer came."""
+        resource = resource_of(path)
+        known = self._known.get((method, resource, status)) or self._first(method, resource, status)
+        known.count += 1
+        if known.durations is not None:
+            known.durations.observe(seconds)
+        if known.calls is not None:
+            known.calls.observe(seconds)
+
+    def _first(self, method: str, resource: str, status: int) -> _Requests:
+        if len(self._known) >= _MOST_SERIES:
+            resource = OTHER
+        call_type = _CALL_TYPES.get((method, resource))
+        result = "success" if 200 <= status < 300 else "error"
+        return self._known.setdefault(
+            (method, resource, status),
+            _Requests(
+                self._durations.of(method, self._host) if method != _WATCH else None,
+                self._calls.of(call_type, result) if call_type is not None else None,
+            ),
+        )
+
+    def lines(self) -> Iterator[str]:
+        by_method: Counter[tuple[str, int]] = Counter()
+        for (method, _, status), known in self._known.items():
+            by_method["GET" if method == _WATCH else method, status] += known.count
+        yield from lines_of(
+            "rest_client_requests_total",
+            (
+                (labels(code=str(status or "<error>"), method=method, host=self._host), count)
+                for (method, status), count in by_method.items()
+            ),
+        )
+        yield from lines_of(
+            "phalanx_api_requests_total",
+            (
+                (labels(verb=method.lower(), resource=resource, code=str(status)), known.count)
+                for (method, resource, status), known in self._known.items()
+            ),
+        )
+        yield from lines_of(
+            "scheduler_async_api_call_execution_total",
+            (
+                (labels(call_type=call_type, result=result), count)
+                for (call_type, result), count in self._calls.counts().items()
+            ),
+        )
+
+
+def resource_of(path: str) -> str:
+    """The plural that a path of the API names, with its subresource ("pods/binding"); "" for other paths."""
+    if path.endswith(_BINDING):
+        return "pods/binding"  # by far the most frequent
+    parts = path.split("/")
+    rest = parts[3:] if parts[1] == "api" else parts[4:] if parts[1] == "apis" else []
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    return f"{rest[0]}/{rest[2]}" if len(rest) > 2 else rest[0] if rest else ""

@@ -1,0 +1,109 @@
+"""What an operator sees of the inside of a running scheduler: its state, how that compares with the API server, and
+the last that happened to a pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.cluster.pods.states import PodState, state_of_record
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.decision_log import DecisionLog
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import NODES, PODS
+from phalanx.kube.timestamps import format_time
+from phalanx.scheduling.scheduler import Scheduler
+
+#: So many objects are named of each kind of difference.
+_MOST_NAMED = 100
+_HERE = {PodState.BOUND, PodState.RUNNING, PodState.EVICTING, PodState.TERMINATING}
+
+
+def state_dump(state: ClusterState, scheduler: Scheduler) -> dict[str, Any]:
+    """Sizes and sums; no names of pods."""
+    gangs = {
+        str(key): {
+            name: count
+            for name in ("pending", "gated", "assumed", "bound", "running", "terminating", "succeeded", "failed")
+            if (count := getattr(gang.counts(), name))
+        }
+        for key, gang in state.gangs.items()
+    }
+    return {
+        "nodes": len(state.nodes),
+        "pods": dict(sorted(Counter(state_of_record(pod).name.lower() for pod in state.pods.values()).items())),
+        "classes": len(state.classes),
+        "offered": state.offered(),
+        "queue": scheduler.queue.pending_counts(),
+        "version": state.version,
+        "gangs": gangs,
+        "accounts": {
+            str(key): {"used": record.used, "pending": record.pending}
+            for key, record in state.ledger.accounts.items()
+            if record.used or record.pending
+        },
+        "selfCheck": list(state.ledger.discrepancies(state.pods.values())),
+    }
+
+
+async def compared_with_api(client: KubeClient, state: ClusterState, pause: float = 1.0) -> dict[str, Any]:
+    """Where the state differs from what the API server lists. What is on its way looks like a difference for a
+    moment: only what differs again after `pause` seconds is told."""
+    differences = await _differences(client, state)
+    if any(differences.values()):
+        await asyncio.sleep(pause)
+        again = await _differences(client, state)
+        differences = {kind: names & again[kind] for kind, names in differences.items()}
+    return {
+        "equal": not any(differences.values()),
+        **{
+            kind: {"count": len(names), "first": sorted(names)[:_MOST_NAMED]} for kind, names in differences.items()
+        },
+    }
+
+
+async def _differences(client: KubeClient, state: ClusterState) -> dict[str, set[str]]:
+    listed: dict[str, Mapping[str, Any]] = {
+        item["metadata"]["uid"]: item for item in (await client.list_all(PODS.path()))["items"]
+    }
+    nodes = {item["metadata"]["name"] for item in (await client.list_all(NODES.path()))["items"]}
+    known = {name for name, node in zip(state.nodes.names, state.nodes.nodes, strict=False) if node is not None}
+    unknown, elsewhere = set[str](), set[str]()
+    for uid, item in listed.items():
+        name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        record = state.pods.get(uid)
+        if record is None:
+            unknown.add(name)
+        elif state_of_record(record) in _HERE and record.pod.node != (item["spec"].get("nodeName") or ""):
+            elsewhere.add(name)
+    gone = {record.pod.key for uid, record in state.pods.items() if uid not in listed and not record.pod.expires}
+    return {
+        "podsUnknownHere": unknown,
+        "podsGoneThere": gone,
+        "podsElsewhere": elsewhere,
+        "nodesUnknownHere": nodes - known,
+        "nodesGoneThere": known - nodes,
+    }
+
+
+def pod_story(state: ClusterState, decisions: DecisionLog, namespace: str, name: str) -> dict[str, Any] | None:
+    """The last that happened to the pods of a name, the oldest first, and what woke the cycles that decided it.
+    None where nobody knows such a pod."""
+    uids = [uid for uid, record in state.pods.items() if record.pod.key == f"{namespace}/{name}"]
+    if not uids:
+        return None
+    steps = [
+        {
+            "time": format_time(step.time),
+            "event": step.event.name,
+            "from": step.before.name,
+            "to": step.after.name,
+            "cause": step.cause,
+            "uid": step.uid,
+        }
+        for step in state.pods.stories.of_pods(uids)
+    ]
+    causes = decisions.wakes(dict.fromkeys(step["cause"] for step in steps if step["cause"]))
+    return {"pod": f"{namespace}/{name}", "steps": steps, "causes": causes}

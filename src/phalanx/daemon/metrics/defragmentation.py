@@ -1,0 +1,32 @@
+"""What defragmentation does, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from phalanx.daemon.metrics.families import computed
+from phalanx.scheduling.scheduler import Scheduler
+
+
+class DefragmentationMetrics(Collector):
+    """Computed when somebody asks; empty where the policy does not name the action."""
+
+    def __init__(self, scheduler: Callable[[], Scheduler], clock: Callable[[], float]) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+
+    def collect(self) -> Iterator[Metric]:
+        runs_total = computed("phalanx_defragmentation_runs_total")
+        evictions = computed("phalanx_defragmentation_evictions_total")
+        left = computed("phalanx_defragmentation_evictions_left")
+        scheduler = self._scheduler()
+        settings, runs = scheduler.policy.defragmentation, scheduler.cycle_history.defragmentation
+        if settings is not None:
+            for outcome, count in sorted(runs.outcomes.items()):
+                runs_total.add_metric([outcome], count)
+            evictions.add_metric([], runs.moved)
+            left.add_metric([], runs.left(settings, self._clock()))
+        yield from (runs_total, evictions, left)

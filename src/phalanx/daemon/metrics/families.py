@@ -1,0 +1,323 @@
+"""Every metric that the scheduler serves: name, kind, labels and meaning, in one table."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+
+class Kind(enum.StrEnum):
+    """The value is Prometheus' word."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """`name` is as it is served, a counter's with `_total`. Labels are bounded: never a pod, a gang or a uid."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def powers(start: float, count: int, factor: float = 2.0) -> tuple[float, ...]:
+    """Upper bounds of a histogram's buckets."""
+    return tuple(start * factor**step for step in range(count))
+
+
+def _families() -> Iterator[Family]:
+    counter, gauge, histogram = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+    # kube-scheduler's names, where they mean the same (1.36; labels and buckets too).
+    yield Family(
+        "scheduler_pending_pods",
+        gauge,
+        "Pods that wait: active have a turn in the next cycle, backoff wait for a time, unschedulable for room, "
+        "gated have gates or wait for others of their gang",
+        ("queue",),
+    )
+    yield Family(
+        "scheduler_schedule_attempts_total",
+        counter,
+        "Pods decided on, by result and by the scheduler that they name",
+        ("result", "profile"),
+    )
+    yield Family(
+        "scheduler_podgroup_schedule_attempts_total",
+        counter,
+        "Gangs decided on, by result and by the scheduler that their pods name",
+        ("result", "profile"),
+    )
+    yield Family(
+        "scheduler_pod_scheduling_sli_duration_seconds",
+        histogram,
+        "From the moment a pod could be scheduled to its binding, gates left out, by the attempts it took",
+        ("attempts",),
+        powers(0.01, 20),
+    )
+    yield Family("scheduler_pod_scheduling_attempts", histogram, "Attempts that a bound pod took", (), powers(1, 5))
+    yield Family(
+        "scheduler_preemption_attempts_total", counter, "Decisions to evict for those who are more important"
+    )
+    yield Family("scheduler_preemption_victims", histogram, "Pods that one preemption evicts", (), powers(1, 7))
+    yield Family(
+        "scheduler_cache_size", gauge, "Nodes, pods and assumed pods that the scheduler has in mind", ("type",)
+    )
+    yield Family(
+        "scheduler_pending_async_api_calls",
+        gauge,
+        "Writes that wait for their turn, by what they write",
+        ("call_type",),
+    )
+    yield Family(
+        "scheduler_async_api_call_execution_total",
+        counter,
+        "Bindings and patches of pods' statuses that were sent, by result",
+        ("call_type", "result"),
+    )
+    yield Family(
+        "scheduler_async_api_call_execution_duration_seconds",
+        histogram,
+        "How long the API server took for one of them",
+        ("call_type", "result"),
+        powers(0.001, 15),
+    )
+    yield Family(
+        "rest_client_requests_total",
+        counter,
+        "Requests to the API server; the code is `<error>` where no answer came",
+        ("code", "method", "host"),
+    )
+    yield Family(
+        "rest_client_request_duration_seconds",
+        histogram,
+        "How long requests to the API server took, watches left out",
+        ("verb", "host"),
+        (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+    )
+    yield Family(
+        "leader_election_master_status", gauge, "1 for the replica that decides; name is the lease's", ("name",)
+    )
+    yield Family(
+        "phalanx_replica_role",
+        gauge,
+        "1, to join with the other series of a replica: it is leader or standby",
+        ("replica_role",),
+    )
+    # Planning.
+    yield Family("phalanx_cycle_duration_seconds", histogram, "One planning cycle", (), powers(0.001, 14))
+    yield Family(
+        "phalanx_stage_duration_seconds",
+        histogram,
+        "One stage of a cycle: take, order, act_ with the name of an action, park, tell; send hands the plan out",
+        ("stage",),
+        powers(0.0001, 16),
+    )
+    yield Family("phalanx_cycle_interrupted_total", counter, "Cycles that their budget of time ended", ("reason",))
+    yield Family("phalanx_last_cycle_timestamp_seconds", gauge, "When the last cycle ended, since the epoch")
+    # Who waits.
+    yield Family(
+        "phalanx_gangs",
+        gauge,
+        "Gangs by state: waiting, partly_bound (some of its minimum on nodes, the rest pending), running, evicting",
+        ("state",),
+    )
+    yield Family(
+        "phalanx_gangs_waiting",
+        gauge,
+        "Gangs that wait, by queue and by the code of what they were told; beyond 200 series the rest is other",
+        ("queue", "reason"),
+    )
+    yield Family("phalanx_oldest_waiting_gang_seconds", gauge, "How long the eldest gang waits", ("queue",))
+    yield Family(
+        "phalanx_gang_wait_seconds",
+        histogram,
+        "From the creation of a gang to the decision that starts it",
+        ("queue",),
+        (1, *powers(2.5, 15)),
+    )
+    # What is written.
+    yield Family("phalanx_bindings_total", counter, "Bindings by outcome", ("outcome",))
+    yield Family(
+        "phalanx_binding_duration_seconds",
+        histogram,
+        "From the decision to the API server's answer",
+        (),
+        powers(0.001, 16),
+    )
+    yield Family(
+        "phalanx_gang_bind_span_seconds",
+        histogram,
+        "From the first to the last answer to the bindings of a gang that were decided together",
+        (),
+        powers(0.001, 16),
+    )
+    yield Family(
+        "phalanx_write_window",
+        gauge,
+        "Writes that are sent at a time: fewer after the API server had too much to do",
+    )
+    yield Family("phalanx_nominations_total", counter, "Promises of room by outcome", ("outcome",))
+    yield Family("phalanx_disruptions_total", counter, "Decisions to evict by reason", ("reason",))
+    yield Family("phalanx_evictions_total", counter, "Evictions by reason and outcome", ("reason", "outcome"))
+    yield Family(
+        "phalanx_eviction_victims", histogram, "Pods that one decision evicts, whatever for", (), powers(1, 13)
+    )
+    yield Family(
+        "phalanx_eviction_duration_seconds",
+        histogram,
+        "From the API server's answer to an eviction until the pod is gone: its grace",
+        (),
+        (1, *powers(2.5, 11)),
+    )
+    yield Family(
+        "phalanx_repeated_gang_evictions_total",
+        counter,
+        "Decisions to evict of a gang of which three decisions within the hour before had evicted as well",
+    )
+    # Accounts, computed when asked for.
+    yield Family(
+        "phalanx_account_resource",
+        gauge,
+        "What an account holds, waits for and is given: milli-CPU, bytes, or pieces; kind is used, pending, "
+        "guarantee, deserved or capability",
+        ("account", "family", "kind", "resource"),
+    )
+    yield Family(
+        "phalanx_account_info", gauge, "Where an account stands in its tree", ("account", "family", "parent")
+    )
+    # What policies ask for.
+    yield Family(
+        "phalanx_start_forecast_coverage",
+        gauge,
+        "Part of the last 300 starts that were not later than the quantile said, of promises and of forecasts",
+        ("basis", "queue", "quantile"),
+    )
+    yield Family(
+        "phalanx_start_forecast_pinball_loss_seconds",
+        gauge,
+        "Mean pinball loss of the quantiles over the last 300 starts",
+        ("basis", "queue"),
+    )
+    yield Family(
+        "phalanx_promised_starts_total",
+        counter,
+        "Promised starts by what became of them: Kept, or why they were late or lost",
+        ("outcome",),
+    )
+    yield Family(
+        "phalanx_defragmentation_runs_total",
+        counter,
+        "Runs of the action defragment by what came of them",
+        ("outcome",),
+    )
+    yield Family("phalanx_defragmentation_evictions_total", counter, "Pods that it moved")
+    yield Family("phalanx_defragmentation_evictions_left", gauge, "How many more pods it may move within the hour")
+    yield Family(
+        "phalanx_run_times_exceeded_total",
+        counter,
+        "Gangs, and pods on their own, that ran longer than they may, by what the policy says about it",
+        ("policy",),
+    )
+    # The cluster and the API server.
+    yield Family("phalanx_nodes", gauge, "Nodes by state: open, closed", ("state",))
+    yield Family(
+        "phalanx_api_requests_total",
+        counter,
+        "Requests to the API server, by resource (pods/binding for that subresource) and HTTP status; 0 where no "
+        "answer came",
+        ("verb", "resource", "code"),
+    )
+    yield Family(
+        "phalanx_watch_lag_seconds",
+        gauge,
+        "How old the knowledge of a resource is: 0 while it is watched, else since the API server was last heard",
+        ("resource",),
+    )
+    yield Family(
+        "phalanx_watch_restarts_total",
+        counter,
+        "Watches and lists that ended otherwise than by agreement: an HTTP status, connection, or error",
+        ("resource", "reason"),
+    )
+    yield Family("phalanx_events_dropped_total", counter, "Events for users that were not written, for overload")
+    # What went wrong.
+    yield Family("phalanx_kubelet_refusals_total", counter, "Pods that were bound and not admitted", ("reason",))
+    yield Family(
+        "phalanx_distrusted_annotations_total",
+        counter,
+        "Pods with an annotation of ours that we have not made for them, and ignore",
+        ("key",),
+    )
+    yield Family(
+        "phalanx_status_writes_refused_total", counter, "Statuses that the API server did not want", ("kind",)
+    )
+    yield Family("phalanx_failures_total", counter, "What raised and was passed over: should stay 0", ("part",))
+    yield Family(
+        "phalanx_self_check_failures_total",
+        counter,
+        "Accounts that differed from what their pods say, when --self-check or /debug/state looked: should stay 0",
+    )
+    yield Family(
+        "phalanx_ready",
+        gauge,
+        "What readiness rests on, 1 where it is so: leader, synced, fresh, and policy (the file in force is the "
+        "one on disk)",
+        ("check",),
+    )
+    # The process.
+    yield Family(
+        "phalanx_event_loop_lag_seconds",
+        histogram,
+        "How much later than asked for the process gets to what is due",
+        (),
+        powers(0.001, 14),
+    )
+    yield Family("phalanx_build_info", gauge, "The version that runs", ("version",))
+
+
+FAMILIES: Final = {family.name: family for family in _families()}
+
+
+def counter(name: str, registry: CollectorRegistry) -> Counter:
+    family = _of(name, Kind.COUNTER)
+    return Counter(name, family.help, family.labels, registry=registry)
+
+
+def gauge(name: str, registry: CollectorRegistry) -> Gauge:
+    family = _of(name, Kind.GAUGE)
+    return Gauge(name, family.help, family.labels, registry=registry)
+
+
+def histogram(name: str, registry: CollectorRegistry) -> Histogram:
+    family = _of(name, Kind.HISTOGRAM)
+    return Histogram(name, family.help, family.labels, registry=registry, buckets=family.buckets)
+
+
+def computed(name: str) -> CounterMetricFamily | GaugeMetricFamily:
+    """For a collector that makes its samples when somebody asks."""
+    family = FAMILIES[name]
+    make = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    return make(name, family.help, labels=family.labels)
+
+
+def _of(name: str, kind: Kind) -> Family:
+    family = FAMILIES[name]
+    assert family.kind is kind, name
+    return family
+
+
+def table(families: Sequence[Family]) -> str:
+    """In Markdown, for the documentation."""
+    rows = ((f"`{family.name}`", family.kind, ", ".join(family.labels), family.help) for family in families)
+    return "\n".join(
+        ["| name | kind | labels | |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    )

@@ -1,0 +1,50 @@
+"""How promised and forecast starts came true, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from phalanx.daemon.metrics.families import computed
+from phalanx.scheduling.reservations.calibration import TOLD, Score, StartCalibration
+from phalanx.scheduling.reservations.plan import ReservationPlan
+
+#: So many queues have values of their own: queues are objects that tenants may make.
+_MOST_QUEUES: Final = 50
+#: The label of what concerns all queues.
+_ALL_QUEUES: Final = ""
+
+
+class StartMetrics(Collector):
+    """Computed when somebody asks. `plan` is None where the policy keeps no starts."""
+
+    def __init__(self, plan: Callable[[], ReservationPlan | None]) -> None:
+        self._plan = plan
+
+    def collect(self) -> Iterator[Metric]:
+        coverage = computed("phalanx_start_forecast_coverage")
+        loss = computed("phalanx_start_forecast_pinball_loss_seconds")
+        promises = computed("phalanx_promised_starts_total")
+        plan = self._plan()
+        if plan is not None:
+            for basis, calibration in (
+                ("promise", plan.starts.calibration),
+                ("forecast", plan.starts.forecasts.calibration),
+            ):
+                for queue, score in _scores(calibration):
+                    for percent, part in zip(TOLD, score.coverage, strict=True):
+                        coverage.add_metric([basis, queue, f"0.{percent // 10}"], part)
+                    loss.add_metric([basis, queue], score.pinball_loss)
+            for outcome, count in sorted(plan.starts.outcomes.counts.items()):
+                promises.add_metric([outcome], count)
+        yield from (coverage, loss, promises)
+
+
+def _scores(calibration: StartCalibration) -> Iterator[tuple[str, Score]]:
+    for queue in (None, *calibration.queues[:_MOST_QUEUES]):
+        score = calibration.score(queue)
+        if score.starts:
+            yield _ALL_QUEUES if queue is None else queue, score

@@ -1,0 +1,35 @@
+"""The annotation in which a leader's binding says, signed, on which nodes room is held for its members."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from phalanx.dialects.signatures import Signer
+from phalanx.model.gang import GangKey
+
+HELD_ROOM = "phalanx.dev/held-room"
+_SUBJECT = "held-room"
+# More than any leader has: whatever is written there, no more is made of it.
+_MOST = 10_000
+
+
+def encode_held(nodes: Iterable[str], signer: Signer, uid: str, gang: GangKey) -> dict[str, str]:
+    """`<signature>/<node>:<pods>,<node>:<pods>` on the pod with this uid; nothing where nothing is signed."""
+    text = ",".join(f"{node}:{count}" for node, count in sorted(Counter(nodes).items()))
+    signature = signer.sign(_SUBJECT, uid, gang.namespace, gang.name, text) if text else ""
+    return {HELD_ROOM: f"{signature}/{text}"} if signature else {}
+
+
+def decode_held(text: str, signer: Signer, uid: str, gang: GangKey) -> tuple[str, ...] | None:
+    """A node for each member; None where we have written no such thing for this pod and gang."""
+    signature, _, listed = text.partition("/")
+    if not listed or not signer.believes(signature, _SUBJECT, uid, gang.namespace, gang.name, listed):
+        return None
+    nodes: list[str] = []
+    for entry in listed.split(","):
+        node, _, count = entry.rpartition(":")
+        if not (node and count.isascii() and count.isdecimal() and len(nodes) + int(count[:6]) <= _MOST):
+            return None
+        nodes += [node] * int(count[:6])
+    return tuple(nodes)

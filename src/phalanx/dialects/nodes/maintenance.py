@@ -1,0 +1,107 @@
+"""MaintenanceWindow of phalanx.dev: when nodes are not to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.api_groups import PHALANX
+from phalanx.dialects.enricher import Changes, PodEnricher
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document, ObjectReader, is_whole
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
+from phalanx.dialects.window_fields import read_length, read_nodes, read_recurrence, read_span, read_word
+from phalanx.model.events import MaintenanceWindowRemoved, MaintenanceWindowUpdated
+from phalanx.model.gang import GroupRef
+from phalanx.model.maintenance import AtStart, Before, MaintenanceWindow
+
+MAINTENANCE_WINDOWS = WantedKind(PHALANX, "maintenancewindows", "MaintenanceWindow", ("v1alpha1",))
+INVALID = "InvalidMaintenanceWindow"
+
+_NOTICE = 300
+
+
+class WindowReader(ObjectReader):
+    code = INVALID
+
+
+def read_window(resource: ServedKind, document: Document) -> MaintenanceWindow:
+    """The window; one with a field that cannot be read has that as its problem, and closes nothing."""
+    reader = WindowReader(resource, document)
+    names, selector = read_nodes(reader)
+    start, end = read_span(reader)
+    at_start = read_word(reader, "atStart", AtStart, AtStart.CORDON)
+    before = read_word(reader, "before", Before, Before.LIMIT)
+    if before is Before.SURPLUS and at_start is not AtStart.EVICT:
+        reader.refuse("spec.before", before, "surplus stays unless it is evicted: write atStart: evict")
+    return MaintenanceWindow(
+        name=reader.ref.name,
+        uid=reader.ref.uid,
+        names=names,
+        selector=selector,
+        start=start,
+        end=end,
+        recurrence=read_recurrence(reader, start, end) if not reader.problem else None,
+        before=before,
+        close_before=read_length(reader, "closeBefore", 0),
+        at_start=at_start,
+        notice=read_length(reader, "notice", _NOTICE),
+        problem=reader.problem.message if reader.problem else "",
+    )
+
+
+class SeenWindow(msgspec.Struct, frozen=True):
+    """The object of a window as it was seen last; the status only to tell what of it is to be written."""
+
+    ref: GroupRef
+    generation: int
+    status: Mapping[str, Any]
+
+
+class MaintenanceWindows(PodEnricher):
+    """The windows of a cluster as facts, and what their objects say, by name (`seen`)."""
+
+    kinds = (MAINTENANCE_WINDOWS,)
+
+    def __init__(self, warnings: ObjectWarnings) -> None:
+        self._object_warnings = warnings
+        self._problems: dict[str, str] = {}
+        self.seen: dict[str, SeenWindow] = {}
+
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
+        reader = ObjectReader(kind, document)
+        generation = reader.metadata.get("generation")
+        self.seen[reader.ref.name] = SeenWindow(
+            reader.ref, generation if is_whole(generation) else 0, reader.status
+        )
+        return self._tell(kind, read_window(kind, document))
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
+        self.seen.pop(name, None)
+        if self._problems.pop(name, None) is None:
+            return [], set()
+        return [MaintenanceWindowRemoved(name)], set()
+
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
+        return self._tell(kind, MaintenanceWindow(name, uid, problem=f"it cannot be read: {error}"))
+
+    def unserved(self, kind: ServedKind) -> Changes:
+        names, self._problems = sorted(self._problems), {}
+        self.seen.clear()
+        return [MaintenanceWindowRemoved(name) for name in names], set()
+
+    def _tell(self, kind: ServedKind, window: MaintenanceWindow) -> Changes:
+        name, last = window.name, self._problems.get(window.name, "")
+        self._problems[name] = window.problem
+        if window.problem and window.problem != last:
+            about = ObjectRef(kind.api_version, kind.kind, "", name, window.uid)
+            self._object_warnings.add(
+                ObjectWarning(about, "Warning", INVALID, window.problem), partial(self._says, name, window.problem)
+            )
+        return [MaintenanceWindowUpdated(window)], set()
+
+    def _says(self, name: str, problem: str) -> bool:
+        return self._problems.get(name) == problem

@@ -1,0 +1,1 @@
+"""Advance reservations: what their objects say, and what they mean for pods."""

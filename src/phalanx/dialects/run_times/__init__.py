@@ -1,0 +1,1 @@
+"""How long pods run: every spelling of limits and estimates, and which of them hold."""

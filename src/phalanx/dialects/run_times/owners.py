@@ -1,0 +1,190 @@
+"""Deadlines of owners: what a Job, a TrainJob or a RayJob says about when its pods are killed.
+
+A deadline counts only where it ends the pods: some operators call a job failed and leave its pods alone, unless
+they are told to clean up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.api_groups import KUEUE
+from phalanx.dialects.kinds import WantedKind
+from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole, show
+from phalanx.dialects.times import parse_time
+
+
+class OwnerTime(msgspec.Struct, frozen=True):
+    """What one object says of the pods below it. `limit` seconds after their clock started they are killed;
+    `clock` is when it did (seconds since the epoch), 0 while it has not, or where each pod has its own.
+
+    `parents` are the uids of the objects whose word holds for the same pods: of its controller, or, for what
+    stands beside the pods' owner (`beside`), of those whose pods it is about.
+    """
+
+    limit: int = 0
+    source: str = ""
+    clock: int = 0
+    parent: str = ""
+    parent_kind: tuple[str, str] = ("", "")
+    beside: tuple[str, ...] = ()
+    asks_kueue: bool = False
+    fault: str = ""
+
+
+Read = Callable[["_Owner"], "tuple[int, int]"]
+
+
+class OwnerKind(msgspec.Struct, frozen=True, eq=False):
+    """`read` gives limit and clock of an object; None for kinds that only lead to further owners."""
+
+    wanted: WantedKind
+    read: Read | None = None
+    field: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.wanted.group, self.wanted.plural)
+
+
+class _FieldError(ValueError):
+    """A field from which nothing can be read."""
+
+
+class _Owner:
+    """The fields of an owner; what is not there is empty."""
+
+    def __init__(self, document: Document) -> None:
+        self.metadata = _object(document.get("metadata"))
+        self.spec = _object(document.get("spec"))
+        self.status = _object(document.get("status"))
+
+    def seconds(self, holder: Mapping[str, Any], path: str) -> int:
+        value = holder.get(path.rpartition(".")[2])
+        if value is None:
+            return 0
+        if not is_whole(value) or not 0 < value <= MAX_WHOLE:
+            raise _FieldError(f"{path} is {show(value)}; write whole seconds above 0; it is ignored")
+        return value
+
+    def time(self, name: str) -> int:
+        return parse_time(str(self.status.get(name) or ""))
+
+    @property
+    def created(self) -> int:
+        return parse_time(str(self.metadata.get("creationTimestamp") or ""))
+
+    def condition(self, kind: str, status: str) -> int:
+        """Since when a condition has the status; 0 where it has not."""
+        stated = self.status.get("conditions")
+        for each in stated if isinstance(stated, list) else ():
+            if isinstance(each, Mapping) and each.get("type") == kind and each.get("status") == status:
+                return parse_time(str(each.get("lastTransitionTime") or ""))
+        return 0
+
+
+def _job(owner: _Owner) -> tuple[int, int]:
+    return owner.seconds(owner.spec, _DEADLINE), owner.time("startTime")
+
+
+def _train_job(owner: _Owner) -> tuple[int, int]:
+    """The clock runs from the creation, and anew from each time that it is resumed."""
+    limit = owner.seconds(owner.spec, _DEADLINE)
+    if owner.spec.get("suspend") is True or owner.condition("Suspended", "True"):
+        return limit, 0
+    return limit, max(owner.created, owner.condition("Suspended", "False"))
+
+
+def _ray_job(owner: _Owner) -> tuple[int, int]:
+    """A RayJob that fails leaves its cluster, unless it says otherwise."""
+    limit = owner.seconds(owner.spec, _DEADLINE)
+    if not limit or owner.spec.get("shutdownAfterJobFinishes") is not True:
+        return 0, 0
+    stays = owner.spec.get("ttlSecondsAfterFinished")
+    return limit + (stays if is_whole(stays) and stays > 0 else 0), owner.time("startTime")
+
+
+def _training_job(owner: _Owner) -> tuple[int, int]:
+    """Pods of a training job that fails stay, unless its cleanPodPolicy says otherwise."""
+    policy = _object(owner.spec.get("runPolicy"))
+    limit = owner.seconds(policy, _POLICY_DEADLINE)
+    cleans = policy.get("cleanPodPolicy") or owner.spec.get("cleanPodPolicy")
+    return (limit, owner.time("startTime")) if cleans in ("Running", "All") else (0, 0)
+
+
+def _kueue_workload(owner: _Owner) -> tuple[int, int]:
+    """What is left of the time over all its admissions; the clock runs while it is admitted."""
+    limit = owner.seconds(owner.spec, "spec.maximumExecutionTimeSeconds")
+    past = owner.status.get("accumulatedPastExecutionTimeSeconds")
+    spent = past if is_whole(past) and past > 0 else 0
+    return max(1, limit - spent) if limit else 0, owner.condition("Admitted", "True")
+
+
+_DEADLINE = "spec.activeDeadlineSeconds"
+_POLICY_DEADLINE = "spec.runPolicy.activeDeadlineSeconds"
+_KUBEFLOW = "kubeflow.org"
+#: The label that has Kueue end a workload; written on the pod or its owner.
+KUEUE_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+
+KUEUE_WORKLOADS = OwnerKind(
+    WantedKind(KUEUE, "workloads", "Workload", ("v1beta2", "v1beta1")),
+    _kueue_workload,
+    f"label {KUEUE_LABEL}",
+)
+
+OWNER_KINDS: tuple[OwnerKind, ...] = (
+    OwnerKind(WantedKind("batch", "jobs", "Job", ("v1",)), _job, _DEADLINE),
+    # (These two only lead to those who own them.)
+    OwnerKind(WantedKind("jobset.x-k8s.io", "jobsets", "JobSet", ("v1", "v1alpha2"))),
+    OwnerKind(WantedKind("ray.io", "rayclusters", "RayCluster", ("v1",))),
+    OwnerKind(
+        WantedKind("trainer.kubeflow.org", "trainjobs", "TrainJob", ("v1", "v1alpha1")), _train_job, _DEADLINE
+    ),
+    OwnerKind(WantedKind("ray.io", "rayjobs", "RayJob", ("v1",)), _ray_job, _DEADLINE),
+    OwnerKind(WantedKind(_KUBEFLOW, "mpijobs", "MPIJob", ("v2beta1", "v1")), _training_job, _POLICY_DEADLINE),
+    *(
+        OwnerKind(WantedKind(_KUBEFLOW, f"{kind.lower()}s", kind, ("v1",)), _training_job, _POLICY_DEADLINE)
+        for kind in ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob")
+    ),
+    KUEUE_WORKLOADS,
+)
+
+BY_KIND = {(kind.wanted.group, kind.wanted.kind): kind for kind in OWNER_KINDS if kind is not KUEUE_WORKLOADS}
+BY_PLURAL = {kind.key: kind for kind in OWNER_KINDS}
+
+
+def read_owner(kind: OwnerKind, document: Document) -> OwnerTime:
+    """What the object says; with a `fault` where a field of it cannot be read."""
+    owner = _Owner(document)
+    limit = clock = 0
+    fault = ""
+    try:
+        limit, clock = kind.read(owner) if kind.read is not None else (0, 0)
+    except _FieldError as error:
+        fault = str(error)
+    references = owner.metadata.get("ownerReferences")
+    owners = [each for each in (references if isinstance(references, list) else ()) if isinstance(each, Mapping)]
+    source = f"{kind.wanted.kind} {owner.metadata.get('name')}: {kind.field}" if limit else ""
+    if kind is KUEUE_WORKLOADS:
+        uids = tuple(str(each.get("uid")) for each in owners if each.get("uid"))
+        return OwnerTime(limit, kind.field if limit else "", clock, beside=uids, fault=fault)
+    above = next((each for each in owners if each.get("controller") is True), None)
+    labels = _object(owner.metadata.get("labels"))
+    return OwnerTime(
+        limit,
+        source,
+        clock,
+        str(above.get("uid") or "") if above is not None else "",
+        (str(above.get("apiVersion")).rpartition("/")[0], str(above.get("kind")))
+        if above is not None
+        else ("", ""),
+        asks_kueue=KUEUE_LABEL in labels,
+        fault=fault,
+    )
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

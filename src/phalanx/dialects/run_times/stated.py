@@ -1,0 +1,87 @@
+"""What annotations of pods and PodGroups say about how long pods run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from phalanx.dialects.lenient import DecodingFault
+from phalanx.dialects.times import parse_duration
+from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
+from phalanx.model.text.decoding import quoted
+
+MAX_RUN_TIME = "phalanx.dev/max-run-time"
+EXPECTED_RUN_TIME = "phalanx.dev/expected-run-time"
+KAI_EXPECTED = "kai.scheduler/expected-runtime"
+# What our controller writes on the pods of a Job of Volcano's: the Job's spec.runningEstimate.
+RUNNING_ESTIMATE = "phalanx.dev/job-running-estimate"
+SLURM_TIME_LIMIT = "slurmjob.slinky.slurm.net/timelimit"
+
+KEYS = frozenset((MAX_RUN_TIME, EXPECTED_RUN_TIME, KAI_EXPECTED, RUNNING_ESTIMATE, SLURM_TIME_LIMIT))
+
+#: The longest that is taken for a time that somebody means: 100 years.
+_LONGEST = 100 * 366 * 24 * 3600
+
+
+def parse_run_time(text: str) -> int:
+    """Seconds of at least 1. Raises ValueError, which says what to write instead."""
+    try:
+        seconds = parse_duration(text.strip())
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= _LONGEST:
+        raise ValueError("write a duration above 0, such as 90m or 36h; it is ignored")
+    return seconds
+
+
+def parse_slurm_minutes(text: str) -> int:
+    """Whole minutes as seconds; 0 for no limit. Raises ValueError, which says what to write instead."""
+    text = text.strip()
+    if not (text.isascii() and text.isdecimal() and int(text[:10]) * 60 <= _LONGEST):
+        raise ValueError('write whole minutes, such as "90"; it is ignored')
+    return int(text[:10]) * 60
+
+
+# In the order in which they count; with how messages and answers name each.
+_ESTIMATES: tuple[tuple[str, str, Callable[[str], int]], ...] = (
+    (EXPECTED_RUN_TIME, f"annotation {EXPECTED_RUN_TIME}", parse_run_time),
+    (KAI_EXPECTED, f"annotation {KAI_EXPECTED}", parse_run_time),
+    (RUNNING_ESTIMATE, "the Job's spec.runningEstimate", parse_run_time),
+    (SLURM_TIME_LIMIT, f"annotation {SLURM_TIME_LIMIT}", parse_slurm_minutes),
+)
+
+
+def stated_run_time(annotations: Mapping[str, str], faults: list[DecodingFault], about: str = "") -> StatedRunTime:
+    """What the annotations say; what cannot be read is added to `faults`, and the next source counts.
+
+    `about` names the object in the sources, "" for the pod itself.
+    """
+    if KEYS.isdisjoint(annotations):
+        return NOTHING_STATED
+    of = f"{about}: " if about else ""
+    allowed = _read(annotations, MAX_RUN_TIME, parse_run_time, faults)
+    estimates = [
+        (seconds, rank, source)
+        for rank, (key, source, parse) in enumerate(_ESTIMATES)
+        if (seconds := _read(annotations, key, parse, faults))
+    ]
+    seconds, rank, source = estimates[0] if estimates else (0, 0, "")
+    return StatedRunTime(
+        allowed,
+        f"{of}annotation {MAX_RUN_TIME}" if allowed else "",
+        seconds,
+        of + source if seconds else "",
+        rank,
+    )
+
+
+def _read(
+    annotations: Mapping[str, str], key: str, parse: Callable[[str], int], faults: list[DecodingFault]
+) -> int:
+    text = annotations.get(key, "")
+    if not text:
+        return 0
+    try:
+        return parse(text)
+    except ValueError as error:
+        faults.append(DecodingFault(f"metadata.annotations[{key}]", f"{quoted(text)}: {error}"))
+        return 0

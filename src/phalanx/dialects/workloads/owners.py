@@ -1,0 +1,73 @@
+"""The owners of pods that are watched: of each, only how many pods start together is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from phalanx.dialects.gangs.gang_index import GangIndex
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document
+from phalanx.dialects.warnings import ObjectRef
+from phalanx.dialects.workloads.rule import KindKey, OwnerFieldError, OwnerReader, WorkloadRule, WorkloadSize
+from phalanx.model.events import ClusterEvent
+
+log = logging.getLogger(__name__)
+
+Address = tuple[ServedKind, str, str]
+
+
+class WorkloadOwners:
+    """Takes owners in and tells the gangs their sizes."""
+
+    def __init__(
+        self, gangs: GangIndex, rules: Iterable[WorkloadRule], warn: Callable[[ObjectRef, str, str], None]
+    ) -> None:
+        self._gangs = gangs
+        self._warn = warn
+        self._rules = {rule.kind: rule for rule in rules if rule.kind is not None and rule.sizes is not None}
+        self._sizes: dict[Address, tuple[WorkloadSize, ...]] = {}
+
+    @property
+    def kinds(self) -> list[WantedKind]:
+        """Those that some rule reads."""
+        return [rule.owner for rule in self._rules.values() if rule.owner is not None]
+
+    def __contains__(self, kind: ServedKind) -> bool:
+        return (kind.group, kind.plural) in self._rules
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def updated(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
+        metadata = document["metadata"]
+        namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
+        read = self._rules[kind.group, kind.plural].sizes
+        assert read is not None, kind
+        try:
+            sizes = read(OwnerReader(document))
+        except Exception as error:
+            text = str(error) if isinstance(error, OwnerFieldError) else f"{type(error).__name__}: {error}"
+            if not isinstance(error, OwnerFieldError):
+                log.exception("%s of %s/%s cannot be read", kind.plural, namespace, name)
+            about = ObjectRef(kind.api_version, kind.kind, namespace, name, str(metadata.get("uid") or ""))
+            self._warn(about, "InvalidWorkload", f"{text}; until then its pods that come are held")
+            sizes = ()
+        return self._declare((kind, namespace, name), sizes)
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
+        return self._declare((kind, namespace, name), ())
+
+    def readable(self, kind: KindKey, readable: bool) -> list[ClusterEvent]:
+        """Whether all objects of a kind have been seen, or the API has none for us."""
+        events: list[ClusterEvent] = []
+        if not readable:
+            for address in sorted(each for each in self._sizes if (each[0].group, each[0].plural) == kind):
+                events += self.removed(*address)
+        return events + self._gangs.set_unreadable(kind, not readable)
+
+    def _declare(self, address: Address, sizes: tuple[WorkloadSize, ...]) -> list[ClusterEvent]:
+        last = self._sizes.pop(address, ())
+        if sizes:
+            self._sizes[address] = sizes
+        return self._gangs.set_sizes(address[1], last, sizes) if sizes != last else []

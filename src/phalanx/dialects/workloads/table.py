@@ -1,0 +1,23 @@
+"""The rules that there are, in the order in which they are asked (docs/rules/jobs.md, A3)."""
+
+from __future__ import annotations
+
+from phalanx.dialects.workloads.applications import DASK, FLINK, SPARK, YUNIKORN
+from phalanx.dialects.workloads.grove import POD_GANG
+from phalanx.dialects.workloads.kubernetes import JOB, JOBSET, LEADER_WORKER_SET
+from phalanx.dialects.workloads.ray import RAY_CLUSTER
+from phalanx.dialects.workloads.rule import WorkloadRule
+from phalanx.dialects.workloads.training import TRAINING_RULES
+
+BUILT_IN_RULES: tuple[WorkloadRule, ...] = (
+    POD_GANG,
+    JOBSET,
+    LEADER_WORKER_SET,
+    RAY_CLUSTER,
+    *TRAINING_RULES,
+    SPARK,
+    FLINK,
+    DASK,
+    YUNIKORN,
+    JOB,
+)

@@ -1,0 +1,125 @@
+"""Kubeflow's training jobs of v1 and MPIJobs. (Those of Trainer v2 are JobSets.)"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.gangs.declaration import controlling_owner
+from phalanx.dialects.kinds import WantedKind
+from phalanx.dialects.workloads.rule import (
+    Membership,
+    OwnerReader,
+    WorkloadPart,
+    WorkloadRule,
+    WorkloadSize,
+    by_owner,
+    group_of,
+    inner,
+    one_gang,
+    whole,
+)
+
+_GROUP = "kubeflow.org"
+_LABEL = "training.kubeflow.org/"
+_POLICY = "spec.runPolicy.schedulingPolicy"
+
+
+def _member(kind: WantedKind, pod: PodObject) -> Membership | None:
+    owner = controlling_owner(pod.metadata)
+    if owner is None or owner.kind != kind.kind:
+        return None
+    gang = by_owner(owner.kind, owner.name, owner.uid)
+    role = pod.metadata.labels.get(f"{_LABEL}replica-type", "").lower()
+    return Membership(gang, f"{owner.kind} {owner.name}", role, kind=(kind.group, kind.plural))
+
+
+def _sizes(kind: WantedKind, field: str, job: OwnerReader) -> tuple[WorkloadSize, ...]:
+    """An elastic PyTorchJob starts with its fewest workers; what `minAvailable` states comes before."""
+    if job.is_over("Succeeded", "Failed"):
+        return ()
+    path = f"spec.{field}"
+    replicas = inner(job.spec, path)
+    roles = {
+        role.lower(): whole(inner(replicas, f"{path}.{role}"), f"{path}.{role}.replicas", 1) for role in replicas
+    }
+    elastic = inner(job.spec, "spec.elasticPolicy")
+    if "worker" in roles and "minReplicas" in elastic:
+        roles["worker"] = min(roles["worker"], whole(elastic, "spec.elasticPolicy.minReplicas"))
+    (size,) = one_gang(job, kind.kind, roles)
+    stated = _min_available(job)
+    if stated and not job.opts_out() and job.stated_minimum() is None:
+        size = WorkloadSize(size.gang, stated, uid=job.uid)
+    return (size,)
+
+
+def _min_available(job: OwnerReader) -> int:
+    policy = inner(inner(job.spec, "spec.runPolicy"), _POLICY)
+    return whole(policy, f"{_POLICY}.minAvailable")
+
+
+def _rule(kind: str, plural: str, field: str) -> WorkloadRule:
+    wanted = WantedKind(_GROUP, plural, kind, ("v1",))
+    return WorkloadRule(
+        kind,
+        partial(_member, wanted),
+        controllers=((_GROUP, kind),),
+        owner=wanted,
+        sizes=partial(_sizes, wanted, field),
+    )
+
+
+_MPI = WantedKind(_GROUP, "mpijobs", "MPIJob", ("v2beta1", "v1"))
+
+
+def _mpi_member(pod: PodObject) -> Membership | None:
+    """The launcher may belong to a Job of its own, so the name alone tells what is of one MPIJob."""
+    labels = pod.metadata.labels
+    name = labels.get(f"{_LABEL}job-name", "")
+    role = (labels.get(f"{_LABEL}job-role") or labels.get(f"{_LABEL}replica-type", "")).lower()
+    owner = controlling_owner(pod.metadata)
+    mpi = labels.get(f"{_LABEL}operator-name") == "mpi-operator" or (owner is not None and owner.kind == "MPIJob")
+    if not mpi or not name or role not in ("launcher", "worker"):
+        return None
+    return Membership(f"mpijob:{name}/{role}", f"MPIJob {name}", role, kind=(_MPI.group, _MPI.plural))
+
+
+def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
+    """Launcher and workers start together, unless the launcher is created only when all workers are ready."""
+    if job.is_over("Succeeded", "Failed"):
+        return ()
+    launcher, worker = f"mpijob:{job.name}/launcher", f"mpijob:{job.name}/worker"
+    if job.opts_out():
+        return (WorkloadSize(launcher), WorkloadSize(worker))
+    replicas = inner(inner(job.spec, "spec.mpiReplicaSpecs"), "spec.mpiReplicaSpecs.Worker")
+    workers = whole(replicas, "spec.mpiReplicaSpecs.Worker.replicas")
+    stated = job.stated_minimum() or _min_available(job)
+    least = max(1, min(workers, stated - 1) if stated else workers)
+    if not workers:
+        return (WorkloadSize(launcher),)
+    if job.spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+        later = "the launcher is created only after all workers are ready"
+        parts = (WorkloadPart("worker", workers), WorkloadPart("launcher", 1, False, later))
+        return (
+            WorkloadSize(launcher),
+            WorkloadSize(worker, least, later=later),
+            WorkloadSize(group_of(job.uid), parts=parts),
+        )
+    return (
+        WorkloadSize(launcher, bundle=(launcher, worker)),
+        WorkloadSize(worker, least, bundle=(launcher, worker)),
+    )
+
+
+MPI_JOB = WorkloadRule(
+    "MPIJob", _mpi_member, labels=(f"{_LABEL}job-name",), owner=_MPI, sizes=_mpi_sizes, staged=True
+)
+
+TRAINING_RULES = (
+    MPI_JOB,
+    _rule("TFJob", "tfjobs", "tfReplicaSpecs"),
+    _rule("PyTorchJob", "pytorchjobs", "pytorchReplicaSpecs"),
+    _rule("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs"),
+    _rule("PaddleJob", "paddlejobs", "paddleReplicaSpecs"),
+    _rule("JAXJob", "jaxjobs", "jaxReplicaSpecs"),
+)

@@ -1,0 +1,206 @@
+"""Cron expressions as Volcano's and Kubernetes' controllers read them: five fields, or a word such as @daily."""
+
+from __future__ import annotations
+
+import zoneinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import msgspec
+
+from phalanx.model.text.decoding import parse_whole
+from phalanx.model.text.duration import parse_nanoseconds
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+# Minute, hour, day of the month, month, day of the week: the least, the most and the names of values.
+_FIELDS: tuple[tuple[int, int, tuple[str, ...]], ...] = (
+    (0, 59, ()),
+    (0, 23, ()),
+    (1, 31, ()),
+    (1, 12, _MONTHS),
+    (0, 6, _DAYS),
+)
+_WORDS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_EVERY = "@every "
+_MOST_CHARACTERS = 1024
+# A schedule that does not come in so many years never comes.
+_YEARS = 5
+_MINUTE = 60
+_ZONE_PREFIXES = ("TZ=", "CRON_TZ=")
+
+
+class CronSchedule(msgspec.Struct, frozen=True):
+    """When something is to be done, in whole seconds since the epoch.
+
+    Fields hold the values at which they match. A day matches if both of its fields do, or, where neither was
+    written as `*`, if one of them does. With `every` the fields say nothing: it comes again after so many seconds.
+    """
+
+    minutes: frozenset[int] = frozenset()
+    hours: frozenset[int] = frozenset()
+    days: frozenset[int] = frozenset()
+    months: frozenset[int] = frozenset()
+    weekdays: frozenset[int] = frozenset()
+    both_days: bool = True
+    every: int = 0
+
+    def next_after(self, moment: int, zone: tzinfo = UTC) -> int | None:
+        """The first time after `moment`; None if there is none in the next years.
+
+        What the clocks of the zone skip does not come; what they show twice comes twice.
+        """
+        if self.every:
+            return moment + self.every
+        try:
+            return self._next(moment, zone)
+        except (OverflowError, ValueError, OSError):
+            return None  # beyond the years that there are
+
+    def last_between(self, after: int, until: int, zone: tzinfo = UTC) -> int | None:
+        """The last time that is after `after` and not after `until`."""
+        if self.every:
+            turns = (until - after) // self.every
+            return after + turns * self.every if turns > 0 else None
+        last = self.next_after(after, zone)
+        if last is None or last > until:
+            return None
+        # Whether one more comes after a moment is true up to the last one, and false from there on.
+        low, high = last, until + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            following = self.next_after(middle, zone)
+            if following is not None and following <= until:
+                low = last = following
+            else:
+                high = middle
+        return last
+
+    def _next(self, moment: int, zone: tzinfo) -> int | None:
+        local = datetime.fromtimestamp(moment, zone)
+        at = moment + _MINUTE - local.second
+        final = local.year + _YEARS
+        while True:
+            local = datetime.fromtimestamp(at, zone)
+            if local.year > final:
+                return None
+            if local.month not in self.months:
+                first = local.replace(day=1, hour=0, minute=0, fold=0)
+                at = max(at + _MINUTE, _stamp((first + timedelta(days=32)).replace(day=1)))
+            elif not self._day_matches(local):
+                midnight = local.replace(hour=0, minute=0, fold=0)
+                at = max(at + _MINUTE, _stamp(midnight + timedelta(days=1)))
+            elif local.hour not in self.hours:
+                at += (60 - local.minute) * _MINUTE
+            elif local.minute not in self.minutes:
+                at += _MINUTE
+            else:
+                return at
+
+    def _day_matches(self, local: datetime) -> bool:
+        day, weekday = local.day in self.days, local.isoweekday() % 7 in self.weekdays
+        return (day and weekday) if self.both_days else (day or weekday)
+
+
+def _stamp(local: datetime) -> int:
+    """The first moment at which a local clock shows this, or would have."""
+    return int(local.replace(fold=0).timestamp())
+
+
+def parse_cron(text: str) -> CronSchedule | None:
+    """What robfig/cron's standard parser makes of it, None where it takes it not. A time zone is none of it."""
+    text = text.strip()
+    if len(text) > _MOST_CHARACTERS:
+        return None
+    if text.startswith(_EVERY):
+        try:
+            nanoseconds = parse_nanoseconds(text.removeprefix(_EVERY))
+        except ValueError:
+            return None
+        return CronSchedule(every=max(1, nanoseconds // 10**9)) if nanoseconds > 0 else None
+    if text.startswith("@"):
+        return parse_cron(_WORDS[text]) if text in _WORDS else None
+    written = text.split()
+    if len(written) != len(_FIELDS):
+        return None
+    values, stars = [], []
+    for field, bounds in zip(written, _FIELDS, strict=True):
+        found = _field(field, *bounds)
+        if found is None:
+            return None
+        values.append(found[0])
+        stars.append(found[1])
+    minutes, hours, days, months, weekdays = values
+    return CronSchedule(minutes, hours, days, months, weekdays, both_days=stars[2] or stars[4])
+
+
+def is_cron_schedule(text: str) -> bool:
+    """Whether a CronJob may have it."""
+    return parse_cron(text) is not None
+
+
+def split_zone(text: str) -> tuple[str | None, str]:
+    """A zone before the expression (`TZ=Europe/Paris 0 6 * * *`), None without one, and the rest."""
+    text = text.strip()
+    for prefix in _ZONE_PREFIXES:
+        if text.startswith(prefix):
+            zone, _, rest = text.removeprefix(prefix).partition(" ")
+            return zone, rest.strip()
+    return None, text
+
+
+def find_zone(name: str) -> tzinfo | None:
+    """A time zone of the IANA's by its name; None if there is none."""
+    if name in ("", "UTC"):
+        return UTC if name else None
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _field(field: str, least: int, most: int, names: tuple[str, ...]) -> tuple[frozenset[int], bool] | None:
+    """The values of a field, and whether it was written as all of them."""
+    found: set[int] = set()
+    star = False
+    items = [item for item in field.split(",") if item]
+    for item in items:
+        values = _range(item, least, most, names)
+        if values is None:
+            return None
+        found.update(values)
+        star |= item in ("*", "?", "*/1", "?/1")
+    return (frozenset(found), star) if items else None
+
+
+def _range(item: str, least: int, most: int, names: tuple[str, ...]) -> range | None:
+    span, slash, text = item.partition("/")
+    step = 1
+    if slash:
+        stated = parse_whole(text, 1) if text.isdecimal() else None
+        if stated is None:
+            return None
+        step = stated
+    if span in ("*", "?"):
+        return range(least, most + 1, step)
+    first, dash, last = span.partition("-")
+    begin = _value(first, names)
+    end = _value(last, names) if dash else begin
+    if begin is None or end is None or not least <= begin <= end <= most:
+        return None
+    # 5/15 means 5-59/15.
+    return range(begin, (most if slash and not dash else end) + 1, step)
+
+
+def _value(text: str, names: tuple[str, ...]) -> int | None:
+    if text.lower() in names:
+        # Months count from one, days of the week from zero.
+        return names.index(text.lower()) + (1 if names is _MONTHS else 0)
+    return parse_whole(text) if text.isascii() and text.isdecimal() else None

@@ -1,0 +1,108 @@
+"""The state machine of a job: phase and action to phase (docs/rules/volcano.md, 1.3; docs/rules/jobs.md, B4).
+
+Better than upstream: a resume is no retry, and an abort, a completion or a termination is heard while the job
+restarts.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from phalanx.jobs.policies import Order
+from phalanx.jobs.restarts import Restart
+from phalanx.jobs.spec import Job, JobAction, JobPhase, JobStatus
+
+P = JobPhase
+
+STARTED = frozenset({P.PENDING, P.RUNNING})
+#: In these the job's pods are made and kept.
+ACTIVE = STARTED | {P.RESTARTING}
+#: In these whatever is still alive goes, and what has finished stays.
+ENDED = frozenset({P.COMPLETED, P.FAILED, P.TERMINATED})
+
+_STOPS = {
+    JobAction.ABORT_JOB: P.ABORTING,
+    JobAction.TERMINATE_JOB: P.TERMINATING,
+    JobAction.COMPLETE_JOB: P.COMPLETING,
+}
+_STOPPED = {P.ABORTING: P.ABORTED, P.TERMINATING: P.TERMINATED, P.COMPLETING: P.COMPLETED}
+_RESTARTS = frozenset(
+    {JobAction.RESTART_JOB, JobAction.RESTART_TASK, JobAction.RESTART_POD, JobAction.RESTART_PARTITION}
+)
+
+
+def obey(status: JobStatus, order: Order) -> JobStatus:
+    """The status after an order; the same object where the phase does not know such an order."""
+    action, phase = order.action, status.phase
+    if action is JobAction.RESUME_JOB:
+        return _new_version(status, P.RESTARTING) if phase in (P.ABORTING, P.ABORTED) else status
+    if action in _STOPS and phase in ACTIVE:
+        return _new_version(status, _STOPS[action])
+    if action not in _RESTARTS or phase not in STARTED:
+        return status
+    cause = order.cause
+    name = cause.partition if action is JobAction.RESTART_PARTITION else cause.pod
+    target = "" if action is JobAction.RESTART_JOB else cause.task
+    aimed = name if action in (JobAction.RESTART_POD, JobAction.RESTART_PARTITION) else ""
+    if (action is not JobAction.RESTART_JOB and not target) or (
+        action in (JobAction.RESTART_POD, JobAction.RESTART_PARTITION) and not aimed
+    ):
+        return status  # there is nothing that it could be aimed at: a group's event restarts no pod
+    number = status.retry_count + 1
+    key, value = Restart(number, action, target, aimed).entry()
+    changed = replace(status, retry_count=number, controlled_resources={**status.controlled_resources, key: value})
+    if action is JobAction.RESTART_JOB:
+        return _new_version(changed, P.RESTARTING)
+    return _phase(changed, P.RESTARTING)
+
+
+def advance(job: Job, status: JobStatus) -> JobStatus:
+    """The status after what the counts say, when nobody ordered anything."""
+    phase = status.phase
+    if phase is P.NEW:
+        return _phase(status, P.PENDING)
+    if phase is P.PENDING:
+        arrived = status.running + status.succeeded + status.failed
+        return _phase(status, P.RUNNING) if job.spec.replicas and job.spec.minimum <= arrived else status
+    if phase is P.RUNNING:
+        return _phase(status, _outcome(job, status) or P.RUNNING)
+    if phase is P.RESTARTING:
+        if status.retry_count and status.retry_count >= job.spec.retries:
+            return _phase(status, P.FAILED)
+        enough = job.spec.replicas - status.terminating >= job.spec.minimum
+        return _phase(status, P.PENDING) if enough else status
+    alive = status.pending + status.running + status.terminating + status.unknown
+    if phase in _STOPPED and not alive:
+        return _phase(status, _STOPPED[phase])
+    return status
+
+
+def _outcome(job: Job, status: JobStatus) -> JobPhase | None:
+    """How a running job goes on, None for as before."""
+    spec = job.spec
+    if not spec.replicas:
+        return None  # scaled to nothing: it may be scaled up again
+    if spec.min_success is not None and status.succeeded >= spec.min_success:
+        return P.COMPLETED
+    if status.succeeded + status.failed == spec.replicas:
+        if spec.minimum >= sum(task.minimum for task in spec.tasks):
+            for task in spec.named_tasks():
+                counts = status.task_status_count.get(task.name)
+                if counts is not None and counts.phase.get("Succeeded", 0) < task.minimum:
+                    return P.FAILED
+        if spec.min_success is not None:
+            return P.FAILED
+        return P.COMPLETED if status.succeeded >= spec.minimum else P.FAILED
+    if status.pending > spec.replicas - spec.minimum:
+        return P.PENDING
+    return None
+
+
+def _phase(status: JobStatus, phase: JobPhase) -> JobStatus:
+    if status.phase is phase:
+        return status
+    return replace(status, state=replace(status.state, phase=phase.value, reason="", message=""))
+
+
+def _new_version(status: JobStatus, phase: JobPhase) -> JobStatus:
+    return _phase(replace(status, version=status.version + 1), phase)

@@ -1,0 +1,275 @@
+"""Jobs of other controllers that are created suspended and wait in a queue: where their pods are declared. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from phalanx.dialects.kinds import ServedKind
+from phalanx.jobs.pod_group import add_pods, written
+from phalanx.model.pod_quota import Amounts, mapping, sequence, text
+from phalanx.model.text.decoding import parse_whole
+
+#: The label that puts a suspended job into a queue.
+QUEUE_LABEL = "phalanx.dev/queue"
+#: On the job: the PodGroup of its present run.
+QUEUED_GROUP = "phalanx.dev/queued-pod-group"
+#: On the job: it stays suspended while this is "true".
+HOLD = "phalanx.dev/hold"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+
+Json = dict[str, Any]
+Path = tuple[str, ...]
+
+_MOST = 1_000_000
+_FINISHED = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
+
+
+class PodSetRule(msgspec.Struct, frozen=True):
+    """Where a kind declares pods: `entries` leads to what stands for one set of them (`*` for each), from there
+    `template` to the pod template and `counts` to numbers whose product is the number of pods, each 1 where it is
+    not stated. Sets with a field `later` are created only after others; those that are not a `gang` start one by
+    one."""
+
+    entries: Path
+    template: Path
+    counts: tuple[Path, ...] = ()
+    later: str = ""
+    gang: bool = True
+
+
+class SuspendableKind(msgspec.Struct, frozen=True):
+    """A kind whose controller creates no pods while the field `suspend` is true. `others` are versions that say the
+    same, for servers without the version of `served`. Where the controller makes a suspended object of the same
+    name that declares the pods, `made` is its kind."""
+
+    served: ServedKind
+    pod_sets: tuple[PodSetRule, ...]
+    suspend: Path = ("spec", "suspend")
+    others: tuple[str, ...] = ()
+    made: SuspendableKind | None = None
+
+    def in_versions(self) -> Iterator[SuspendableKind]:
+        """In each of its versions, the best first."""
+        yield self
+        for version in self.others:
+            yield replace(self, served=replace(self.served, version=version))
+
+
+def _training(plural: str, kind: str, specs: str, version: str = "v1", *others: str) -> SuspendableKind:
+    return SuspendableKind(
+        ServedKind("kubeflow.org", version, plural, kind),
+        (PodSetRule(("spec", specs, "*"), ("template",), (("replicas",),)),),
+        ("spec", "runPolicy", "suspend"),
+        others,
+    )
+
+
+JOB = SuspendableKind(
+    ServedKind("batch", "v1", "jobs", "Job"), (PodSetRule(("spec",), ("template",), (("parallelism",),)),)
+)
+JOB_SET = SuspendableKind(
+    ServedKind("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"),
+    (
+        PodSetRule(
+            ("spec", "replicatedJobs", "*"),
+            ("template", "spec", "template"),
+            (("replicas",), ("template", "spec", "parallelism")),
+            later="dependsOn",
+        ),
+    ),
+)
+SUSPENDABLE: tuple[SuspendableKind, ...] = (
+    JOB,
+    JOB_SET,
+    _training("mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", "v1"),
+    _training("pytorchjobs", "PyTorchJob", "pytorchReplicaSpecs"),
+    _training("tfjobs", "TFJob", "tfReplicaSpecs"),
+    _training("xgboostjobs", "XGBoostJob", "xgbReplicaSpecs"),
+    _training("paddlejobs", "PaddleJob", "paddleReplicaSpecs"),
+    _training("jaxjobs", "JAXJob", "jaxReplicaSpecs"),
+    SuspendableKind(ServedKind("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"), (), made=JOB_SET),
+    SuspendableKind(
+        ServedKind("ray.io", "v1", "rayjobs", "RayJob"),
+        (
+            PodSetRule(("spec", "rayClusterSpec", "headGroupSpec"), ("template",)),
+            PodSetRule(
+                ("spec", "rayClusterSpec", "workerGroupSpecs", "*"), ("template",), (("replicas",), ("numOfHosts",))
+            ),
+        ),
+        others=("v1alpha1",),
+    ),
+)
+
+
+class PodTemplateSet(msgspec.Struct, frozen=True):
+    """Pods of one template; `counted` if they are in the gang and created at once, `later` if after others."""
+
+    template: Json
+    count: int
+    counted: bool
+    later: bool = False
+
+    @property
+    def spec(self) -> Json:
+        return mapping(self.template.get("spec"))
+
+
+def pod_sets(kind: SuspendableKind, job: Json) -> list[PodTemplateSet]:
+    """All that a job declares."""
+    found: list[PodTemplateSet] = []
+    in_order = _at(job, ("spec", "startupPolicy", "startupPolicyOrder")) == "InOrder"
+    for rule in kind.pod_sets:
+        for entry in _entries(job, rule.entries):
+            template = _at(entry, rule.template)
+            if isinstance(template, dict):
+                later = bool(rule.later and entry.get(rule.later)) or (in_order and bool(found))
+                found.append(
+                    PodTemplateSet(template, _count(entry, rule), rule.gang and not later, rule.gang and later)
+                )
+    return found
+
+
+def is_suspended(kind: SuspendableKind, job: Json) -> bool:
+    return _at(job, kind.suspend) is True
+
+
+def is_over(job: Json) -> bool:
+    """Whether the job has ended, so that nothing is to be created any more."""
+    status = mapping(job.get("status"))
+    if status.get("jobDeploymentStatus") in _FINISHED or status.get("terminalState"):
+        return True
+    return any(
+        mapping(each).get("type") in _FINISHED and mapping(each).get("status") == "True"
+        for each in sequence(status.get("conditions"))
+    )
+
+
+def wrong_scheduler(sets: list[PodTemplateSet], scheduler: str) -> str:
+    """What keeps the job's pods from joining a group; "" for nothing."""
+    if not sets:
+        return "it declares no pods that could be queued"
+    for each in sets:
+        name = text(each.spec.get("schedulerName")) or "default-scheduler"
+        if name != scheduler:
+            return f"its pods are {name}'s; write schedulerName: {scheduler} into every pod template"
+    return ""
+
+
+def next_group_name(kind: SuspendableKind, job: Json) -> str:
+    """The PodGroup of the next run: pods of an earlier one that still end are not in it."""
+    metadata = mapping(job.get("metadata"))
+    base = f"{kind.served.kind.lower()}-{text(metadata.get('name'))[:200]}-{text(metadata.get('uid'))[:8]}"
+    last = text(mapping(metadata.get("annotations")).get(QUEUED_GROUP))
+    number = parse_whole(last.removeprefix(f"{base}-"), 1, _MOST) if last.startswith(f"{base}-") else None
+    return f"{base}-{(number or 0) + 1}"
+
+
+def queued_group(
+    kind: SuspendableKind, job: Json, name: str, sets: list[PodTemplateSet], labels: Mapping[str, str]
+) -> Json:
+    """The PodGroup that goes through the queue for the job: as large as all that it creates at once. Later pods are
+    in the minimum, of which the scheduler asks for those that may exist: each stage starts whole."""
+    metadata = mapping(job.get("metadata"))
+    total: Amounts = {}
+    gang = 0
+    for each in sets:
+        if each.counted:
+            add_pods(total, each.spec, each.count)
+        if each.counted or each.later:
+            gang += each.count
+    if kind is JOB and not _is_gang(mapping(job.get("spec"))):
+        gang = 1  # pods that take work from a queue start one by one
+    queue = text(mapping(metadata.get("labels")).get(QUEUE_LABEL))
+    classes = {text(each.spec.get("priorityClassName")) for each in sets}
+    spec: Json = {"minMember": gang, "queue": queue, "minResources": written(total)}
+    if len(classes) == 1 and (name_of_class := classes.pop()):
+        spec["priorityClassName"] = name_of_class
+    owner = {
+        "apiVersion": kind.served.api_version,
+        "kind": kind.served.kind,
+        "name": metadata.get("name"),
+        "uid": metadata.get("uid"),
+        "controller": True,
+    }
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": metadata.get("namespace"),
+            "labels": dict(labels),
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def resumed(kind: SuspendableKind, job: Json, group: str) -> Json:
+    """The job, to be written back: no longer suspended, its pods members of the group."""
+    body = grouped(kind, job, group)
+    annotations = body["metadata"].get("annotations") or {}
+    body["metadata"]["annotations"] = {**annotations, QUEUED_GROUP: group}
+    return _with_suspend(kind, body, False)
+
+
+def suspended(kind: SuspendableKind, job: Json) -> Json:
+    """The job, to be written back: its pods go, and it waits for its turn again."""
+    return _with_suspend(kind, copy.deepcopy(job), True)
+
+
+def _with_suspend(kind: SuspendableKind, body: Json, value: bool) -> Json:
+    parent = body
+    for key in kind.suspend[:-1]:
+        parent = parent.setdefault(key, {})
+    parent[kind.suspend[-1]] = value
+    return body
+
+
+def grouped(kind: SuspendableKind, job: Json, group: str) -> Json:
+    """The object with pods that are members of the group."""
+    body = copy.deepcopy(job)
+    for each in pod_sets(kind, body):
+        metadata = each.template.get("metadata")
+        if not isinstance(metadata, dict):
+            metadata = each.template["metadata"] = {}
+        notes = metadata.get("annotations")
+        if not isinstance(notes, dict):
+            notes = metadata["annotations"] = {}
+        notes[GROUP_NAME] = group
+    return body
+
+
+def _is_gang(spec: Mapping[str, Any]) -> bool:
+    """Whether all pods of a Job run at the same time, each with its own index."""
+    return spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism", 1)
+
+
+def _entries(value: Any, path: Path) -> Iterator[Json]:
+    if not path:
+        if isinstance(value, dict):
+            yield value
+    elif path[0] != "*":
+        yield from _entries(mapping(value).get(path[0]), path[1:])
+    else:
+        for each in value.values() if isinstance(value, dict) else sequence(value):
+            yield from _entries(each, path[1:])
+
+
+def _at(value: Any, path: Path) -> Any:
+    for key in path:
+        value = mapping(value).get(key)
+    return value
+
+
+def _count(entry: Json, rule: PodSetRule) -> int:
+    count = 1
+    for path in rule.counts:
+        stated = _at(entry, path)
+        if isinstance(stated, int) and not isinstance(stated, bool):
+            count *= max(0, stated)
+    return min(count, _MOST)

@@ -1,0 +1,33 @@
+"""Whether there is an API server to work with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.retry import Backoff
+
+log = logging.getLogger(__name__)
+
+
+async def until_reachable(client: KubeClient) -> None:
+    """Returns when the API server answers; says once per reason what it waits for."""
+    server, backoff, said = client.config.server, Backoff(base=0.5, cap=5.0), ""
+    while True:
+        try:
+            await client.get("/version")
+            break
+        except ApiError as error:
+            if error.status in (403, 404) and error.from_api_server:
+                break
+            reason = f"{error.status} {error.reason}"
+        except ConnectionLost as error:
+            reason = str(error)
+        if reason != said:
+            said = reason
+            log.warning("waiting for the API server at %s: %s", server, reason)
+        await asyncio.sleep(backoff.next())
+    if said:
+        log.info("the API server at %s answers", server)

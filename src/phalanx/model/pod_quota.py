@@ -1,0 +1,217 @@
+"""What a pod uses of a ResourceQuota's resources, and the quotas that are about it.
+
+https://kubernetes.io/docs/concepts/policy/resource-quotas/ ; pods and quotas are JSON here, because both pods that
+exist and those that are to come are asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from phalanx.model.text.quantity import NANO, Quantity, QuantityError, read_quantity
+
+Json = dict[str, Any]
+Amounts = dict[str, Quantity]
+
+ONE: Final = Quantity(NANO)
+NONE: Final = Quantity(0)
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+_HUGE: Final = "hugepages-"
+
+
+def mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def limits_pods(name: str) -> bool:
+    """Whether a name of a quota is about pods, whatever a single one of them uses."""
+    if name in ("pods", "count/pods") or name.startswith(_HUGE):
+        return True
+    side, _, resource = name.partition(".")
+    if side not in ("requests", "limits"):
+        return name in _STANDARD
+    if resource in _STANDARD:
+        return True
+    return side == "requests" and (resource.startswith(_HUGE) or _is_extended(resource))
+
+
+def plus(left: Quantity, right: Quantity) -> Quantity:
+    """The sum, spelled as the first amount that is not nothing."""
+    return Quantity(left.nano + right.nano, left.style if left.nano else right.style)
+
+
+def pod_usage(spec: Json) -> Amounts:
+    """What a pod with this spec uses while it is there, by the names under which quotas limit it."""
+    requests, limits = _total(spec, "requests"), _total(spec, "limits")
+    for name, amount in amounts(spec.get("overhead")).items():
+        requests[name] = plus(requests.get(name, NONE), amount)
+        if limits.get(name, NONE).nano:
+            limits[name] = plus(limits[name], amount)
+    return {"pods": ONE, **compute(requests, limits)}
+
+
+def compute(requests: Amounts, limits: Amounts) -> Amounts:
+    """Requests and limits under the names of quotas; only the standard resources are limited by their limits."""
+    found: Amounts = {}
+    for name, amount in requests.items():
+        if name in _STANDARD or name.startswith(_HUGE):
+            found[name] = found[f"requests.{name}"] = amount
+        elif _is_extended(name):
+            found[f"requests.{name}"] = amount
+    for name, amount in limits.items():
+        if name in _STANDARD:
+            found[f"limits.{name}"] = amount
+    return found
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def _total(spec: Json, side: str) -> Amounts:
+    """Of all containers that run together, or of an init container with the sidecars before it if that is more."""
+    running: Amounts = {}
+    for container in sequence(spec.get("containers")):
+        _add(running, _side(container, side))
+    sidecars: Amounts = {}
+    starting: Amounts = {}
+    for container in sequence(spec.get("initContainers")):
+        asked = _side(container, side)
+        if mapping(container).get("restartPolicy") == "Always":
+            _add(sidecars, asked)
+            _raise(starting, sidecars)
+        else:
+            _add(asked, sidecars)
+            _raise(starting, asked)
+    _add(running, sidecars)
+    _raise(running, starting)
+    for name, amount in amounts(mapping(spec.get("resources")).get(side)).items():
+        if name in ("cpu", "memory") or name.startswith(_HUGE):
+            running[name] = amount
+    return running
+
+
+def _side(container: object, side: str) -> Amounts:
+    resources = mapping(mapping(container).get("resources"))
+    stated = amounts(resources.get(side))
+    # As the API server does: who states limits only asks for them.
+    return amounts(resources.get("limits")) | stated if side == "requests" else stated
+
+
+def amounts(listed: object) -> Amounts:
+    """The quantities of a resource list; what is none is left out (validation has refused it)."""
+    found: Amounts = {}
+    for name, value in mapping(listed).items():
+        try:
+            found[name] = read_quantity(value)
+        except QuantityError:
+            continue
+    return found
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = plus(total.get(name, NONE), amount)
+
+
+def _raise(total: Amounts, other: Amounts) -> None:
+    for name, amount in other.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount
+
+
+class ScopeSelector(NamedTuple):
+    """A scope with an operator (Exists, DoesNotExist, In, NotIn) and values."""
+
+    scope: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+def selectors_of(spec: Json) -> tuple[ScopeSelector, ...]:
+    """The scopes of a quota's spec; a pod must match all."""
+    plain = [ScopeSelector(text(scope)) for scope in sequence(spec.get("scopes"))]
+    listed = [mapping(item) for item in sequence(mapping(spec.get("scopeSelector")).get("matchExpressions"))]
+    return (
+        *plain,
+        *(
+            ScopeSelector(
+                text(item.get("scopeName")),
+                text(item.get("operator")),
+                tuple(text(value) for value in sequence(item.get("values"))),
+            )
+            for item in listed
+        ),
+    )
+
+
+def pod_matches(selector: ScopeSelector, spec: Json) -> bool:
+    """Whether a pod with this spec is within a scope; a scope that is not known holds no pod."""
+    if selector.scope in ("Terminating", "NotTerminating"):
+        limited = isinstance(spec.get("activeDeadlineSeconds"), int)
+        return limited is (selector.scope == "Terminating")
+    if selector.scope in ("BestEffort", "NotBestEffort"):
+        return (qos_class(spec) == "BestEffort") is (selector.scope == "BestEffort")
+    if selector.scope == "PriorityClass":
+        return _class_matches(selector, text(spec.get("priorityClassName")))
+    if selector.scope == "CrossNamespacePodAffinity":
+        return _crosses_namespaces(spec)
+    return False
+
+
+def _class_matches(selector: ScopeSelector, name: str) -> bool:
+    if selector.operator in ("Exists", "DoesNotExist"):
+        return bool(name) is (selector.operator == "Exists")
+    if selector.operator == "In":
+        return bool(name) and name in selector.values
+    return selector.operator == "NotIn" and name not in selector.values
+
+
+def _crosses_namespaces(spec: Json) -> bool:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = mapping(mapping(spec.get("affinity")).get(kind))
+        required = sequence(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+        preferred = sequence(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"))
+        terms = [mapping(item) for item in required]
+        terms += [mapping(mapping(item).get("podAffinityTerm")) for item in preferred]
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms):
+            return True
+    return False
+
+
+def qos_class(spec: Json) -> str:
+    """Guaranteed, Burstable or BestEffort by cpu and memory of the pod or of all its containers."""
+    pod_level = mapping(spec.get("resources"))
+    holders = [pod_level] if pod_level else [mapping(mapping(item).get("resources")) for item in _containers(spec)]
+    guaranteed, anything = bool(holders), False
+    for resources in holders:
+        requests, limits = mapping(resources.get("requests")), mapping(resources.get("limits"))
+        for name in ("cpu", "memory"):
+            limit = _amount(limits.get(name))
+            request = _amount(requests[name]) if name in requests else limit
+            anything = anything or request > 0 or limit > 0
+            guaranteed = guaranteed and limit > 0 and request == limit
+    if not anything:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _containers(spec: Json) -> Iterator[object]:
+    for group in ("initContainers", "containers"):
+        yield from sequence(spec.get(group))
+
+
+def _amount(quantity: object) -> int:
+    try:
+        return read_quantity(quantity).nano if quantity is not None else 0
+    except QuantityError:
+        return 0

@@ -1,0 +1,80 @@
+"""Reads a live cluster and writes down what a scheduler would see of it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from phalanx.daemon.policy_file import dialect_options
+from phalanx.kube.client import KubeClient
+from phalanx.kube.paths import Resource
+from phalanx.reports.capture.captured_kinds import captured
+from phalanx.reports.promised_starts import read_plan
+from phalanx.reports.snapshot import read_cluster
+from phalanx.reports.stored_usage import read_usage
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.simulation.capture import KIND, Capture
+from phalanx.simulation.documents import OWN_VERSION
+
+Told = Callable[[str, int], None]
+
+
+async def capture_cluster(
+    client: KubeClient,
+    schedulers: Iterable[str],
+    policy: Policy,
+    now: float,
+    lease_namespace: str = "kube-system",
+    *,
+    own_namespace: str = "",
+    told: Told = lambda plural, count: None,
+) -> tuple[Capture, list[dict[str, Any]]]:
+    """What is known of the whole, and the objects by kind and name. `told` is called with each kind that is being
+    read, and how many objects there are so far."""
+    found: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+
+    def keep(resource: Resource, raw: bytes) -> None:
+        document = captured(resource.api_version, resource.kind, msgspec.json.decode(raw))
+        metadata = document["metadata"]
+        key = (resource.kind, resource.group, str(metadata.get("namespace") or ""), str(metadata["name"]))
+        found[key] = document
+        told(resource.plural, len(found))
+
+    names = tuple(schedulers)
+    snapshot = await read_cluster(
+        client,
+        names,
+        dialect_options(policy),
+        lease_namespace,
+        seen=keep,
+        own_namespace=own_namespace,
+        signed=False,
+    )
+    await read_usage(client, snapshot, policy, lease_namespace)
+    promises = (await read_plan(client, lease_namespace)).promises
+    capture = Capture(
+        int(now),
+        names,
+        snapshot.native_groups,
+        tuple(sorted(snapshot.missing)),
+        tuple(promises),
+        tuple(snapshot.usages),
+    )
+    return capture, [found[key] for key in sorted(found)]
+
+
+def encode_capture(capture: Capture, documents: Iterable[dict[str, Any]], packed: bool) -> bytes:
+    """A List of API objects as JSON, one a line; the first says what is known of the whole. `packed` by gzip."""
+    head = {
+        "apiVersion": OWN_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "capture"},
+        "spec": msgspec.to_builtins(capture),
+    }
+    items = b",\n".join(msgspec.json.encode(each) for each in (head, *documents))
+    raw = b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
+    # (Without a time of its own, so that the same cluster makes the same file.)
+    return gzip.compress(raw, mtime=0) if packed else raw

@@ -1,0 +1,1 @@
+"""Jobs of all kinds as their users look at them."""

@@ -1,0 +1,318 @@
+"""Jobs of a namespace or of all, read from the API with what belongs to them; rights in the namespace will do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.core import decode_pod
+from phalanx.dialects.gangs.declaration import GangDeclarations
+from phalanx.dialects.registry import installed_dialects
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.reports.jobs.entries import (
+    ConditionEntry,
+    EventEntry,
+    JobDescription,
+    JobEntry,
+    PodEntry,
+)
+from phalanx.reports.jobs.job_run_time import documented_run_time
+from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, RESOURCES, VCJOB, VOLCANO_JOBS, group_kinds
+from phalanx.reports.jobs.read_documents import (
+    conditions_of,
+    controller_of,
+    job_entry,
+    mapping,
+    number,
+    policy_lines,
+    read_pod,
+    task_entries,
+    text,
+)
+
+EVENTS = Resource("", "v1", "events", "Event")
+_MOST_EVENTS = 12
+_SELECTORS = {
+    VCJOB: "volcano.sh/job-name",
+    JOB: "batch.kubernetes.io/job-name",
+    JOB_SET: "jobset.sigs.k8s.io/jobset-name",
+}
+
+Json = dict[str, Any]
+Key = tuple[str, str, str]  # kind, namespace, name
+
+
+class FoundJob(msgspec.Struct, frozen=True):
+    """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'."""
+
+    entry: JobEntry
+    document: Json
+    groups: tuple[Json, ...]
+    pods: tuple[PodEntry, ...]
+    resource: Resource | None
+    members: tuple[Json, ...] = ()
+
+
+class _Row:
+    def __init__(self, kind: str, document: Json, resource: Resource | None) -> None:
+        self.kind = kind
+        self.document = document
+        self.resource = resource
+        self.pods: list[Json] = []
+        self.groups: list[Json] = []
+
+
+class JobReader:
+    """`warnings` names kinds that could not be read. Kinds are looked up once."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._served: Discovery | None = None
+        self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
+        self.warnings: list[str] = []
+
+    async def has_volcano_jobs(self) -> bool:
+        return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
+
+    async def jobs(self, namespace: str | None, now: float, kinds: Collection[str] = ()) -> list[FoundJob]:
+        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name."""
+        self.warnings.clear()
+        resources = await self._resources()
+        groups = await self._group_resources()
+        listed = await asyncio.gather(
+            *(self._list(resource, namespace) for resource in (PODS, *resources.values(), *groups))
+        )
+        pods, of_kind, of_group = listed[0], listed[1 : 1 + len(resources)], listed[1 + len(resources) :]
+        rows: dict[str, _Row] = {}
+        inner: dict[str, str] = {}
+        for (kind, resource), documents in zip(resources.items(), of_kind, strict=True):
+            for document in documents:
+                rows[_uid(document)] = _Row(kind, document, resource)
+        for uid, row in list(rows.items()):
+            owner = text(controller_of(row.document).get("uid"))
+            if owner in rows:
+                inner[uid] = owner
+                del rows[uid]
+        all_groups = [
+            (resource, document)
+            for resource, documents in zip(groups, of_group, strict=True)
+            for document in documents
+        ]
+        _join(rows, inner, pods, all_groups, self._gang_of)
+        found = [_found(row, now) for row in rows.values() if not kinds or row.kind in kinds]
+        return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
+
+    async def job(self, kind: str, namespace: str, name: str, now: float) -> FoundJob | None:
+        """One job; without a kind the first of that name, Volcano Jobs first. Raises AmbiguousName."""
+        found = []
+        for each in (kind,) if kind else (VCJOB, JOB, JOB_SET):
+            resource = (await self._resources()).get(each)
+            if resource is None:
+                continue
+            document = await self._get(resource, namespace, name)
+            if document is not None:
+                found.append((each, resource, document))
+        if len(found) > 1:
+            raise AmbiguousName(name, [each for each, _, _ in found])
+        if not found:
+            gangs = await self.jobs(namespace, now, (GANG,)) if kind in ("", GANG) else []
+            return next((each for each in gangs if each.entry.name == name), None)
+        ((kind, resource, document),) = found
+        selector = f"{_SELECTORS[kind]}={name}"
+        pods = await self._list(PODS, namespace, selector=selector) if len(name) < 64 else []
+        row = _Row(kind, document, resource)
+        uid = _uid(document)
+        # Pods of a job of the same name that is gone are not its own; those of a JobSet belong to its jobs.
+        row.pods = [each for each in pods if kind == JOB_SET or controller_of(each).get("uid") == uid]
+        owners = {uid, *(text(controller_of(each).get("uid")) for each in row.pods)}
+        names = {self._gang_of(each)[0] for each in row.pods[:1]}
+        listed = await asyncio.gather(*(self._list(each, namespace) for each in await self._group_resources()))
+        for groups in listed:
+            row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
+        return _found(row, now)
+
+    async def describe(self, job: FoundJob) -> JobDescription:
+        uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
+        events = [each for each in await self._list(EVENTS, job.entry.namespace) if _about_uid(each) in uids]
+        events.sort(key=_seen)
+        conditions = conditions_of(job.document, job.entry.target)
+        for group in job.groups:
+            if job.entry.kind != GANG:
+                conditions += conditions_of(group, f"podgroup/{_name(group)}")
+        volcano = job.entry.kind == VCJOB
+        plugins = mapping(mapping(job.document.get("spec")).get("plugins")) if volcano else {}
+        return JobDescription(
+            job=job.entry,
+            plugins={name: [str(word) for word in words or ()] for name, words in plugins.items()},
+            policies=policy_lines(job.document) if volcano else [],
+            tasks=task_entries(job.document) if volcano else [],
+            pods=list(job.pods),
+            run_time=documented_run_time(job.document, job.groups, job.members),
+            conditions=_newest_first(conditions),
+            events=[_event(each) for each in events[-_MOST_EVENTS:]],
+        )
+
+    # reading
+
+    async def _discovery(self) -> Discovery:
+        if self._served is None:
+            self._served = await discover(self._client)
+        return self._served
+
+    async def _resources(self) -> dict[str, Resource]:
+        served = await self._discovery()
+        return {kind: each for kind, each in RESOURCES.items() if _serves(served, each)}
+
+    async def _group_resources(self) -> list[Resource]:
+        """Of each API group the best version that is served."""
+        served = await self._discovery()
+        best: dict[str, Resource] = {}
+        for each in group_kinds():
+            if _serves(served, each):
+                best.setdefault(each.group, each)
+        return list(best.values())
+
+    async def _list(self, resource: Resource, namespace: str | None, selector: str | None = None) -> list[Json]:
+        try:
+            listed = await self._client.list_all(resource.path(namespace), {"labelSelector": selector})
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            self.warnings.append(f"{resource.plural}.{resource.group or 'core'} not read: {error.message}")
+            return []
+        items: list[Json] = listed["items"]
+        for item in items:  # a list leaves out what all of its items are
+            item["apiVersion"], item["kind"] = resource.api_version, resource.kind
+        return items
+
+    async def _get(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        try:
+            found: Json = await self._client.get(resource.path(namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+    def _gang_of(self, pod: Json) -> tuple[str, str]:
+        """The gang that a pod names and the minimum that it states, "" for none."""
+        try:
+            declared = self._gangs.declare(decode_pod(msgspec.json.encode(pod)))
+        except msgspec.DecodeError:
+            return "", ""
+        if declared is None:
+            return "", ""
+        return declared.name, declared.minimum.value if declared.minimum is not None else ""
+
+
+class AmbiguousName(Exception):  # noqa: N818 - nothing failed yet
+    def __init__(self, name: str, kinds: Iterable[str]) -> None:
+        super().__init__(
+            f"several jobs are called {name!r}; say which: {', '.join(f'{kind}/{name}' for kind in kinds)}"
+        )
+
+
+def _join(
+    rows: dict[str, _Row],
+    inner: Mapping[str, str],
+    pods: Iterable[Json],
+    groups: Iterable[tuple[Resource, Json]],
+    gang_of: Any,
+) -> None:
+    """Gives each job its pods and groups; gangs that are nobody's get rows of their own."""
+    members: dict[tuple[str, str], list[tuple[str, Json, str]]] = defaultdict(list)
+    for pod in pods:
+        owner = text(controller_of(pod).get("uid"))
+        root = inner.get(owner, owner)
+        root = root if root in rows else ""
+        if root:
+            rows[root].pods.append(pod)
+        if not root or (rows[root].kind != VCJOB and len(rows[root].pods) == 1):
+            name, minimum = gang_of(pod)
+            if name:
+                members[_namespace(pod), name].append((root, pod, minimum))
+    for resource, group in groups:
+        owned = [uid for uid in (inner.get(each, each) for each in _owners(group)) if uid in rows]
+        of_group = members.pop((_namespace(group), _name(group)), [])
+        roots = owned or ([root for root, _, _ in of_group] if all(root for root, _, _ in of_group) else [])
+        for root in dict.fromkeys(roots):
+            rows[root].groups.append(group)
+        if not roots:
+            row = rows[_uid(group)] = _Row(GANG, group, resource)
+            row.pods = [pod for _, pod, _ in of_group]
+            row.groups = [group]
+    for (namespace, name), of_gang in members.items():
+        free = [(pod, minimum) for root, pod, minimum in of_gang if not root]
+        if free:
+            rows[f"{namespace}/{name}"] = _declared(namespace, name, free)
+
+
+def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Row:
+    """A gang that only its pods declare."""
+    stated = next((minimum for _, minimum in members if minimum.isascii() and minimum.isdecimal()), "")
+    created = min(text(mapping(pod["metadata"]).get("creationTimestamp")) for pod, _ in members)
+    spec = {"minMember": int(stated[:9] or 0)}
+    metadata = {"name": name, "namespace": namespace, "creationTimestamp": created}
+    row = _Row(GANG, {"metadata": metadata, "spec": spec}, None)
+    row.pods = [pod for pod, _ in members]
+    return row
+
+
+def _found(row: _Row, now: float) -> FoundJob:
+    pods = sorted(map(read_pod, row.pods), key=lambda pod: (pod.task, pod.index, pod.name))
+    entry = job_entry(row.kind, row.document, pods, row.groups, now)
+    return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
+
+
+def _serves(served: Discovery, resource: Resource) -> bool:
+    return any(each.version == resource.version for each in served.find(resource.group, resource.plural))
+
+
+def _newest_first(conditions: list[ConditionEntry]) -> list[ConditionEntry]:
+    return sorted(conditions, key=lambda each: each.since, reverse=True)
+
+
+def _uid(document: Json) -> str:
+    return text(mapping(document.get("metadata")).get("uid"))
+
+
+def _name(document: Json) -> str:
+    return text(mapping(document.get("metadata")).get("name"))
+
+
+def _namespace(document: Json) -> str:
+    return text(mapping(document.get("metadata")).get("namespace"))
+
+
+def _owners(document: Json) -> set[str]:
+    owners = mapping(document.get("metadata")).get("ownerReferences")
+    return {text(mapping(each).get("uid")) for each in (owners if isinstance(owners, list) else ())} - {""}
+
+
+def _about_uid(event: Json) -> str:
+    return text((mapping(event.get("involvedObject")) or mapping(event.get("regarding"))).get("uid"))
+
+
+def _seen(event: Json) -> str:
+    series = text(mapping(event.get("series")).get("lastObservedTime"))
+    return series or text(event.get("lastTimestamp")) or text(event.get("eventTime"))
+
+
+def _event(event: Json) -> EventEntry:
+    about = mapping(event.get("involvedObject"))
+    return EventEntry(
+        type=text(event.get("type")),
+        reason=text(event.get("reason")),
+        about=f"{text(about.get('kind')).lower()}/{about.get('name')}",
+        message=text(event.get("message")) or text(event.get("note")),
+        count=number(mapping(event.get("series")).get("count")) or number(event.get("count")) or 1,
+        seen=_seen(event),
+    )

@@ -1,0 +1,352 @@
+"""Entries from the objects as the API tells them. Fields of the wrong type are as if they were absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.times import parse_time
+from phalanx.jobs.members import TASK_INDEX, TASK_SPEC
+from phalanx.jobs.spec import LifecyclePolicy, read_job
+from phalanx.reports.jobs.entries import (
+    PATIENCE_WITH_CONTROLLERS,
+    ConditionEntry,
+    JobEntry,
+    PodEntry,
+    TaskEntry,
+)
+from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, VCJOB
+
+Json = Mapping[str, Any]
+
+QUEUE_KEYS = ("scheduling.volcano.sh/queue-name", "kueue.x-k8s.io/queue-name", "volcano.sh/queue-name")
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+# Conditions with which PodGroups say that their members cannot start.
+_SHORT = frozenset({("Unschedulable", "True"), ("PodGroupScheduled", "False")})
+_DONE = frozenset({"Succeeded", "Failed"})
+_NO_CONTROLLER = (
+    "NoController",
+    "no controller has taken it up: run `phalanx controllers` (or Volcano's own), or see its log",
+)
+
+
+def mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def controller_of(document: Json) -> dict[str, Any]:
+    owners = mapping(document.get("metadata")).get("ownerReferences")
+    found = [mapping(each) for each in owners] if isinstance(owners, list) else []
+    return next((each for each in found if each.get("controller")), {})
+
+
+# Pods
+
+
+def read_pod(document: Json) -> PodEntry:
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    status, labels = mapping(document.get("status")), mapping(metadata.get("labels"))
+    notes = mapping(metadata.get("annotations"))
+    index = text(notes.get(TASK_INDEX) or labels.get(TASK_INDEX) or notes.get(_INDEX) or labels.get(_INDEX))
+    conditions = conditions_of(document)
+    statuses = [mapping(each) for each in status.get("containerStatuses") or ()]
+    owner = controller_of(document)
+    reason, message = _trouble(conditions, statuses, text(status.get("reason")), text(status.get("message")))
+    return PodEntry(
+        name=text(metadata.get("name")),
+        uid=text(metadata.get("uid")),
+        task=text(notes.get(TASK_SPEC) or labels.get(TASK_SPEC) or labels.get(_REPLICATED_JOB)),
+        index=int(index) if index.isascii() and index.isdecimal() and len(index) < 10 else -1,
+        phase=text(status.get("phase")) or "Pending",
+        ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
+        terminating=bool(metadata.get("deletionTimestamp")),
+        node=text(spec.get("nodeName")),
+        created=text(metadata.get("creationTimestamp")),
+        restarts=sum(number(each.get("restartCount")) for each in statuses),
+        exit_code=_exit_code(statuses),
+        reason=reason,
+        message=message,
+        containers=tuple(text(mapping(each).get("name")) for each in spec.get("containers") or ()),
+        owner=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
+    )
+
+
+def conditions_of(document: Json, about: str = "") -> list[ConditionEntry]:
+    found = mapping(document.get("status")).get("conditions")
+    return [
+        ConditionEntry(
+            about=about,
+            type=text(entry.get("type")) or text(entry.get("status")),
+            status=text(entry.get("status")) if entry.get("type") else "",
+            reason=text(entry.get("reason")),
+            message=text(entry.get("message")),
+            since=text(entry.get("lastTransitionTime")),
+        )
+        for entry in (found if isinstance(found, list) else ())
+        if isinstance(entry, dict)
+    ]
+
+
+def _trouble(
+    conditions: Iterable[ConditionEntry], statuses: Iterable[Json], reason: str, message: str
+) -> tuple[str, str]:
+    """Why a pod does not run, or not any more."""
+    if reason:
+        return reason, message
+    for entry in conditions:
+        if entry.type == "PodScheduled" and entry.status == "False":
+            return entry.reason, entry.message
+    for status in statuses:
+        state = mapping(status.get("state"))
+        waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
+        if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
+            return text(waiting.get("reason")), text(waiting.get("message"))
+        if number(ended.get("exitCode")):
+            return text(ended.get("reason")) or "Error", text(ended.get("message"))
+    return "", ""
+
+
+def _exit_code(statuses: Iterable[Json]) -> int | None:
+    codes = [
+        number(ended.get("exitCode"))
+        for status in statuses
+        if (ended := mapping(mapping(status.get("state")).get("terminated")))
+    ]
+    return max(codes) if codes else None
+
+
+# Jobs
+
+
+def job_entry(kind: str, document: Json, pods: Sequence[PodEntry], groups: Sequence[Json], now: float) -> JobEntry:
+    """A job with its pods and PodGroups."""
+    read = {VCJOB: _volcano, JOB: _native, JOB_SET: _job_set, GANG: _gang}[kind]
+    entry = _common(kind, document, pods)
+    entry = read(entry, document, pods)
+    group = groups[0] if groups else None
+    if group is not None and kind != GANG:
+        spec = mapping(group.get("spec"))
+        entry = msgspec.structs.replace(
+            entry,
+            group=text(mapping(group.get("metadata")).get("name")),
+            minimum=entry.minimum or minimum_of(group),
+            queue=entry.queue or text(spec.get("queue")),
+        )
+    if not entry.reason and not entry.over:
+        reason, message = _waits_for(entry, document, pods, groups, now)
+        entry = msgspec.structs.replace(entry, reason=reason, message=entry.message or message)
+    return entry
+
+
+def _common(kind: str, document: Json, pods: Sequence[PodEntry]) -> JobEntry:
+    metadata = mapping(document.get("metadata"))
+    owner = controller_of(document)
+    alive = [pod for pod in pods if not pod.terminating]
+    return JobEntry(
+        kind=kind,
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        uid=text(metadata.get("uid")),
+        queue=_queue_of(document),
+        created=text(metadata.get("creationTimestamp")),
+        owner=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
+        labels={key: text(value) for key, value in mapping(metadata.get("labels")).items()},
+        pending=sum(pod.phase == "Pending" for pod in alive),
+        running=sum(pod.phase == "Running" for pod in alive),
+        ready=sum(pod.phase == "Running" and pod.ready for pod in alive),
+        succeeded=sum(pod.phase == "Succeeded" for pod in alive),
+        failed=sum(pod.phase == "Failed" for pod in alive),
+        terminating=sum(pod.terminating for pod in pods),
+    )
+
+
+def _volcano(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry:
+    job, _ = read_job(document)
+    status, spec = job.status, job.spec
+    return msgspec.structs.replace(
+        entry,
+        phase=status.state.phase,
+        queue=spec.queue or "default",
+        scheduler=spec.scheduler_name,
+        minimum=spec.minimum,
+        total=spec.replicas,
+        pending=status.pending,
+        running=status.running,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        terminating=status.terminating,
+        unknown=status.unknown,
+        retries=status.retry_count,
+        retry_limit=spec.retries,
+        job_type=entry.labels.get("volcano.sh/job-type", ""),
+        finished=(status.state.last_transition_time or "") if status.state.phase in _FINAL else "",
+        reason=status.state.reason,
+        message=status.state.message,
+    )
+
+
+_FINAL = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+
+
+def _native(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry:
+    spec, status = mapping(document.get("spec")), mapping(document.get("status"))
+    parallelism = number(spec.get("parallelism", 1))
+    completions = spec.get("completions")
+    indexed = spec.get("completionMode") == "Indexed" and completions == spec.get("parallelism", 1)
+    template = mapping(mapping(spec.get("template")).get("spec"))
+    phase, reason, message, finished = _native_phase(document, entry)
+    return msgspec.structs.replace(
+        entry,
+        phase=phase,
+        scheduler=text(template.get("schedulerName")),
+        minimum=parallelism if indexed else min(1, parallelism),
+        total=number(completions) if completions is not None else parallelism,
+        succeeded=max(entry.succeeded, number(status.get("succeeded"))),
+        failed=max(entry.failed, number(status.get("failed"))),
+        retries=number(status.get("failed")),
+        retry_limit=number(spec.get("backoffLimit", 6)),
+        finished=finished,
+        reason=reason,
+        message=message,
+    )
+
+
+def _native_phase(document: Json, entry: JobEntry) -> tuple[str, str, str, str]:
+    """Phase, reason, message, when it ended."""
+    for each in conditions_of(document):
+        if each.status != "True":
+            continue
+        if each.type in ("Complete", "Completed"):
+            return "Completed", "", "", each.since
+        if each.type == "Failed":
+            return "Failed", each.reason, each.message, each.since
+    if mapping(document.get("spec")).get("suspend") is True:
+        return "Suspended", "", "", ""
+    if entry.running:
+        return "Running", "", "", ""
+    return "Pending", "", "", ""
+
+
+def _job_set(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry:
+    spec = mapping(document.get("spec"))
+    total = 0
+    for each in spec.get("replicatedJobs") or ():
+        job = mapping(mapping(mapping(each).get("template")).get("spec"))
+        total += number(mapping(each).get("replicas", 1)) * number(job.get("parallelism", 1))
+    phase, reason, message, finished = _native_phase(document, entry)
+    status = mapping(document.get("status"))
+    return msgspec.structs.replace(
+        entry,
+        phase=phase,
+        total=total,
+        minimum=total,
+        retries=number(status.get("restarts")),
+        retry_limit=number(mapping(spec.get("failurePolicy")).get("maxRestarts")),
+        finished=finished,
+        reason=reason,
+        message=message,
+    )
+
+
+def _gang(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry:
+    phase = text(mapping(document.get("status")).get("phase"))
+    if not phase and pods:
+        done = all(pod.phase in _DONE for pod in pods)
+        phase = "Completed" if done else "Running" if entry.running else "Pending"
+    return msgspec.structs.replace(
+        entry,
+        phase={"Finished": "Completed"}.get(phase, phase),
+        group=entry.name,
+        minimum=minimum_of(document),
+        total=len(pods),
+    )
+
+
+def minimum_of(group: Json) -> int:
+    """Of a PodGroup of any family."""
+    spec = mapping(group.get("spec"))
+    gang = mapping(mapping(spec.get("schedulingPolicy")).get("gang"))
+    return number(spec.get("minMember")) or number(gang.get("minCount"))
+
+
+def _queue_of(document: Json) -> str:
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    if queue := text(spec.get("queue")):
+        return queue
+    template = mapping(mapping(spec.get("template")).get("metadata"))
+    for place in (metadata, template):
+        for notes in (mapping(place.get("annotations")), mapping(place.get("labels"))):
+            for key in QUEUE_KEYS:
+                if text(notes.get(key)):
+                    return text(notes[key])
+    return ""
+
+
+def _waits_for(
+    entry: JobEntry, document: Json, pods: Sequence[PodEntry], groups: Sequence[Json], now: float
+) -> tuple[str, str]:
+    """Why it does not run, as somebody has said it: the group's condition, then what a pod was told."""
+    if entry.phase in ("Suspended", "Aborted"):
+        return "", ""
+    created = parse_time(entry.created)
+    if entry.kind == VCJOB and not entry.phase:
+        return _NO_CONTROLLER if now - created > PATIENCE_WITH_CONTROLLERS else ("", "")
+    for group in groups:
+        for each in conditions_of(group):
+            if (each.type, each.status) in _SHORT and entry.running < entry.minimum:
+                return each.reason, each.message
+    for pod in pods:
+        if pod.reason and pod.phase == "Pending" and not pod.terminating:
+            return pod.reason, pod.message
+    for each in conditions_of(document):
+        if each.status == "False" and each.reason:
+            return each.reason, each.message
+    return "", ""
+
+
+# Further parts of a description
+
+
+def task_entries(document: Json) -> list[TaskEntry]:
+    job, _ = read_job(document)
+    entries = []
+    for task in job.spec.named_tasks():
+        state = job.status.task_status_count.get(task.name)
+        counts = state.phase if state is not None else {}
+        entries.append(
+            TaskEntry(
+                name=task.name,
+                replicas=task.replicas,
+                minimum=task.minimum,
+                pending=counts.get("Pending", 0),
+                running=counts.get("Running", 0),
+                succeeded=counts.get("Succeeded", 0),
+                failed=counts.get("Failed", 0),
+            )
+        )
+    return entries
+
+
+def policy_lines(document: Json) -> list[str]:
+    """`PodFailed: RestartJob`; those of a task with its name before them."""
+    job, _ = read_job(document)
+    lines = [_policy(policy) for policy in job.spec.policies]
+    for task in job.spec.named_tasks():
+        lines += [f"task {task.name}: {_policy(policy)}" for policy in task.policies]
+    return lines
+
+
+def _policy(policy: LifecyclePolicy) -> str:
+    when = f"exit code {policy.exit_code}" if policy.exit_code is not None else ", ".join(policy.all_events())
+    return f"{when} -> {policy.action}" + (f" after {policy.timeout}" if policy.timeout else "")

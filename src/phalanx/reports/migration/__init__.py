@@ -1,0 +1,1 @@
+"""What another scheduler's objects mean here: object by object, field by field."""

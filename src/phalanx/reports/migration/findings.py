@@ -1,0 +1,53 @@
+"""What is said of the objects of another scheduler."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+
+class Verdict(enum.StrEnum):
+    """From the best to the worst."""
+
+    WORKS = "works as it is"
+    CHANGE = "works after a change"
+    NOT_HONOURED = "not honoured"
+
+
+class FieldFinding(msgspec.Struct, frozen=True):
+    """`field` is a path such as spec.weight; `message` says why, and what to write instead."""
+
+    field: str
+    verdict: Verdict
+    message: str = ""
+
+
+class ObjectFinding(msgspec.Struct, frozen=True):
+    """All that is said of one object, and of `alike` others of the same template.
+
+    `manifests` are what to apply in its place or beside it, `patch` what to merge into it.
+    """
+
+    system: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    fields: tuple[FieldFinding, ...] = ()
+    alike: int = 0
+    message: str = ""
+    patch: dict[str, Any] | None = None
+    manifests: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its fields."""
+        order = list(Verdict)
+        return max((each.verdict for each in self.fields), key=order.index, default=Verdict.WORKS)
+
+    @property
+    def title(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {where} ({self.api_version.rpartition('/')[0] or 'core'})"

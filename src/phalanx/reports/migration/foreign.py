@@ -1,0 +1,210 @@
+"""Kinds and keys of other systems that nobody here reads: what becomes of them, in data.
+
+Whatever one of our readers comes to know is taken from there first (`readers.py`); an entry here is then idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.reports.migration.findings import Verdict
+
+VOLCANO, SCHEDULER_PLUGINS, KOORDINATOR, KAI, KUEUE = "Volcano", "scheduler-plugins", "Koordinator", "KAI", "Kueue"
+SYSTEMS = (VOLCANO, SCHEDULER_PLUGINS, KOORDINATOR, KAI, KUEUE)
+
+_W, _C, _N = Verdict.WORKS, Verdict.CHANGE, Verdict.NOT_HONOURED
+Said = tuple[Verdict, str]
+
+
+class ForeignKind(msgspec.Struct, frozen=True):
+    """`fields` say what becomes of a field and all below it; "spec" stands for those that are not named."""
+
+    plural: str
+    versions: tuple[str, ...]
+    fields: Mapping[str, Said]
+    namespaced: bool = True
+
+
+_KEPT: Said = (_W, "Kueue's own controller acts on it; keep it running: it admits, Phalanx places")
+_KAI_GPU = "write nvidia.com/gpu in whole cards"
+
+FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
+    **{
+        ("kueue.x-k8s.io", kind): ForeignKind(plural, ("v1beta2", "v1beta1", "v1alpha1"), {"spec": _KEPT}, spaced)
+        for kind, plural, spaced in (
+            ("ClusterQueue", "clusterqueues", False),
+            ("LocalQueue", "localqueues", True),
+            ("Cohort", "cohorts", False),
+            ("ResourceFlavor", "resourceflavors", False),
+            ("Topology", "topologies", False),
+            ("Workload", "workloads", True),
+            ("AdmissionCheck", "admissionchecks", False),
+            ("WorkloadPriorityClass", "workloadpriorityclasses", False),
+        )
+    },
+    ("scheduling.run.ai", "Queue"): ForeignKind(
+        "queues",
+        ("v2",),
+        {
+            "spec": (_N, "nothing here stands for it"),
+            "spec.displayName": (_C, "the new Queue has the name of the object"),
+            "spec.parentQueue": (_C, "spec.parent of a Queue of scheduling.volcano.sh"),
+            "spec.priority": (_C, "spec.priority of a Queue of scheduling.volcano.sh"),
+            "spec.preemptMinRuntime": (_C, "the annotation phalanx.dev/min-run-time, which is one for both"),
+            "spec.reclaimMinRuntime": (_C, "the annotation phalanx.dev/min-run-time, which is one for both"),
+            "spec.resources.cpu.quota": (_C, "spec.deserved.cpu"),
+            "spec.resources.cpu.limit": (_C, "spec.capability.cpu"),
+            "spec.resources.memory.quota": (_C, "spec.deserved.memory"),
+            "spec.resources.memory.limit": (_C, "spec.capability.memory"),
+            "spec.resources.gpu.quota": (_C, "spec.deserved[nvidia.com/gpu], in whole cards"),
+            "spec.resources.gpu.limit": (_C, "spec.capability[nvidia.com/gpu], in whole cards"),
+            "spec.resources.cpu.overQuotaWeight": (_N, "one spec.weight counts for all resources of a Queue"),
+            "spec.resources.memory.overQuotaWeight": (_N, "one spec.weight counts for all resources of a Queue"),
+            "spec.resources.gpu.overQuotaWeight": (_C, "spec.weight, for all resources"),
+        },
+        False,
+    ),
+    ("scheduling.run.ai", "PodGroup"): ForeignKind(
+        "podgroups",
+        ("v2alpha2",),
+        {
+            "spec": (_N, "nothing here stands for it"),
+            "spec.minMember": (_C, "spec.minMember of a PodGroup of scheduling.volcano.sh"),
+            "spec.queue": (_C, "spec.queue of a PodGroup of scheduling.volcano.sh"),
+            "spec.priorityClassName": (_C, "spec.priorityClassName of a PodGroup of scheduling.volcano.sh"),
+            "spec.preemptibility": (_C, "the label volcano.sh/preemptable"),
+            "spec.minSubGroup": (_N, "write CompositePodGroups (docs/native-gangs.md)"),
+            "spec.subGroups": (_N, "write spec.subGroupPolicy of Volcano's PodGroup, or CompositePodGroups"),
+            "spec.topologyConstraint": (_N, "write spec.networkTopology and HyperNodes (docs/topology.md)"),
+            "spec.markUnschedulable": (_W, "pods are always told"),
+            "spec.schedulingBackoff": (_W, "groups are tried again whenever something changes that may help"),
+        },
+    ),
+    ("scheduling.run.ai", "BindRequest"): ForeignKind(
+        "bindrequests", ("v1alpha2",), {"spec": (_W, "made and used up by KAI itself; nothing to move")}
+    ),
+    ("kai.scheduler", "Topology"): ForeignKind(
+        "topologies", ("v1alpha1",), {"spec": (_N, "write HyperNodes (docs/topology.md)")}, False
+    ),
+    ("kai.scheduler", "SchedulingShard"): ForeignKind(
+        "schedulingshards",
+        ("v1",),
+        {"spec": (_N, "one scheduler per pool of nodes: several `phalanx scheduler` with names of their own")},
+        False,
+    ),
+    ("scheduling.koordinator.sh", "PodMigrationJob"): ForeignKind(
+        "podmigrationjobs",
+        ("v1alpha1",),
+        {"spec": (_N, "koord-descheduler's affair; here `phalanx defrag` and the action shuffle move pods")},
+        False,
+    ),
+    ("scheduling.koordinator.sh", "ClusterNetworkTopology"): ForeignKind(
+        "clusternetworktopologies", ("v1alpha1",), {"spec": (_N, "write HyperNodes (docs/topology.md)")}, False
+    ),
+}
+
+# What stands on pods and groups. A key that ends in `/` means all of that domain.
+FOREIGN_KEYS: Mapping[str, Said] = {
+    "kueue.x-k8s.io/": (_W, "Kueue's own controller acts on it; keep it running"),
+    **dict.fromkeys(
+        (
+            "volcano.sh/job-name",
+            "volcano.sh/job-namespace",
+            "volcano.sh/job-version",
+            "volcano.sh/job-retry-count",
+            "volcano.sh/queue-name",
+            "volcano.sh/template-uid",
+        ),
+        (_W, "the job controller's note for people and selectors; no scheduler acts on it"),
+    ),
+    "kai.scheduler/queue": (
+        _C,
+        "write the annotation scheduling.volcano.sh/queue-name, or spec.queue of the PodGroup",
+    ),
+    "kai.scheduler/subgroup-name": (_N, "write CompositePodGroups (docs/native-gangs.md)"),
+    "pod-group-name": (_C, "write the annotation scheduling.k8s.io/group-name"),
+    "gpu-fraction": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
+    "gpu-memory": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
+    "kai.scheduler/": (_N, f"nothing here stands for it; of GPUs {_KAI_GPU}"),
+}
+
+# Keys of a template that have a word of ours, an annotation.
+RENAMED_KEYS: Mapping[str, str] = {
+    "kai.scheduler/queue": "scheduling.volcano.sh/queue-name",
+    "pod-group-name": "scheduling.k8s.io/group-name",
+}
+# Values that are understood, and not done.
+_VALUES: Mapping[tuple[str, str], Said] = {
+    ("gang.scheduling.koordinator.sh/mode", "NonStrict"): (
+        _N,
+        "no room is held for part of a gang: its minimum starts in one step; write Strict (docs/gangs.md)",
+    ),
+}
+# Fields that are read always, and acted on with this plugin in the policy.
+_PLUGINS_OF_FIELDS: Mapping[str, str] = {
+    "spec.affinity": "nodegroup",
+}
+
+# Which system a domain of keys and API groups belongs to.
+_DOMAINS = (
+    ("volcano.sh", VOLCANO),
+    ("scheduling.x-k8s.io", SCHEDULER_PLUGINS),
+    ("pod-group.scheduling.sigs.k8s.io", SCHEDULER_PLUGINS),
+    ("scheduling.sigs.k8s.io", SCHEDULER_PLUGINS),
+    ("koordinator.sh", KOORDINATOR),
+    ("run.ai", KAI),
+    ("kai.scheduler", KAI),
+    ("kueue.x-k8s.io", KUEUE),
+)
+DEFAULT_SCHEDULER = "default-scheduler"
+# The names under which these schedulers run unless somebody says otherwise.
+SCHEDULER_NAMES: Mapping[str, str] = {
+    "volcano": VOLCANO,
+    "scheduler-plugins-scheduler": SCHEDULER_PLUGINS,
+    "koord-scheduler": KOORDINATOR,
+    "kai-scheduler": KAI,
+}
+_LONE_KEYS: Mapping[str, str] = {
+    "pod-group-name": KAI,
+    "gpu-fraction": KAI,
+    "gpu-memory": KAI,
+    "scheduling.k8s.io/group-name": VOLCANO,
+    "scheduling.k8s.io/group-min-member": VOLCANO,
+    "pod-group/name": SCHEDULER_PLUGINS,
+    "pod-group/min-available": SCHEDULER_PLUGINS,
+}
+
+
+def system_of(word: str) -> str:
+    """Whose an API group or a label's key is; "" for nobody's of these."""
+    if word in _LONE_KEYS:
+        return _LONE_KEYS[word]
+    domain = word.partition("/")[0]
+    return next((name for suffix, name in _DOMAINS if domain == suffix or domain.endswith(f".{suffix}")), "")
+
+
+def said_of_key(key: str) -> Said | None:
+    """What becomes of a label or annotation that no reader acts on; None where nobody knows it."""
+    return FOREIGN_KEYS.get(key) or FOREIGN_KEYS.get(key.partition("/")[0] + "/")
+
+
+def said_of_value(key: str, value: object) -> Said | None:
+    """What becomes of a value that is known and not honoured."""
+    return _VALUES.get((key, value)) if isinstance(value, str) else None
+
+
+def said_of_policy(field: str) -> str:
+    """Which plugin a field needs."""
+    for prefix, plugin in _PLUGINS_OF_FIELDS.items():
+        if field == prefix or field.startswith(f"{prefix}."):
+            return f"with the plugin {plugin} in the policy"
+    return ""
+
+
+def said_of_field(kind: ForeignKind, field: str) -> Said:
+    """The word on the nearest field above."""
+    while field not in kind.fields and "." in field:
+        field = field.rpartition(".")[0]
+    return kind.fields.get(field, kind.fields["spec"])

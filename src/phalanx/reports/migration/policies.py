@@ -1,0 +1,136 @@
+"""The policies of other schedulers: Volcano's ConfigMap and kube-scheduler's configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import msgspec
+import yaml
+
+from phalanx.dialects.reader import Document
+from phalanx.model.text.yaml_text import decode_yaml
+from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, Said
+from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RETIRED_ACTIONS, RETIRED_PLUGINS
+from phalanx.scheduling.policy.lint import ERROR, lint_policy
+from phalanx.scheduling.policy.registry import available_plugins, offered_actions
+
+_W, _C, _N = Verdict.WORKS, Verdict.CHANGE, Verdict.NOT_HONOURED
+
+# Plugins of scheduler-plugins by their names in a KubeSchedulerConfiguration.
+_PLUGINS: Mapping[str, Said] = {
+    "Coscheduling": (_W, "gangs need no plugin here; the policy's gang orders them"),
+    "CapacityScheduling": (
+        _C,
+        "quotas hold under every policy; for taking back name the actions preempt and reclaim",
+    ),
+    "NodeResourceTopologyMatch": (_N, "NodeResourceTopology is not read; numa-aware reads Volcano's NumaTopology"),
+    "NodeResourcesAllocatable": (_C, "name the plugin nodeorder or binpack"),
+    "NetworkOverhead": (_N, "AppGroup and NetworkTopology are not read; write HyperNodes (docs/topology.md)"),
+    "TopologicalSort": (_N, "AppGroup is not read; write spec.dependsOn of a Job's tasks"),
+    "LoadVariationRiskBalancing": (_C, "name the plugin usage"),
+    "TargetLoadPacking": (_C, "name the plugin usage"),
+    "Trimaran": (_C, "name the plugin usage"),
+    "LowRiskOverCommitment": (_C, "name the plugin usage"),
+    "PreemptionToleration": (_N, "write phalanx.dev/min-run-time on queues and quotas (docs/quotas.md)"),
+    "SySched": (_N, "nothing here stands for it"),
+    "PodState": (_N, "nothing here stands for it"),
+    "QOSSort": (_N, "priorities order pods; QoS classes do not"),
+    "CrossNodePreemption": (_W, "victims are looked for on several nodes as it is"),
+    "NodeResourcesFit": (_C, "nodeorder spreads (leastrequested.weight), binpack packs (binpack.weight)"),
+}
+_ARGUMENTS: Mapping[str, Said] = {
+    "permitWaitingTimeSeconds": (_N, "nobody holds room while it waits: a gang is bound as a whole or not at all"),
+    "podGroupBackoffSeconds": (_N, "a gang is tried again as soon as something changes that may help"),
+    "apiVersion": (_W, ""),
+    "kind": (_W, ""),
+}
+
+
+def examine_policy(head: ObjectFinding, field: str, text: str) -> ObjectFinding:
+    """A policy of Volcano's as our loader takes it: mistakes keep it from being used, doubts do not."""
+    fields = [
+        FieldFinding(
+            f"{field}:{each.line}", Verdict.NOT_HONOURED if _idle(each.severity, each.message) else _W, each.message
+        )
+        for each in lint_policy(text)
+    ]
+    fields.insert(0, FieldFinding(field, Verdict.WORKS, "the policy file of `phalanx scheduler --config`"))
+    return msgspec.structs.replace(head, fields=tuple(fields))
+
+
+def usable_policy(text: str) -> str:
+    """The policy itself if it loads, else without the actions, plugins and arguments that nobody knows; "" if it
+    does not load then either."""
+    if not _errors(text):
+        return text
+    try:
+        document = decode_yaml(text)
+        actions, plugins = {*ACTION_ARGUMENTS, *offered_actions(), *RETIRED_ACTIONS}, available_plugins()
+        named = [name.strip() for name in str(document.get("actions", "")).split(",")]
+        document["actions"] = ", ".join(name for name in named if name in actions)
+        for tier in document.get("tiers") or ():
+            tier["plugins"] = [each for each in tier["plugins"] if each["name"] in {*plugins, *RETIRED_PLUGINS}]
+            for each in tier["plugins"]:
+                kind = plugins.get(each["name"])
+                stated = each.get("arguments") or {}
+                if kind is not None and stated:
+                    each["arguments"] = {
+                        key: value
+                        for key, value in stated.items()
+                        if any(fnmatchcase(key, known) for known in kind.arguments)
+                    }
+        for each in document.get("configurations") or ():
+            known = ACTION_ARGUMENTS.get(each["name"], ())
+            each["arguments"] = {k: v for k, v in (each.get("arguments") or {}).items() if k in known}
+    except (AttributeError, KeyError, TypeError, yaml.YAMLError):
+        return ""
+    cleaned: str = yaml.safe_dump(document, sort_keys=False)
+    return "" if _errors(cleaned) else cleaned
+
+
+def _errors(text: str) -> bool:
+    return any(each.severity == ERROR for each in lint_policy(text))
+
+
+def _idle(severity: str, message: str) -> bool:
+    return severity == ERROR or "no effect" in message
+
+
+def examine_configuration(head: ObjectFinding, document: Document) -> ObjectFinding:
+    return msgspec.structs.replace(head, name=head.name or "-", fields=tuple(_configuration(document)))
+
+
+def _configuration(document: Document) -> Iterator[FieldFinding]:
+    profiles = document.get("profiles")
+    for at, profile in enumerate(profiles if isinstance(profiles, list) else ()):
+        if not isinstance(profile, Mapping):
+            continue
+        place = f"profiles[{at}]"
+        if profile.get("schedulerName"):
+            name = profile["schedulerName"]
+            advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+            if name == DEFAULT_SCHEDULER:
+                advice = "kube-scheduler itself goes by this name"
+            yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}")
+        enabled = _enabled(profile.get("plugins"))
+        for name in dict.fromkeys(enabled):
+            verdict, message = _PLUGINS.get(name, (_N, "no plugin of a policy stands for it (docs/policy.md)"))
+            yield FieldFinding(f"{place}.plugins[{name}]", verdict, message)
+        configs = profile.get("pluginConfig")
+        for config in configs if isinstance(configs, list) else ():
+            if not isinstance(config, Mapping) or not isinstance(config.get("args"), Mapping):
+                continue
+            for key in config["args"]:
+                verdict, message = _ARGUMENTS.get(key, (_N, "arguments are those of docs/policy.md"))
+                if message:
+                    yield FieldFinding(f"{place}.pluginConfig[{config.get('name')}].args.{key}", verdict, message)
+
+
+def _enabled(plugins: object) -> Iterator[str]:
+    for point in plugins.values() if isinstance(plugins, Mapping) else ():
+        entries = point.get("enabled") if isinstance(point, Mapping) else None
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+                yield entry["name"]

@@ -1,0 +1,116 @@
+"""Where the objects of another scheduler come from: a cluster, which is only read, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from phalanx.dialects.reader import decode_object
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.kube.wire import read_page
+from phalanx.model.text.yaml_text import decode_yaml_all
+from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
+from phalanx.reports.migration.readers import Readers
+from phalanx.reports.migration.steps import Webhook, read_webhook
+
+PAGE = 500
+_CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+_ADMISSION = "admissionregistration.k8s.io"
+_WEBHOOKS = (
+    (Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False), True),
+    (Resource(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False), False),
+)
+# Who makes pods, and has a template that names the scheduler.
+_WORKLOADS = (
+    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource("batch", "v1", "jobs", "Job"),
+    Resource("batch", "v1", "cronjobs", "CronJob"),
+)
+
+
+class Source(msgspec.Struct):
+    """`missing` names what could not be read, with the reason."""
+
+    examiner: Examiner
+    webhooks: list[Webhook] = []
+    missing: list[str] = []
+
+
+def read_files(paths: list[Path], source: Source) -> None:
+    for path in paths:
+        for file in sorted(_files(path)):
+            try:
+                source.examiner.add_all(decode_yaml_all(file.read_text(encoding="utf-8")))
+            except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+                source.missing.append(f"{file}: {error}")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        for suffix in ("*.yaml", "*.yml", "*.json"):
+            yield from path.rglob(suffix)
+    else:
+        yield path
+
+
+async def read_cluster_objects(client: KubeClient, source: Source, namespace: str | None) -> None:
+    """Kinds that are not served are none of this cluster's; those that may not be read are named."""
+    served = await discover(client)
+    source.missing += [f"{name}: {why}" for name, why in sorted(served.degraded.items()) if system_of(name)]
+    for resource in (*_foreign(served), *_WORKLOADS, PODS, _CONFIG_MAPS):
+        async for document in read_documents(client, resource, source.missing, namespace):
+            source.examiner.add(document)
+    for resource, mutating in _WEBHOOKS:
+        async for document in read_documents(client, resource, source.missing, None):
+            source.webhooks.append(read_webhook(document, mutating))
+
+
+def _foreign(served: Discovery) -> list[Resource]:
+    """All kinds of these systems, read here or not, each once."""
+    preferred: dict[tuple[str, str], Resource] = {}
+    known = {*Readers().kinds, *FOREIGN_KINDS}
+    for entry in served.served:
+        resource = entry.resource
+        if system_of(resource.group) and "/" not in resource.plural and "list" in entry.verbs:
+            kind = (resource.group, resource.kind)
+            if kind in known or kind[1] not in _TRANSIENT:
+                preferred.setdefault((resource.group, resource.plural), resource)
+    return list(preferred.values())
+
+
+# Made and deleted by the systems themselves.
+_TRANSIENT = frozenset({"BindRequest", "NodeMetric", "NodeShard"})
+
+
+async def read_documents(client: KubeClient, resource: Resource, missing: list[str], namespace: str | None) -> Any:
+    token: str | None = None
+    path = resource.path(namespace) if namespace and resource.namespaced else resource.path()
+    while True:
+        try:
+            page = read_page(await client.request("GET", path, params={"limit": PAGE, "continue": token}))
+        except ApiError as error:
+            if error.status not in (403, 404, 405, 410):
+                raise
+            if error.status in (403, 410):
+                missing.append(f"{resource.plural}.{resource.group or 'core'}: {error.message}")
+            return
+        for item in page.items:
+            try:
+                document = decode_object(bytes(item))
+            except msgspec.DecodeError as error:
+                missing.append(f"{resource.plural}.{resource.group or 'core'}: {error}")
+                continue
+            yield {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+        token = page.token
+        if not token:
+            return

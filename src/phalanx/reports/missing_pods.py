@@ -1,0 +1,284 @@
+"""Why pods do not exist: their owner cannot create them, mostly because of a ResourceQuota. Nothing is changed.
+
+Who lacks pods that were never created looks idle everywhere else: there is no pod that could say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from phalanx.jobs.quota_shortage import NamespaceQuota, QuotaShortage, quota_shortage, read_quota
+from phalanx.jobs.suspended import JOB as NATIVE_JOB
+from phalanx.jobs.suspended import QUEUE_LABEL, next_group_name
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS, RESOURCE_QUOTAS
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.model.gang import GangKey
+from phalanx.model.pod_quota import mapping, sequence, text
+from phalanx.model.text.quantity import Quantity
+from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+
+EVENTS = Resource("", "v1", "events", "Event")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+
+#: By the word that people write.
+OWNERS: Mapping[str, Resource] = MappingProxyType(
+    {
+        "job": JOBS,
+        "vcjob": VOLCANO_JOBS,
+        "replicaset": Resource("apps", "v1", "replicasets", "ReplicaSet"),
+        "statefulset": Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    }
+)
+_FINISHED = ("Succeeded", "Failed")
+_ENDED = ("Complete", "Completed", "Failed", "Terminated", "Aborted")
+
+
+class MissingPods(msgspec.Struct, frozen=True):
+    """Of the `wanted` pods of an owner some do not exist; why, and what would help."""
+
+    wanted: int
+    missing: int
+    reason: str
+    message: str
+    change: str = ""
+
+
+async def why_owner(
+    client: KubeClient, report: WhyReport, kind: str, namespace: str, name: str
+) -> WhyAnswer | None:
+    """About the pods of a Job, ReplicaSet or StatefulSet, and what keeps them from being there. None where there is
+    no such owner. A word without a group (`job`) means the built-in kind first, then Volcano's."""
+    found = None
+    for word in (kind, "vcjob") if kind == "job" else (kind,):
+        found = await _get(client, OWNERS[word].path(namespace, name))
+        if found is not None:
+            kind = word
+            break
+    if found is None:
+        return None
+    answer = WhyAnswer(OWNERS[kind].kind, f"{namespace}/{name}", "Waiting", "", uid=_uid(found))
+    pods = await _pods_of(client, namespace, {answer.uid})
+    told = await _missing(client, OWNERS[kind], namespace, found, len(pods))
+    waits = next_group_name(NATIVE_JOB, found) if QUEUE_LABEL in _labels(found) else ""
+    if told is not None and told.reason == "Suspended" and waits:
+        gang = report.gang(GangKey(namespace, waits))
+        queue = _labels(found)[QUEUE_LABEL]
+        if gang is not None:
+            gang.message = f"{told.message} and waits in queue {queue} as PodGroup {waits}; {gang.message}"
+            return gang
+        short = quota_shortage(await _quotas(client, namespace), _sets(OWNERS[kind], found))
+        if short is not None:
+            answer.reason, answer.change = "QuotaExceeded", _advice(short, namespace)
+            answer.message = f"{told.message} and waits for queue {queue}: {short}"
+            return answer
+    if told is not None:
+        answer.reason, answer.message, answer.change = told.reason, told.message, told.change
+        answer.missing = told.missing
+        return answer
+    return _through(report, kind, answer, found, pods)
+
+
+async def add_missing_pods(client: KubeClient, report: WhyReport, answer: WhyAnswer | None) -> WhyAnswer | None:
+    """Completes the answer about a gang whose members do not exist: why their owners do not make them."""
+    if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS or not answer.missing:
+        return answer
+    namespace, _, name = answer.gang.partition("/")
+    for resource, owner in await _owners(client, report, GangKey(namespace, name)):
+        pods = await _pods_of(client, namespace, {_uid(owner)})
+        told = await _missing(client, resource, namespace, owner, len(pods))
+        if told is not None and told.reason != "Suspended":
+            who = f"{resource.kind} {text(mapping(owner.get('metadata')).get('name'))}"
+            answer.reason, answer.change = told.reason, told.change
+            answer.message = f"{answer.message}; {who}: {told.message}"
+            return answer
+    return answer
+
+
+async def _owners(client: KubeClient, report: WhyReport, key: GangKey) -> list[tuple[Resource, dict[str, Any]]]:
+    """Those of the group object, and of the members that there are."""
+    references: dict[str, dict[str, Any]] = {}
+    path = report.object_path(key)
+    documents = [await _get(client, path)] if path else []
+    documents += await _pods_named(client, key.namespace, report.member_uids(key))
+    for document in documents:
+        for each in sequence(mapping(mapping(document).get("metadata")).get("ownerReferences")):
+            owner = mapping(each)
+            if owner.get("controller") is True:
+                references[text(owner.get("uid"))] = owner
+    found = []
+    for uid, owner in references.items():
+        resource = next((each for each in OWNERS.values() if _names(owner, each)), None)
+        read = await _get(client, resource.path(key.namespace, text(owner.get("name")))) if resource else None
+        if resource is not None and read is not None and _uid(read) == uid:
+            found.append((resource, read))
+    return found
+
+
+async def _missing(
+    client: KubeClient, resource: Resource, namespace: str, owner: dict[str, Any], there: int
+) -> MissingPods | None:
+    """None where all pods exist, or none is wanted."""
+    spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
+    state = mapping(status.get("state")) if resource == VOLCANO_JOBS else {}
+    conditions = sequence(status.get("conditions"))
+    if state.get("phase") in _ENDED or any(mapping(each).get("type") in _ENDED for each in conditions):
+        return None
+    sets = _sets(resource, owner)
+    wanted = sum(count for _, count in sets)
+    missing = wanted - there
+    if missing <= 0:
+        return None
+    some = f"{missing} of its {wanted} pods do not exist" if there else f"none of its {wanted} pods exists"
+    if spec.get("suspend") is True:
+        return MissingPods(wanted, missing, "Suspended", f"{some}: it is suspended", "resume it")
+    # Of several templates those whose pods exist are not told apart.
+    asked = sets if not there else [(sets[0][0], missing)] if len(sets) == 1 else []
+    shortage = quota_shortage(await _quotas(client, namespace), asked)
+    if shortage is not None:
+        return MissingPods(wanted, missing, "QuotaExceeded", f"{some}: {shortage}", _advice(shortage, namespace))
+    if state.get("message"):
+        return MissingPods(wanted, missing, text(state.get("reason")), f"{some}: {state['message']}")
+    event = await _refusal(client, namespace, _uid(owner))
+    if not event:
+        return None
+    reason = "QuotaExceeded" if "exceeded quota" in event else "FailedCreate"
+    change = "free or raise the quota that it names" if reason == "QuotaExceeded" else ""
+    return MissingPods(wanted, missing, reason, f"{some}: {event}", change)
+
+
+def _through(
+    report: WhyReport, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
+) -> WhyAnswer:
+    """All its pods exist, or nobody says why not: what is known of its gang, or of its first pod that waits."""
+    metadata = mapping(owner.get("metadata"))
+    namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+    if kind == "vcjob":
+        for group in (f"{name}-{answer.uid}", name):
+            gang = report.gang(GangKey(namespace, group))
+            if gang is not None:
+                return gang
+    waiting = sorted(
+        (each for each in pods if mapping(each.get("status")).get("phase") == "Pending"),
+        key=lambda each: text(mapping(each.get("metadata")).get("name")),
+    )
+    for each in waiting:
+        pod = report.pod(namespace, text(mapping(each.get("metadata")).get("name")))
+        if pod is not None:
+            gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
+            return gang or pod
+    if pods:
+        answer.state, answer.message = "Satisfied", f"its {len(pods)} pods exist, and none of them waits"
+    else:
+        answer.state, answer.message = "Finished", "it wants no pods now"
+    return answer
+
+
+def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
+    """The pods that are wanted now: specs with their numbers."""
+    spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
+    template = mapping(mapping(spec.get("template")).get("spec"))
+    if resource == VOLCANO_JOBS:
+        return [
+            (mapping(mapping(mapping(task).get("template")).get("spec")), _count(task, "replicas", 1))
+            for task in sequence(spec.get("tasks"))
+        ]
+    if resource != JOBS:
+        return [(template, _count(spec, "replicas", 1))]
+    wanted = _count(spec, "parallelism", 1)
+    if isinstance(spec.get("completions"), int):
+        wanted = min(wanted, max(0, spec["completions"] - _count(status, "succeeded", 0)))
+    return [(template, wanted)]
+
+
+def _advice(shortage: QuotaShortage, namespace: str) -> str:
+    if shortage.hopeless:
+        return f"raise quota {shortage.quota} in namespace {namespace} to {shortage.wanted} {shortage.resource}"
+    missing = Quantity(shortage.wanted.nano - max(0, shortage.room.nano), shortage.wanted.style)
+    return (
+        f"free {missing} {shortage.resource} in namespace {namespace}, or raise quota {shortage.quota} by as much"
+    )
+
+
+def _count(document: object, field: str, default: int) -> int:
+    found = mapping(document).get(field, default)
+    return max(0, found) if isinstance(found, int) and not isinstance(found, bool) else default
+
+
+def _names(owner: Mapping[str, Any], resource: Resource) -> bool:
+    group = text(owner.get("apiVersion")).rpartition("/")[0]
+    return (group, owner.get("kind")) == (resource.group, resource.kind)
+
+
+def _labels(document: Mapping[str, Any]) -> dict[str, str]:
+    return mapping(mapping(document.get("metadata")).get("labels"))
+
+
+def _uid(document: Mapping[str, Any]) -> str:
+    return text(mapping(document.get("metadata")).get("uid"))
+
+
+async def _get(client: KubeClient, path: str) -> dict[str, Any] | None:
+    """None for what is not there, or may not be read."""
+    try:
+        return dict(await client.get(path))
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return None
+
+
+async def _list(client: KubeClient, path: str, **params: str) -> list[dict[str, Any]]:
+    try:
+        found = await client.list_all(path, dict(params) or None)
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return []
+    return [dict(item) for item in found.get("items") or ()]
+
+
+async def _pods_of(client: KubeClient, namespace: str, owners: Iterable[str]) -> list[dict[str, Any]]:
+    """Those that have not finished."""
+    uids = set(owners)
+    return [
+        pod
+        for pod in await _list(client, PODS.path(namespace))
+        if mapping(pod.get("status")).get("phase") not in _FINISHED
+        and any(each.get("uid") in uids for each in sequence(mapping(pod.get("metadata")).get("ownerReferences")))
+    ]
+
+
+async def _pods_named(client: KubeClient, namespace: str, uids: Iterable[str]) -> list[dict[str, Any] | None]:
+    wanted = set(uids)
+    return [pod for pod in await _list(client, PODS.path(namespace)) if _uid(pod) in wanted] if wanted else []
+
+
+async def _quotas(client: KubeClient, namespace: str) -> list[NamespaceQuota]:
+    items = await _list(client, RESOURCE_QUOTAS.path(namespace))
+    quotas = (read_quota(msgspec.json.encode(item)) for item in items)
+    return [quota for quota in quotas if quota is not None]
+
+
+async def _refusal(client: KubeClient, namespace: str, uid: str) -> str:
+    """What was last said when a pod of this owner could not be created."""
+    found = await _list(
+        client, EVENTS.path(namespace), fieldSelector=f"involvedObject.uid={uid},reason=FailedCreate"
+    )
+    # Not every server selects by these fields.
+    mine = [
+        each
+        for each in found
+        if each.get("reason") == "FailedCreate" and mapping(each.get("involvedObject")).get("uid") == uid
+    ]
+    if not mine:
+        return ""
+    last = max(mine, key=lambda each: text(each.get("lastTimestamp")) or text(each.get("eventTime")))
+    return text(last.get("message")).removeprefix("Error creating: ")

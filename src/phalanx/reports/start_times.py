@@ -1,0 +1,94 @@
+"""When everybody who waits starts: a dry run over the live cluster, beside what the scheduler has written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from phalanx.model.decisions import Bind
+from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
+from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.actions.start_forecasts import UnitStart
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.scheduler import never
+from phalanx.scheduling.whatif.dry_run import DryRun
+
+
+class StartEntry(msgspec.Struct):
+    """One gang, or pod on its own, that waits: `pods` start together, with a `priority`. `state` is Waiting, or
+    Starting where nothing is in its way now; then `start` says nothing."""
+
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    pods: int
+    priority: int
+    state: str
+    start: PromisedStart
+
+
+def start_entries(
+    snapshot: Snapshot, policy: Policy, stored: StoredPlan, now: float, should_stop: Callable[[], bool] = never
+) -> list[StartEntry]:
+    """The earliest first, those without a start last; the snapshot is used up by it."""
+    scheduler = DryRun(snapshot.state, policy)
+    scheduler.history.restore(snapshot.usages, now)
+    scheduler.recall(stored.promises)
+    plan = scheduler.cycle(now)
+    found = [
+        each
+        for each in scheduler.forecast_starts(now, should_stop)
+        if not any(scheduler.session.requirement(gang).satisfied for gang in each.unit.gangs if gang.spec)
+    ]
+    times = StartTimes(stored, found, now)
+    entries = [entry for each in found for entry in _entries(each, times.start(each))]
+    entries.sort(key=lambda each: each.start.no_later_than or each.start.planned or "~")
+    return _starting(scheduler, plan.binds) + entries
+
+
+def _entries(each: UnitStart, start: PromisedStart) -> list[StartEntry]:
+    """A bundle starts as one and is several gangs."""
+    unit = each.unit
+    if unit.pod is not None:
+        pod = unit.pod.pod
+        return [StartEntry("pod", pod.namespace, pod.name, each.queue, 1, each.priority, "Waiting", start)]
+    return [
+        StartEntry(
+            "gang",
+            gang.key.namespace,
+            gang.key.name,
+            each.queue,
+            gang.spec.min_member if gang.spec is not None else 0,
+            each.priority,
+            "Waiting",
+            start,
+        )
+        for gang in unit.gangs
+    ]
+
+
+def _starting(scheduler: DryRun, binds: list[Bind]) -> list[StartEntry]:
+    """Those that would be placed now, in that order."""
+    found: dict[tuple[str, str, str], StartEntry] = {}
+    for bind in binds:
+        record = scheduler.state.pods[bind.uid]
+        kind, name = ("gang", record.gang.key.name) if record.gang is not None else ("pod", record.pod.name)
+        entry = found.get((kind, record.pod.namespace, name))
+        if entry is None:
+            payer = record.charge_path
+            queue = payer.queue.key.name if payer is not None and payer.queue is not None else ""
+            member = record.gang if record.gang is not None and record.gang.spec is not None else record
+            entry = found[kind, record.pod.namespace, name] = StartEntry(
+                kind,
+                record.pod.namespace,
+                name,
+                queue,
+                0,
+                scheduler.session.turn_priority(member),
+                "Starting",
+                PromisedStart(),
+            )
+        entry.pods += 1
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""What would be if: questions to the scheduler over a copy of a cluster, in virtual time."""

@@ -1,0 +1,118 @@
+"""What a what-if question is answered with, as data that people and programs read. Moments are RFC 3339."""
+
+from __future__ import annotations
+
+import msgspec
+
+NOW = "Now"
+AFTER_EVICTIONS = "AfterEvictions"
+LATER = "Later"
+UNKNOWN = "Unknown"
+NEVER = "NotWithinHorizon"
+
+
+class NodeRoom(msgspec.Struct):
+    node: str
+    pods: int
+
+
+class Blocker(msgspec.Struct):
+    """Pods of a gang (or one on its own) that leave the nodes in question before; the last of them at `end`."""
+
+    name: str
+    pods: int
+    end: str
+
+
+class Verdict(msgspec.Struct, omit_defaults=True):
+    """Why it does not start at once: the dominant reason, how many nodes are out for what, what would help."""
+
+    reason: str
+    message: str
+    nodes: dict[str, int] = {}
+    change: str = ""
+
+
+class AskedStart(msgspec.Struct, omit_defaults=True):
+    """What becomes of a gang, or of a pod on its own, that was asked about.
+
+    `state` is Now, AfterEvictions (as soon as those have left who would be told to), Later, or NotWithinHorizon.
+    `start` is when it starts if everybody runs until killed, `expected` if they run for as long as their users say
+    (where anybody says something else). `promised` is what a policy that keeps starts would promise. `nodes` are
+    where it starts, `domains` how many pods that are by values of topology labels. It starts as soon as `blockers`
+    have left.
+    """
+
+    name: str
+    pods: int
+    state: str
+    start: str = ""
+    wait_seconds: int = 0
+    expected: str = ""
+    promised: str = ""
+    nodes: list[NodeRoom] = []
+    domains: dict[str, dict[str, int]] = {}
+    blockers: list[Blocker] = []
+    verdict: Verdict | None = None
+
+
+class EvictedGang(msgspec.Struct, omit_defaults=True):
+    """Who would be told to leave at `when`; `pod_hours` of work since the start or the last checkpoint are lost. It
+    runs again from `again` on, "" where it does not within the horizon; it is `lost` where nobody makes its pods
+    again."""
+
+    name: str
+    pods: int
+    priority: int
+    when: str
+    pod_hours: float = 0.0
+    again: str = ""
+    lost: bool = False
+
+
+class InterruptedGang(msgspec.Struct, omit_defaults=True):
+    """Who loses so many pods with their nodes; it runs again from `again` on, "" where it does not within the
+    horizon."""
+
+    name: str
+    pods: int
+    again: str = ""
+
+
+class MovedStart(msgspec.Struct, omit_defaults=True):
+    """Somebody else who waits and starts at another time; "" where it does not start within the horizon.
+    `delay_seconds` is below 0 for who starts earlier, absent where one of the two is unknown."""
+
+    name: str
+    without: str
+    changed: str
+    delay_seconds: int | None = None
+
+
+class Starts(msgspec.Struct):
+    """How many of those that wait start at once, later, and not within the horizon."""
+
+    now: int
+    later: int
+    never: int
+
+
+class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
+    """`without` counts what becomes of those that wait as things are, `changed` with all that was asked for.
+    `missing` says what of the cluster is unknown: then the answer rests on what may be seen."""
+
+    moment: str
+    horizon_seconds: int
+    asked: list[AskedStart]
+    without: Starts
+    changed: Starts
+    changes: list[str] = []
+    evicted: list[EvictedGang] = []
+    moved: list[MovedStart] = []
+    interrupted: list[InterruptedGang] = []
+    notes: list[str] = []
+    missing: list[str] = []
+
+
+def to_builtins(answer: msgspec.Struct) -> object:
+    return msgspec.to_builtins(answer)

@@ -1,0 +1,141 @@
+"""Changes to a captured cluster, each asked for by one option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.model.events import ClusterEvent, GangUpdated, NodeRemoved, PodUpdated
+from phalanx.model.gang import GangKey
+from phalanx.model.text.quantity import QuantityError, parse_quantity
+from phalanx.simulation.documents import FileObject
+from phalanx.simulation.errors import InputError
+
+_QUEUE = "scheduling.volcano.sh/v1beta1"
+# Objects that describe the node that they are named after.
+_NAMED_AFTER = ("Device", "CSINode", "Numatopology")
+_MOST_NODES = 100_000
+_replace = msgspec.structs.replace
+
+
+class QueueChange(msgspec.Struct, frozen=True):
+    """What of a queue is other than it is; amounts as in the API."""
+
+    name: str
+    weight: int | None = None
+    capability: dict[str, str] = {}
+    deserved: dict[str, str] = {}
+
+
+def more_nodes(entries: Sequence[FileObject], count: int, like: str) -> list[FileObject]:
+    """So many more nodes that are like one that is there, with what describes them."""
+    if not 1 <= count <= _MOST_NODES:
+        raise InputError(f"--add-nodes is {count}; write a number from 1 to {_MOST_NODES}")
+    names = {_name(entry) for entry in entries if entry.kind == "Node"}
+    if not like:
+        raise InputError("--add-nodes: say what they are like: --like NODE")
+    if like not in names:
+        raise InputError(f"--like {like}: there is no such node; {_some(names)}")
+    added = [name for number in range(count + len(names)) if (name := f"{like}-added-{number}") not in names]
+    return [_copied(entry, like, name) for name in added[:count] for entry in entries if _describes(entry, like)]
+
+
+def _describes(entry: FileObject, node: str) -> bool:
+    if entry.kind == "Node" or entry.kind in _NAMED_AFTER:
+        return _name(entry) == node
+    spec = entry.document.get("spec")
+    return entry.kind == "ResourceSlice" and isinstance(spec, Mapping) and spec.get("nodeName") == node
+
+
+def _copied(entry: FileObject, like: str, name: str) -> FileObject:
+    metadata = dict(entry.document["metadata"])
+    own = name if entry.kind != "ResourceSlice" else f"{metadata['name']}-{name}"
+    labels = dict(metadata.get("labels") or {})
+    if "kubernetes.io/hostname" in labels:
+        labels["kubernetes.io/hostname"] = name
+    metadata |= {"name": own, "uid": f"what-if/{entry.kind}/{own}", "labels": labels}
+    document: dict[str, Any] = {**entry.document, "metadata": metadata}
+    spec = document.get("spec")
+    if entry.kind == "ResourceSlice" and isinstance(spec, Mapping):
+        pool = spec.get("pool")
+        document["spec"] = {**spec, "nodeName": name, "pool": {**(pool or {}), "name": name}}
+    if entry.kind == "Node":
+        document["spec"] = {key: value for key, value in (spec or {}).items() if key != "unschedulable"}
+    return FileObject(f"--add-nodes: {entry.kind} {own}", document)
+
+
+def lost_nodes(entries: Iterable[FileObject], chosen: Sequence[str]) -> list[ClusterEvent]:
+    """The loss of nodes, each given by name, or by labels that it has: `rack=r1,zone=a`."""
+    nodes = {
+        _name(entry): entry.document["metadata"].get("labels") or {} for entry in entries if entry.kind == "Node"
+    }
+    lost = dict[str, None]()
+    for text in chosen:
+        if "=" in text:
+            wanted = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+            found = [name for name, labels in nodes.items() if wanted.items() <= labels.items()]
+        else:
+            found = [name for name in text.split(",") if name in nodes]
+            if missing := [name for name in text.split(",") if name not in nodes]:
+                raise InputError(f"--without-nodes {missing[0]}: there is no such node; {_some(nodes)}")
+        if not found:
+            raise InputError(f"--without-nodes {text}: no node has these labels")
+        lost.update(dict.fromkeys(found))
+    if lost and len(lost) == len(nodes):
+        raise InputError("--without-nodes: no node would be left")
+    return [NodeRemoved(name) for name in lost]
+
+
+def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObject:
+    """A queue as it would be; the default queue may have no object yet."""
+    for amounts in (change.capability, change.deserved):
+        for name, amount in amounts.items():
+            try:
+                parse_quantity(amount)
+            except QuantityError as error:
+                raise InputError(f"--queue {change.name}: {name}={amount}: {error}") from error
+    stated: dict[str, Any] = {"weight": change.weight} if change.weight is not None else {}
+    stated |= {"capability": change.capability} if change.capability else {}
+    stated |= {"deserved": change.deserved} if change.deserved else {}
+    if not stated:
+        raise InputError(f"--queue {change.name}: say what of it changes: --weight, --capability or --deserved")
+    queues = {_name(entry): entry for entry in entries if entry.kind == "Queue"}
+    entry = queues.get(change.name)
+    if entry is None:
+        if change.name != "default":
+            raise InputError(f"--queue {change.name}: there is no such queue; {_some(queues)}")
+        document = {"apiVersion": _QUEUE, "kind": "Queue", "metadata": {"name": change.name}, "spec": stated}
+        return FileObject(f"--queue {change.name}", document)
+    spec = dict(entry.document.get("spec") or {})
+    for key, value in stated.items():
+        spec[key] = {**(spec.get(key) or {}), **value} if isinstance(value, dict) else value
+    return FileObject(entry.place, {**entry.document, "spec": spec})
+
+
+def with_priority(
+    events: Iterable[ClusterEvent], pods: frozenset[str], gangs: frozenset[GangKey], priority: int
+) -> list[ClusterEvent]:
+    """What is asked about at another priority."""
+    if not -(2**31) <= priority < 2**31:
+        raise InputError(f"--priority is {priority}; write a whole number of 32 bits")
+    found: list[ClusterEvent] = []
+    for event in events:
+        match event:
+            case PodUpdated(pod) if pod.uid in pods or (pod.gang and GangKey(pod.namespace, pod.gang) in gangs):
+                found.append(PodUpdated(_replace(pod, priority=priority)))
+            case GangUpdated(gang) if gang.key in gangs:
+                found.append(GangUpdated(_replace(gang, priority=priority)))
+            case _:
+                found.append(event)
+    return found
+
+
+def _name(entry: FileObject) -> str:
+    return str(entry.document["metadata"]["name"])
+
+
+def _some(names: Iterable[str]) -> str:
+    known = sorted(names)
+    return f"there are {', '.join(known[:5])}{' ...' if len(known) > 5 else ''}" if known else "there are none"

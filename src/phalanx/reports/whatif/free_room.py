@@ -1,0 +1,226 @@
+"""What could start now without waiting for anybody: the largest gang of pods that are alike (Moab's showbf)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.policy_file import dialect_options
+from phalanx.model.events import ClusterEvent, GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey
+from phalanx.model.pod import Pod
+from phalanx.model.resources import PODS
+from phalanx.model.text.duration import format_moment
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.scheduler import Scheduler
+from phalanx.simulation.capture import Capture
+from phalanx.simulation.cluster import SimulatedCluster
+from phalanx.simulation.documents import FileObject, take_in
+from phalanx.simulation.errors import InputError
+
+_NAME = "what-if-free-room"
+# Nobody has to go for it.
+_EVICTING = ("preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle")
+_MOST_CYCLES = 20
+# What pods get that say nothing about it, in seconds.
+_GRACE = 30
+_MOST_LENGTHS = 4
+_replace = msgspec.structs.replace
+
+
+class FreeRoomQuestion(msgspec.Struct, frozen=True):
+    """For pods in a namespace and a queue that ask for `amounts` each ({}: one device of each kind, and one CPU)
+    and run for `seconds` at most (0: every length that makes a difference)."""
+
+    cluster: SimulatedCluster
+    policy: Policy
+    namespace: str = "default"
+    queue: str = ""
+    amounts: dict[str, str] = {}
+    seconds: int = 0
+
+
+class FreeRow(msgspec.Struct):
+    """So many pods that ask for `pod` start now as one gang, if they end within `seconds` (0: any time)."""
+
+    pod: str
+    seconds: int
+    pods: int
+    nodes: int
+
+
+class FreeRoom(msgspec.Struct, omit_defaults=True):
+    moment: str
+    queue: str
+    rows: list[FreeRow]
+    notes: list[str] = []
+    missing: list[str] = []
+
+
+def free_room(question: FreeRoomQuestion) -> FreeRoom:
+    """Raises InputError."""
+    cluster, capture = question.cluster, question.cluster.capture
+    if capture is None:
+        raise InputError(f"{cluster.name}: it is no capture; make one by phalanx capture -o FILE")
+    policy = _replace(
+        question.policy, actions=tuple(name for name in question.policy.actions if name not in _EVICTING)
+    )
+    queue = question.queue or "default"
+    queues = {str(entry.document["metadata"]["name"]) for entry in cluster.entries if entry.kind == "Queue"}
+    if queue != "default" and queue not in queues:
+        raise InputError(
+            f"--queue {queue}: there is no such queue; there are {', '.join(sorted(queues)) or 'none'}"
+        )
+    shapes = [question.amounts] if question.amounts else _usual_shapes(cluster)
+    rows: list[FreeRow] = []
+    for shape in shapes:
+        search = _Search(cluster, capture, policy, question.namespace, queue, shape)
+        lengths = [question.seconds] if question.seconds else [0, *search.lengths()]
+        told = -1
+        for seconds in lengths:
+            pods, nodes = search.largest(seconds)
+            if pods != told:
+                rows.append(FreeRow(_written(shape), seconds, pods, nodes))
+            told = pods
+    notes = []
+    if policy.reservations is not None and not question.seconds and any(row.seconds for row in rows):
+        notes.append("who ends in time goes before starts that are kept for others")
+    return FreeRoom(format_moment(capture.moment), queue, rows, notes, list(capture.missing))
+
+
+def _usual_shapes(cluster: SimulatedCluster) -> list[dict[str, str]]:
+    """One of each kind of device that nodes offer (names with a domain), and one CPU."""
+    offered: set[str] = set()
+    for entry in cluster.entries:
+        if entry.kind == "Node":
+            status = entry.document.get("status") or {}
+            offered.update(name for name, amount in (status.get("allocatable") or {}).items() if amount != "0")
+    devices = sorted(name for name in offered if "/" in name and not name.startswith("kubernetes.io/"))
+    return [*({name: "1"} for name in devices), {"cpu": "1"}]
+
+
+class _Search:
+    """Gangs of pods that ask for the same amounts, each tried on a copy of the cluster."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        capture: Capture,
+        policy: Policy,
+        namespace: str,
+        queue: str,
+        amounts: dict[str, str],
+    ) -> None:
+        self._capture, self._policy, self._queue = capture, policy, queue
+        self._key = GangKey(namespace, _NAME)
+        self._intake, self._events = cluster.open(dialect_options(policy))
+        self._amounts = amounts
+        self._kept: list[int] = []
+        self._looked = False
+
+    def lengths(self) -> list[int]:
+        """For how long something may run that ends before a start that is kept for others."""
+        if not self._looked:
+            self._state_with(0, 0)
+        settings = self._policy.reservations
+        # Until it has left: what it takes to start, and its grace when it is killed.
+        around = self._capture.moment + _GRACE + (settings.start_delay if settings is not None else 0)
+        longest = sorted({start - around for start in self._kept}, reverse=True)
+        return [length for length in longest if length > 0][:_MOST_LENGTHS]
+
+    def largest(self, seconds: int) -> tuple[int, int]:
+        """Of how many pods the largest gang is that starts now, and on how many nodes."""
+        least, found = 0, 0
+        most = self._most()
+        while least < most:
+            middle = (least + most + 1) // 2
+            nodes = self._state_with(middle, seconds)
+            if nodes is None:
+                most = middle - 1
+            else:
+                least, found = middle, nodes
+        return least, found
+
+    def _most(self) -> int:
+        """A bound: what nodes have left, each resource for itself."""
+        pod = self._pod(0)
+        state = _state(self._events, self._capture)
+        wanted = {**dict(pod.pod_class.requests), PODS: 1}
+        offered: dict[str, int] = {}
+        for event in self._events:
+            if isinstance(event, NodeUpdated):
+                for name, amount in event.node.allocatable:
+                    offered[name] = offered.get(name, 0) + amount
+        for record in state.pods.values():
+            if record.pod.node and not record.pod.finished:
+                for name, amount in (*record.pod.pod_class.requests, (PODS, 1)):
+                    offered[name] = offered.get(name, 0) - amount
+        return max(0, min(offered.get(name, 0) // amount for name, amount in wanted.items() if amount))
+
+    def _pod(self, seconds: int) -> Pod:
+        spec = {
+            "schedulerName": self._capture.schedulers[0],
+            "priority": 0,
+            "containers": [
+                {"name": "main", "resources": {"requests": self._amounts, "limits": _devices(self._amounts)}}
+            ],
+            **({"activeDeadlineSeconds": seconds} if seconds else {}),
+        }
+        metadata = {"name": _NAME, "namespace": self._key.namespace, "uid": _NAME}
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        events = take_in(self._intake, FileObject("--free", document))
+        pod = next(event.pod for event in events if isinstance(event, PodUpdated))
+        self._intake.pod_removed(self._key.namespace, _NAME, _NAME)
+        if pod.problem:
+            raise InputError(f"--pod {_written(self._amounts)}: {pod.problem}")
+        return pod
+
+    def _state_with(self, count: int, seconds: int) -> int | None:
+        """On how many nodes a gang of so many starts now; None where it does not."""
+        state, moment = _state(self._events, self._capture), self._capture.moment
+        if count:
+            pod = self._pod(seconds)
+            gang = Gang(self._key, uid=_NAME, min_member=count, queue=self._queue, created=moment)
+            state.apply(GangUpdated(gang))
+            for number in range(count):
+                name = f"{_NAME}-{number}"
+                state.apply(
+                    PodUpdated(
+                        _replace(pod, name=name, uid=name, gang=_NAME, index=number, preempts=False, created=moment)
+                    )
+                )
+        scheduler = Scheduler(state, self._policy, retells=False)
+        scheduler.recall(self._capture.promises)
+        scheduler.history.restore(self._capture.usages, moment)
+        nodes: list[str] = []
+        for _ in range(_MOST_CYCLES):
+            if scheduler.idle:
+                break
+            plan = scheduler.cycle(moment)
+            nodes += [bind.node for bind in plan.binds if bind.uid.startswith(_NAME)]
+            for admission in plan.admissions:
+                record = state.gangs.get(admission.gang)
+                if record is not None and record.spec is not None:
+                    state.apply(GangUpdated(_replace(record.spec, admitted=True)))
+        if not self._looked:
+            kept = scheduler.cycle_history.reservations
+            self._kept, self._looked = [each.start for each in kept.all()] if kept is not None else [], True
+        return len(set(nodes)) if len(nodes) >= count else None
+
+
+def _state(events: Sequence[ClusterEvent], capture: Capture) -> ClusterState:
+    state = ClusterState(capture.schedulers)
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def _devices(amounts: dict[str, str]) -> dict[str, str]:
+    """(Of devices limits and requests are one.)"""
+    return {name: amount for name, amount in amounts.items() if "/" in name}
+
+
+def _written(amounts: dict[str, str]) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in amounts.items())

@@ -1,0 +1,338 @@
+"""A question about a copy of a cluster, and its answer: two forecasts side by side, without and with the change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.policy_file import dialect_options
+from phalanx.dialects.intake import Intake
+from phalanx.model.events import ClusterEvent, PodUpdated
+from phalanx.model.gang import GangKey
+from phalanx.model.text.duration import format_moment
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.whatif.answer import (
+    AFTER_EVICTIONS,
+    LATER,
+    NEVER,
+    NOW,
+    AskedStart,
+    Blocker,
+    EvictedGang,
+    InterruptedGang,
+    MovedStart,
+    NodeRoom,
+    Starts,
+    Verdict,
+    WhatIfAnswer,
+)
+from phalanx.reports.whatif.changes import QueueChange, changed_queue, lost_nodes, more_nodes, with_priority
+from phalanx.reports.whatif.manifests import PriorityClasses, submission
+from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.simulation.capture import Capture, take_in_more
+from phalanx.simulation.cluster import SimulatedCluster
+from phalanx.simulation.documents import FileObject
+from phalanx.simulation.errors import InputError
+from phalanx.simulation.forecast import Forecast, forecast
+from phalanx.simulation.history import Outcome
+from phalanx.simulation.present import RunTimes
+
+_DOMAINS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """`objects` would be created, `gang` (namespace/name) is there and waits; all else is what would be different.
+    `policy` is the one in force, `other_policy` the one that would be, `horizon` in seconds."""
+
+    cluster: SimulatedCluster
+    policy: Policy
+    horizon: int
+    objects: tuple[FileObject, ...] = ()
+    namespace: str = "default"
+    gang: str = ""
+    add_nodes: int = 0
+    like: str = ""
+    without_nodes: tuple[str, ...] = ()
+    queue: QueueChange | None = None
+    priority: int | None = None
+    other_policy: Policy | None = None
+    changes: tuple[str, ...] = ()
+
+
+class _Supposed(msgspec.Struct):
+    """One world: the facts that bring it about, and what happens to it at once."""
+
+    intake: Intake
+    events: list[ClusterEvent]
+    then: list[ClusterEvent]
+    policy: Policy
+    capture: Capture
+
+
+def answer_question(question: Question) -> WhatIfAnswer:
+    """Raises InputError, PolicyError."""
+    without = _as_it_is(question)
+    changed, asked, notes = _as_it_would_be(question, without)
+    capture, horizon = changed.capture, question.horizon
+    after = _forecast(changed, RunTimes.LIMITS, horizon)
+    names = _names(after, asked)
+    differs = bool(question.objects or question.changes)
+    before = _forecast(without, RunTimes.LIMITS, horizon) if differs else after
+    expected = None
+    if any(isinstance(event, PodUpdated) and event.pod.run_time.estimate for event in changed.events):
+        expected = _forecast(changed, RunTimes.ESTIMATES, horizon, names)
+    reasons = _Reasons(changed, question)
+    return WhatIfAnswer(
+        format_moment(capture.moment),
+        horizon,
+        [_asked_start(name, after, expected, reasons) for name in names],
+        _starts(before, names if question.objects else ()),
+        _starts(after, names if question.objects else ()),
+        list(question.changes),
+        _evicted(after, before),
+        _moved(before, after, names),
+        _interrupted(after),
+        notes + after.failures,
+        list(capture.missing),
+    )
+
+
+def _forecast(world: _Supposed, run_times: RunTimes, horizon: int, awaited: Collection[str] = ()) -> Forecast:
+    return forecast(world.events, world.policy, world.capture, run_times, horizon, world.then, awaited)
+
+
+def _capture_of(cluster: SimulatedCluster) -> Capture:
+    if cluster.capture is None:
+        raise InputError(f"{cluster.name}: it is no capture; make one by phalanx capture -o FILE")
+    return cluster.capture
+
+
+def _as_it_is(question: Question) -> _Supposed:
+    capture = _capture_of(question.cluster)
+    intake, events = question.cluster.open(dialect_options(question.policy))
+    return _Supposed(intake, events, [], question.policy, capture)
+
+
+def _as_it_would_be(
+    question: Question, without: _Supposed
+) -> tuple[_Supposed, tuple[frozenset[str], frozenset[GangKey]], list[str]]:
+    """Also who is asked about (pods by uid, gangs), and what a person should know."""
+    there, capture = question.cluster.entries, without.capture
+    # What is lost is what there is now: nodes that are added stay.
+    then = lost_nodes(there, question.without_nodes)
+    more: list[FileObject] = []
+    if question.add_nodes or question.like:
+        more += more_nodes(there, question.add_nodes, question.like)
+    if question.queue is not None:
+        more.append(changed_queue(there, question.queue))
+    pods: frozenset[str] = frozenset()
+    notes: list[str] = []
+    if question.objects:
+        classes = PriorityClasses.among([*there, *question.objects])
+        made = submission(
+            list(question.objects), classes, capture.schedulers[0], question.namespace, capture.moment
+        )
+        _check_new(there, made.entries)
+        pods, notes = frozenset(made.pods), made.notes
+        more += made.entries
+    policy, intake, events = question.policy, without.intake, without.events
+    if question.other_policy is not None:
+        policy = question.other_policy
+        if policy.dialects != question.policy.dialects:
+            intake, events = question.cluster.open(dialect_options(policy))
+    events = events + take_in_more(intake, more, there)
+    gangs = {
+        GangKey(event.pod.namespace, event.pod.gang)
+        for event in events
+        if isinstance(event, PodUpdated) and event.pod.uid in pods and event.pod.gang
+    }
+    if question.gang:
+        gangs.add(_waiting_gang(question.gang, question.namespace, events))
+    asked = (pods, frozenset(gangs))
+    if question.priority is not None:
+        if not pods and not gangs:
+            raise InputError("--priority: say whose: -f FILE or --gang NAMESPACE/NAME")
+        events = with_priority(events, *asked, question.priority)
+    return _Supposed(intake, events, then, policy, capture), asked, notes
+
+
+def _waiting_gang(text: str, namespace: str, events: Sequence[ClusterEvent]) -> GangKey:
+    space, _, name = text.rpartition("/")
+    key = GangKey(space or namespace, name)
+    for event in events:
+        if isinstance(event, PodUpdated) and GangKey(event.pod.namespace, event.pod.gang) == key:
+            return key
+    raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME of a PodGroup that has pods")
+
+
+def _check_new(there: Sequence[FileObject], made: Sequence[FileObject]) -> None:
+    """What is created replaces what has its name, but for pods, which cannot be changed so."""
+    taken = {_address(entry) for entry in there}
+    for entry in made:
+        if entry.kind == "Pod" and _address(entry) in taken:
+            raise InputError(f"{entry.place}: the pod is there already; ask about it by --gang, or rename it")
+
+
+def _address(entry: FileObject) -> tuple[str, str, str, str]:
+    metadata = entry.document["metadata"]
+    group = entry.api_version.rpartition("/")[0]
+    return group, entry.kind, str(metadata.get("namespace") or ""), str(metadata["name"])
+
+
+def _names(after: Forecast, asked: tuple[frozenset[str], frozenset[GangKey]]) -> list[str]:
+    pods, gangs = asked
+    named = {str(key) for key in gangs}
+    return [name for name in sorted(after.jobs) if name in named or not pods.isdisjoint(after.members[name])]
+
+
+def _asked_start(name: str, after: Forecast, expected: Forecast | None, reasons: _Reasons) -> AskedStart:
+    job, start = after.jobs[name], after.start(name)
+    found = AskedStart(name, job.pods, NEVER)
+    if start is not None:
+        found.start, found.wait_seconds = format_moment(start), start - after.moment
+        found.state = NOW if start <= after.moment else LATER
+        counts = Counter(after.nodes(name))
+        found.nodes = [NodeRoom(node, count) for node, count in sorted(counts.items())]
+        found.domains = reasons.domains(counts)
+        at_once = {move.job for move in after.evicted if move.when == after.moment}
+        if found.state == LATER or at_once:
+            found.blockers = _blockers(name, start, after)
+        if not at_once.isdisjoint(each.name for each in found.blockers):
+            found.state = AFTER_EVICTIONS
+    if expected is not None and (likely := expected.start(name)) is not None and likely != start:
+        found.expected = format_moment(likely)
+    if (promise := after.promised.get(name)) is not None:
+        found.promised = format_moment(promise)
+    if found.state in (LATER, NEVER, AFTER_EVICTIONS):
+        found.verdict = reasons.verdict(name, job.why)
+    return found
+
+
+def _blockers(name: str, start: int, after: Forecast) -> list[Blocker]:
+    """Who leaves its nodes before it starts; where nobody does, who ends when it does (a quota comes free)."""
+    nodes = set(after.nodes(name))
+    left = [move for move in after.ended if move.when <= start and move.job != name]
+    on_nodes = [move for move in left if move.node in nodes]
+    found: dict[str, list[int]] = {}
+    for move in on_nodes or [move for move in left if move.when == start]:
+        found.setdefault(move.job, []).append(move.when)
+    return [
+        Blocker(job, len(ends), format_moment(max(ends)))
+        for job, ends in sorted(found.items(), key=lambda item: (-max(item[1]), item[0]))
+    ]
+
+
+def _starts(found: Forecast, besides: Collection[str]) -> Starts:
+    """(Who is only asked about does not count among those that wait.)"""
+    waiting = [job for name, job in found.jobs.items() if name not in found.running and name not in besides]
+    now = sum(job.start is not None and job.start <= found.moment for job in waiting)
+    later = sum(job.start is not None and job.start > found.moment for job in waiting)
+    return Starts(now, later, len(waiting) - now - later)
+
+
+def _evicted(after: Forecast, before: Forecast) -> list[EvictedGang]:
+    """Those that nobody would evict without the change."""
+    anyway = {(move.job, move.pod) for move in before.evicted} if before is not after else set()
+    groups: dict[str, list[int]] = {}
+    for number, move in enumerate(after.evicted):
+        if (move.job, move.pod) not in anyway:
+            groups.setdefault(move.job, []).append(number)
+    found = []
+    for job, numbers in groups.items():
+        moves = [after.evicted[number] for number in numbers]
+        first = min(move.when for move in moves)
+        again = next((move.when for move in after.bound if move.job == job and move.when > first), None)
+        hours = sum(move.ran for move in moves) / 3600
+        found.append(
+            EvictedGang(
+                job,
+                len(moves),
+                max(move.priority for move in moves),
+                format_moment(first),
+                round(hours, 2),
+                format_moment(again) if again is not None else "",
+                after.jobs[job].outcome is Outcome.KILLED,
+            )
+        )
+    return sorted(found, key=lambda each: (each.when, each.name))
+
+
+def _interrupted(after: Forecast) -> list[InterruptedGang]:
+    found = []
+    for name, job in after.jobs.items():
+        if job.lost:
+            again = max((move.when for move in after.bound if move.job == name), default=None)
+            found.append(InterruptedGang(name, job.lost, _moment(again)))
+    return found
+
+
+def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[MovedStart]:
+    """Those that wait in both, and start at another time; who is late the longest comes first."""
+    found = []
+    for name, job in after.jobs.items():
+        if name in asked or name in after.running or name not in before.jobs:
+            continue
+        former, now = before.start(name), job.start
+        if former != now:
+            delay = now - former if now is not None and former is not None else None
+            found.append(MovedStart(name, _moment(former), _moment(now), delay))
+    longest = float("inf")
+    return sorted(
+        found,
+        key=lambda each: (
+            -each.delay_seconds if each.delay_seconds is not None else longest if each.changed else -longest,
+            each.name,
+        ),
+    )
+
+
+def _moment(when: int | None) -> str:
+    return format_moment(when) if when is not None else ""
+
+
+class _Reasons:
+    """Why somebody waits at the first moment, by a dry run over the same facts; made when it is first asked for."""
+
+    def __init__(self, world: _Supposed, question: Question) -> None:
+        self._world = world
+        self._report: WhyReport | None = None
+        self._keys: dict[str, GangKey | str] = {}
+        self._labels = {
+            str(entry.document["metadata"]["name"]): entry.document["metadata"].get("labels") or {}
+            for entry in question.cluster.entries
+            if entry.kind == "Node"
+        }
+
+    def domains(self, nodes: Counter[str]) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for key in _DOMAINS:
+            counts = Counter[str]()
+            for node, count in nodes.items():
+                if value := self._labels.get(node, {}).get(key):
+                    counts[str(value)] += count
+            if counts:
+                found[key] = dict(sorted(counts.items()))
+        return found
+
+    def verdict(self, name: str, told: str) -> Verdict | None:
+        answer = self._why(name) if not self._world.then else None
+        if answer is None or not answer.message:
+            return Verdict("", told) if told else None
+        nodes = {part.reason: part.count for part in answer.nodes}
+        return Verdict(answer.reason, answer.message, nodes, answer.change)
+
+    def _why(self, name: str) -> WhyAnswer | None:
+        if self._report is None:
+            world = self._world
+            state = ClusterState(world.capture.schedulers)
+            snapshot = Snapshot(state, world.intake, usages=list(world.capture.usages))
+            snapshot.apply_events(world.events)
+            self._keys = {str(key): key for key in state.gangs}
+            self._report = WhyReport(snapshot, world.policy, world.capture.moment)
+        namespace, _, rest = name.partition("/")
+        key = self._keys.get(name)
+        return self._report.gang(key) if isinstance(key, GangKey) else self._report.pod(namespace, rest)

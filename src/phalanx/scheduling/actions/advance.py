@@ -1,0 +1,34 @@
+"""Who goes when an advance reservation ends: the pods that use it, by gangs."""
+
+from __future__ import annotations
+
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.pod import CAN_LEAVE
+from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
+from phalanx.scheduling.session.session import Session
+
+
+def evict_ended(session: Session) -> bool:
+    """Evicts those whose reservation is over, as whole gangs; whether anybody is left who could not go.
+
+    As a limit, the end is no eviction for others' sake: nobody has a say in it.
+    """
+    plan = session.reservations
+    if plan is None:
+        return False
+    left, gone = False, set[str]()
+    for grant, record in plan.advance.left_over():
+        if record.pod.uid in gone or record.evicting or record.pod.terminating or record.pod.fixture:
+            continue
+        if record.pod.scheduler not in session.state.schedulers:
+            continue
+        leaving = whole_gang_of(record, session.state) if record.state in CAN_LEAVE else "it is being bound"
+        if isinstance(leaving, str):
+            left = True
+            continue
+        leaving = [member for member in leaving if member.pod.scheduler in session.state.schedulers]
+        gone.update(member.pod.uid for member in leaving)
+        cause, message = session.decisions.next_cause(), f"{grant.spec.title} is over"
+        for member in leaving:
+            session.decisions.evict(member, EvictionReason.REVOKED, message, cause=cause)
+    return left

@@ -1,0 +1,162 @@
+"""`defragment`: at certain times, pods that fit elsewhere leave their nodes for one who waits and then fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from phalanx.cluster.pods.nominations import Nomination
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.pod import CAN_LEAVE
+from phalanx.scheduling.actions.proved_moves import ProvedMoves, prove_moves
+from phalanx.scheduling.actions.wait_or_evict import loses_more_than, waits_instead
+from phalanx.scheduling.defragmentation.relocation import RelocationLimits, counted
+from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang
+from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
+from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
+from phalanx.scheduling.preemption.victims import hours_lost
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.pod_ends import latest_end
+from phalanx.scheduling.session.session import Session
+
+# For so many of those who wait, the first in the order of their turns, a run looks for room.
+MOST_TRIED = 16
+# Room that is held is given up when those who must leave are still there so long after their grace (seconds).
+_PATIENCE = 60
+_HOUR = 3600
+
+MOVED, BOOKED, BUDGET_SPENT, NOTHING_TO_MOVE = "Moved", "Booked", "BudgetSpent", "NothingToMove"
+
+
+def defragmentation_candidates(session: Session) -> list[UnitKey]:
+    """Who is to have a turn because the time has come: those for whom others may move, or are told no longer why
+    nobody does."""
+    runs, settings = session.defragmentation, session.pipeline.policy.defragmentation
+    if runs.due(settings, session.now):
+        first = sorted(session.queue.first_parked(MOST_TRIED), key=lambda entry: entry[0])
+        keys = (unit.key for _, unit in first if may_lack_room(session, unit))
+        return list(islice(keys, MOST_TRIED))
+    window = runs.window(settings, session.now)
+    told = list(runs.notes) if window is None or session.now < window.start else []
+    if told:
+        runs.notes.clear()
+    return told
+
+
+def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
+    """Whether a parked unit waits for nothing but room, as far as it was told."""
+    demand = session.queue.demand_of(unit.key)
+    return unit.composite is None and isinstance(demand, PodSignature | QuorumSignature)
+
+
+def defragment(session: Session) -> None:
+    """One run: the first who waits and would start if others moved gets their room, and they go.
+
+    Nobody goes unless it is proved (`proved_moves.py`) that the waiting gang's whole quorum and everybody who moves
+    get their places. Vetoes, disruption budgets, rates and gangs hold as for every voluntary eviction.
+    """
+    settings, runs = session.pipeline.policy.defragmentation, session.defragmentation
+    if settings is None or not runs.due(settings, session.now):
+        return
+    runs.begin(settings, session.now)
+    outcome = NOTHING_TO_MOVE
+    for unit in _waiting(session):
+        if session.out_of_time():
+            break
+        found = moves_for(session, unit, settings)
+        session.count_step()
+        if found is None:
+            continue
+        pods, left = len(found.targets), runs.left(settings, session.now)
+        if pods > left:
+            outcome = BUDGET_SPENT
+            move = f"room could be made by moving {counted(pods, 'pod')}"
+            runs.notes[unit.key] = f"{move}; defragmentation may move {left} more this hour"
+            continue
+        if not runs.book(session.now, pods):
+            runs.outcomes[BOOKED] += 1
+            return
+        _move(session, unit, found)
+        runs.settle(session.now, pods)
+        runs.outcomes[MOVED] += 1
+        return
+    runs.settle(session.now, 0)
+    runs.outcomes[outcome] += 1
+
+
+def moves_for(session: Session, unit: QueuedUnit, settings: DefragmentSettings) -> ProvedMoves | None:
+    """Whose moves let the unit start, if any do; nothing is changed."""
+    limits = RelocationLimits(settings.per_run, settings.per_gang, settings.whole_gangs)
+    staying = frozenset(record.pod.uid for record in _staying(session, unit, settings))
+    attempt = RoomForGang(session, unit, limits, _silently, staying).best_attempt()
+    if attempt is None or not attempt.moving:
+        # Where room is not what is missing, moving pods does not help.
+        return None
+    if settings.most_lost_percent >= 0:
+        work = attempt.cost().work
+        if loses_more_than(session, [unit], work, settings.most_lost_percent):
+            return None
+    return prove_moves(session, unit, attempt)
+
+
+def _waiting(session: Session) -> Iterator[QueuedUnit]:
+    """Those who lack room, in the order of their turns."""
+    found = 0
+    for unit in session.units:
+        refused = session.unschedulable.get(unit.key)
+        if refused is None or unit.composite is not None or nominated_members(unit):
+            continue
+        if not isinstance(refused[0], PodSignature | QuorumSignature) or waits_instead(session, unit):
+            continue
+        found += 1
+        if found > MOST_TRIED:
+            return
+        yield unit
+
+
+def _staying(session: Session, unit: QueuedUnit, settings: DefragmentSettings) -> Iterator[PodRecord]:
+    """Who is not moved, whatever the rules for evictions allow."""
+    now, own = session.now, set(unit.gangs)
+    most = min((session.turn_priority(member) for member in unit.members), default=0)
+    for record in session.state.pods.values():
+        pod = record.pod
+        if record.state not in CAN_LEAVE or pod.fixture:
+            continue
+        if (
+            record.gang in own
+            or pod.scheduler not in session.state.schedulers
+            or pod.priority > most
+            or pod.priority >= settings.threshold_priority
+            or now - (pod.started or pod.bound or pod.created) < settings.min_run
+            or latest_end(record, now) - now < settings.min_remaining
+            or 0 <= settings.max_lost < hours_lost(record, now) * _HOUR
+            # Another in its stead waits for the rest of the gang.
+            or (record.gang is not None and not _has_quorum(session, record.gang))
+            # Which devices another node would give it is only decided there.
+            or record.pod_class.allocators
+        ):
+            yield record
+
+
+def _has_quorum(session: Session, gang: GangRecord) -> bool:
+    return gang.spec is not None and session.requirement(gang).satisfied
+
+
+def _move(session: Session, unit: QueuedUnit, found: ProvedMoves) -> None:
+    """Tells them to go and holds the room for whom they go."""
+    names, cause = session.state.nodes.names, session.decisions.next_cause()
+    uids = frozenset(record.pod.uid for record in found.targets)
+    until = max(session.now + record.pod.grace for record in found.targets) + _PATIENCE
+    for record, row in sorted(found.targets.items(), key=lambda entry: entry[0].pod.key):
+        message = f"there is room for it on {names[row]}, and none for the other until it moves"
+        session.decisions.evict(record, EvictionReason.RESCHEDULED, message, found.preemptor.name, cause)
+    for record, row in found.placements:
+        session.decisions.nominate(record, row, Nomination(uids, until, cause, 0))
+    await_leavers(session, unit, found.preemptor.demand)
+
+
+def _silently(text: str) -> None:
+    """Tells nobody how it gets on."""

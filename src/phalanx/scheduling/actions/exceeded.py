@@ -1,0 +1,129 @@
+"""Pods that run longer than they may: their gangs go, at once or when somebody needs the room (the policy says)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.text.run_times import run_time_sentence
+from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
+from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.session.session import Session
+
+REPORT = "report"
+WHEN_NEEDED = "evict-when-needed"
+KILL = "kill"
+EXCEEDED_RUN_TIMES = (REPORT, WHEN_NEEDED, KILL)
+
+#: So many seconds after a gang could not go it is tried again.
+RETRY = 10.0
+# So many waiting units are tried a cycle.
+_MOST_TRIED = 16
+
+
+def evict_exceeded(session: Session) -> bool:
+    """Evicts by the policy; whether anybody is left whose time is over and who could not go."""
+    policy = session.pipeline.policy.exceeded_run_times
+    if policy == KILL:
+        return _kill(session)
+    if policy == WHEN_NEEDED and session.unschedulable:
+        return _make_room(session)
+    return False
+
+
+def exceeded_pods(session: Session) -> Iterator[PodRecord]:
+    """Our pods whose time is over, the longest first. What belongs to its node or to others stays."""
+    for uid in session.state.pods.allowances.over:
+        record = session.state.pods.get(uid)
+        if record is not None and not record.pod.fixture and record.pod.scheduler in session.state.schedulers:
+            yield record
+
+
+def _kill(session: Session) -> bool:
+    """A limit is no eviction for others' sake: nobody has a say in it. A gang goes as a whole."""
+    left, gone = False, set[str]()
+    for record in exceeded_pods(session):
+        if record.pod.uid in gone:
+            continue
+        leaving = whole_gang_of(record, session.state)
+        if isinstance(leaving, str):
+            left = True
+            continue
+        leaving = [member for member in leaving if member.pod.scheduler in session.state.schedulers]
+        gone.update(member.pod.uid for member in leaving)
+        _evict(session, record, leaving)
+    return left
+
+
+def _make_room(session: Session) -> bool:
+    """The gang whose time has been over for the longest goes first, if that lets somebody start who waits for room;
+    vetoes, budgets and rates hold."""
+    waiting = [
+        unit
+        for unit in session.units
+        if unit.key in session.unschedulable
+        and unit.composite is None
+        and isinstance(session.unschedulable[unit.key][0], QuorumSignature | PodSignature)
+    ][:_MOST_TRIED]
+    waiting = [unit for unit in waiting if not _fits_without(session, unit, [])]
+    evictions = VoluntaryEvictions(session, session.evictions)
+    left, gone = False, set[str]()
+    for record in exceeded_pods(session):
+        if record.pod.uid in gone or not waiting:
+            continue
+        mark = evictions.mark()
+        leaving = evictions.try_add_gang(record)
+        if isinstance(leaving, str):
+            left = True
+            continue
+        helped = next((unit for unit in waiting if _fits_without(session, unit, leaving)), None)
+        session.count_step()
+        if helped is None:
+            evictions.undo_to(mark)
+            left = True
+            continue
+        waiting.remove(helped)
+        gone.update(member.pod.uid for member in leaving)
+        _evict(session, record, leaving, helped.name)
+    return left
+
+
+def _evict(session: Session, record: PodRecord, leaving: list[PodRecord], preemptor: str = "") -> None:
+    cause, message = session.decisions.next_cause(), run_time_sentence(record.pod.run_time)
+    for member in leaving:
+        session.decisions.evict(member, EvictionReason.REVOKED, message, preemptor, cause)
+
+
+def _fits_without(session: Session, unit: QueuedUnit, leaving: list[PodRecord]) -> bool:
+    """Whether the unit's pods would find room if others left, beside those who are leaving anyway. (Whether it
+    starts is decided then.)"""
+    transaction = session.state.transaction()
+    try:
+        out = {**dict.fromkeys(session.state.pods.terminating.values()), **dict.fromkeys(leaving)}
+        transaction.remove([each for each in out if each.row >= 0])
+        by_class: dict[int, list[PodRecord]] = {}
+        for each in _starting(session, unit):
+            by_class.setdefault(each.pod_class.number, []).append(each)
+        for alike in by_class.values():
+            while alike:
+                rows = session.placer.place(alike[0].pod_class, len(alike))
+                if not rows:
+                    return False
+                placed, alike = alike[: len(rows)], alike[len(rows) :]
+                transaction.place(placed[0].pod_class, placed, rows)
+        return True
+    finally:
+        transaction.rollback()
+
+
+def _starting(session: Session, unit: QueuedUnit) -> list[PodRecord]:
+    if unit.pod is not None:
+        return [unit.pod]
+    return [each for gang in unit.gangs for each in _quorum(session, gang)]
+
+
+def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:
+    return session.pending_in_order(gang)[: session.requirement(gang).total]

@@ -1,0 +1,291 @@
+"""Turns beside what is kept for others: what is open to whom, and who gets a start of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.resource_space import IntArray
+from phalanx.model.advance_reservation import AdvanceReservation
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import ReservationUse
+from phalanx.scheduling.placement.topology_domains import area_of
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.quota.limits import UNLIMITED, Bar
+from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.reservation import Reservation
+from phalanx.scheduling.reservations.stored import StoredReservation, shares_of, stored
+from phalanx.scheduling.reservations.window import Part, Window
+from phalanx.scheduling.reservations.window_search import charges_of
+from phalanx.scheduling.session.session import Session
+
+#: So many starts are kept at most, whatever the policy says.
+MOST_RESERVATIONS = 1000
+
+
+class ReservedTurn:
+    """A turn of some units that ask for the same. `opened` tells that something was opened to them, `placed` is who
+    got what was kept for it."""
+
+    def __init__(self, opened: bool) -> None:
+        self.opened = opened
+        self.placed: QueuedUnit | None = None
+
+
+class _KeptRoom:
+    """What accounts allow beside the plan who runs so long, and may `use` an advance reservation."""
+
+    def __init__(self, plan: ReservationPlan, limit: int, use: ReservationUse | None) -> None:
+        self._plan = plan
+        self._limit = limit
+        self._use = use
+
+    def room(self, payer: ChargePath, amounts: Mapping[str, int]) -> int:
+        with self._plan.accounts_until(self._limit, self._use) as found:
+            room = found[0].room(payer, amounts, found[1]) if found is not None else None
+        return UNLIMITED if room is None else room
+
+    def excess(self, payer: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
+        with self._plan.accounts_until(self._limit, self._use) as found:
+            return found[0].excess(payer, amounts, found[1]) if found is not None else None
+
+
+@contextmanager
+def reserved_turn(session: Session, units: list[QueuedUnit]) -> Iterator[ReservedTurn]:
+    """Opens to units what is kept for the first of them, and for those whom all outrank; closes it at the end."""
+    plan = session.reservations
+    if plan is None or not plan.active:
+        yield ReservedTurn(False)
+        return
+    first = units[0]
+    priority = min(session.turn_priority(member) for unit in units for member in unit.members)
+    opened = plan.lift(first.key, priority)
+    mark = len(session.plan.binds)
+    use = next((each.pod_class.spec.reservation for each in _pending(first)), None)
+    session.quota_check.kept_room = _KeptRoom(plan, run_limit(first), use)
+    turn = ReservedTurn(opened)
+    try:
+        yield turn
+    finally:
+        session.quota_check.kept_room = None
+        if opened or turn.placed is not None:
+            nodes = session.state.nodes
+            rows = [nodes.row(bind.node) for bind in session.plan.binds[mark:]]
+            plan.restore(turn.placed.key if turn.placed is not None else None, first.name, rows)
+        if use is not None and len(session.plan.binds) > mark:
+            plan.recount_users()
+
+
+def due_units(session: Session) -> list[UnitKey]:
+    """Brings the plan up to date; the units whose start has come."""
+    plan = session.reservations
+    assert plan is not None
+    if plan.recalls:
+        plan.restore_recalled(lambda kept: _recalled(session, kept), session.quota_check, session.now)
+    ask = partial(wanted_by, session)
+    return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
+
+
+def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, ...] | str:
+    """What an advance reservation asks for, by class; or why nobody can say."""
+    if reservation.template is not None:
+        pod_class = session.state.classes.record(reservation.template)
+        rows = session.placer.class_view(pod_class).static.copy()
+        return (Part(pod_class, reservation.count, None, rows),)
+    key = GangKey(*reservation.gang) if reservation.gang is not None else None
+    unit = session.queue.unit((key,)) if key is not None else None
+    if unit is None:
+        return f"gang {key} has no pods that wait for room" if key is not None else "it asks for nothing"
+    return parts_of(session, unit) or f"gang {key} asks for nothing"
+
+
+def promises(session: Session) -> list[StoredReservation]:
+    """What is to be remembered beyond this process, in the order in which it was promised."""
+    plan, gangs = session.reservations, session.state.gangs
+    if plan is None:
+        return []
+    found = []
+    for each in plan.all():
+        keys = [] if isinstance(each.key, str) else each.key
+        records = {key: gangs.get(key) for key in keys}
+        uids = {key: record.spec.uid for key, record in records.items() if record is not None and record.spec}
+        found.append(stored(each, session.state.nodes, uids))
+    return found
+
+
+def _recalled(session: Session, kept: StoredReservation) -> Reservation | None:
+    """The promise of an earlier process, where the one to whom it was made waits still."""
+    unit = session.queue.unit(kept.key)
+    if unit is None:
+        return None
+    for namespace, name, uid in kept.gangs:
+        record = session.state.gangs.get(GangKey(namespace, name))
+        if record is None or record.spec is None or record.spec.uid != uid:
+            return None
+    parts = parts_of(session, unit)
+    if not parts:
+        return None
+    shares = shares_of(kept, parts, session.state.nodes) or ()
+    window = Window(kept.start, kept.end, shares, charges_of(parts))
+    priority = min(session.turn_priority(member) for member in unit.members)
+    queue = queue_of(session, unit)
+    made = Reservation(unit.key, unit.name, queue, priority, parts, run_limit(unit), window, kept.made)
+    made.promised, made.told, made.slips = kept.promised, kept.told, tuple(kept.slips)
+    made.words, made.predicted = kept.words, kept.predicted
+    return made
+
+
+def next_in_line(session: Session) -> list[UnitKey]:
+    """The parked units that would get a start next, should those before them start now: nobody behind them may have
+    a turn before them."""
+    plan = session.reservations
+    assert plan is not None
+    depth = plan.settings.depth
+    if not depth:
+        return []
+    heads: dict[str, list[QueuedUnit]] = {}
+    for _, unit in sorted(session.queue.first_parked(depth), key=lambda entry: entry[0]):
+        if plan.get(unit.key) is None and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+            chosen = heads.setdefault(queue_of(session, unit), [])
+            if len(chosen) < depth:
+                chosen.append(unit)
+    return [unit.key for units in heads.values() for unit in units]
+
+
+def keep_start(session: Session, unit: QueuedUnit) -> None:
+    """After a unit was refused: keeps a start for it, if it is entitled to one and there is any."""
+    plan = session.reservations
+    if plan is None or unit.key not in session.unschedulable:
+        return
+    demand, refusal = session.unschedulable[unit.key]
+    if not isinstance(demand, QuorumSignature | PodSignature):
+        return
+    if plan.get(unit.key) is not None:
+        plan.failed(unit.key, type(refusal.facts).__name__)
+        return
+    if plan.hopeless(unit.key) or not entitled(session, plan, unit):
+        return
+    queue = queue_of(session, unit)
+    if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
+        return
+    wait = _created(unit) + plan.settings.min_age - session.now
+    if plan.settings.min_age and wait > 0:
+        session.queue.recheck_at(unit, session.now + wait)
+        return
+    parts = parts_of(session, unit)
+    if parts:
+        priority = min(session.turn_priority(member) for member in unit.members)
+        unit.reserved = (
+            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
+            is not None
+        )
+
+
+def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
+    """Whether the policy keeps starts for such a unit, its age aside."""
+    if not plan.settings.keeps_starts or any(_inside(member) for member in _pending(unit)):
+        return False
+    if unit.composite is not None or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
+        return False
+    if any(session.requirement(gang).repair or session.requirement(gang).satisfied for gang in unit.gangs):
+        return False
+    if any(session.blocked(member) is not None for member in unit.members):
+        return False
+    return min(session.turn_priority(member) for member in unit.members) >= plan.settings.min_priority
+
+
+def _inside(member: PodRecord) -> bool:
+    """Whether it starts in an advance reservation and nowhere else."""
+    use = member.pod_class.spec.reservation
+    return use is not None and (use.inside or bool(use.fault))
+
+
+def reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
+    return session.reservations.get(unit.key) if session.reservations is not None else None
+
+
+def queue_of(session: Session, unit: QueuedUnit) -> str:
+    """In whose name the unit waits."""
+    payer = session.payer(unit.members[0])
+    return payer.queue.key.name if payer.queue is not None else ""
+
+
+def run_limit(unit: QueuedUnit) -> int:
+    """For how many seconds at most the unit holds what it is given, 0 where nobody knows."""
+    limits = [member.pod_class.spec.run_limit for member in _pending(unit)]
+    return max(limits) if limits and all(limits) else 0
+
+
+def expected_run_time(unit: QueuedUnit) -> int:
+    """How long it says that it runs, in seconds; 0 where nobody says."""
+    return max((member.pod.run_time.expected() for member in _pending(unit)), default=0)
+
+
+def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
+    """What the unit needs to start, by class and payer (and gang, where a gang has to stay in one topology domain):
+    its quorum, the members that are placed first."""
+    if unit.pod is not None:
+        return tuple(_parts(session, [unit.pod], None))
+    found: list[Part] = []
+    anywhere: list[PodRecord] = []
+    for gang in unit.gangs:
+        domains = _domains(session, gang)
+        if domains is None:
+            anywhere += _quorum(session, gang)
+        else:
+            found += _parts(session, _quorum(session, gang), domains)
+    return (*_parts(session, anywhere, None), *found)
+
+
+def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) -> Iterator[Part]:
+    counts: dict[tuple[int, int], list[PodRecord]] = {}
+    for member in chosen:
+        counts.setdefault((member.pod_class.number, id(member.charge_path)), []).append(member)
+    for members in counts.values():
+        rows = session.placer.class_view(members[0].pod_class).static.copy()
+        yield Part(members[0].pod_class, len(members), members[0].charge_path, rows, domains)
+
+
+def _domains(session: Session, gang: GangRecord) -> IntArray | None:
+    """int64[N]: in which of the widest domains that a gang may use each row is; None if it may go everywhere."""
+    area = area_of(gang.spec.topology if gang.spec is not None else None, gang.members.values())
+    ladder = session.topology_domains.ladder(area.rule) if area is not None else None
+    if area is None or ladder is None or not ladder.cap:
+        return None
+    if not ladder.levels:
+        return np.zeros(session.state.nodes.capacity, dtype=np.int64)
+    found: IntArray = ladder.levels[-1].ids.astype(np.int64)
+    if area.pins:
+        found[found != ladder.levels[-1].shared(area.pins)] = 0
+    return found
+
+
+def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:
+    need = session.requirement(gang)
+    members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
+    chosen: list[PodRecord] = []
+    for role, least in need.roles:
+        chosen += [member for member in members if member.pod.role == role][:least]
+    there = {member.pod.uid for member in chosen}
+    chosen += [member for member in members if member.pod.uid not in there][: need.total - len(chosen)]
+    return chosen
+
+
+def _pending(unit: QueuedUnit) -> list[PodRecord]:
+    if unit.pod is not None:
+        return [unit.pod]
+    return [member for gang in unit.gangs for member in gang.pending.values()]
+
+
+def _created(unit: QueuedUnit) -> int:
+    """Since when it waits: its gang's age, which does not begin anew with its pods."""
+    if unit.pod is not None:
+        return unit.pod.pod.created
+    return min(gang.spec.created for gang in unit.gangs if gang.spec is not None)

@@ -1,0 +1,180 @@
+"""Mistakes and doubts of a policy file, each with its line and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+import yaml
+
+from phalanx.model.text.yaml_text import decode_yaml
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.plugin import overrides
+from phalanx.scheduling.framework.points import POINTS
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.framework.vocabulary import RESERVE
+from phalanx.scheduling.policy.loader import load_policy
+
+ERROR, WARNING = "error", "warning"
+_SPELLINGS = {"gangpreempt": "preempt", "gangreclaim": "reclaim"}
+_PLACE = re.compile(r"(?:actions|tiers|configurations|metrics|phalanx)\b[\w.\[\]-]*")
+_WORDS = re.compile(r"(?:argument '?([^\s':]+)'?|^\S* ?(?:\([^)]*\))?\.?([\w.-]+): (?:unknown key|'|\d|expected))")
+_OWNER = re.compile(r"(plugin|action) ([\w-]+)(?=[: ])")
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """`line` counts from 1; `severity` is error (it keeps a scheduler from starting) or warning."""
+
+    line: int
+    severity: str
+    message: str
+
+
+def accept(policy: Policy) -> None:
+    """No further checks."""
+
+
+def lint_policy(text: str, check: Callable[[Policy], None] = accept) -> list[Mistake]:
+    """In order of the lines, those of a ConfigMap too; `check` may raise PolicyError about a policy that loads."""
+    try:
+        document = decode_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        return [
+            Mistake(mark.line + 1 if mark else 1, ERROR, f"not YAML: {getattr(error, 'problem', None) or error}")
+        ]
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind == "ConfigMap":
+        return _config_map(text, document, check)
+    if kind == "KubeSchedulerConfiguration":
+        advice = "`phalanx migrate --from FILE` says what stands in the place of each of its plugins"
+        return [Mistake(1, ERROR, f"kind: KubeSchedulerConfiguration is kube-scheduler's and no policy; {advice}")]
+    lines = _Lines(text)
+    found: list[Mistake] = []
+    try:
+        policy = load_policy(text, "")
+        check(policy)
+    except PolicyError as error:
+        found = [Mistake(lines.of(each), ERROR, each) for each in str(error).removeprefix(": ").split("\n: ")]
+        return sorted(found, key=_order)
+    found += [Mistake(lines.of(each), WARNING, each) for each in policy.inactive]
+    found += [Mistake(lines.of(each), WARNING, each) for each in _doubts(policy, document)]
+    return sorted(found, key=_order)
+
+
+def policies_in(config_map: Mapping[str, object]) -> dict[str, str]:
+    """The entries of a ConfigMap that are policies of Volcano's, by key."""
+    data = config_map.get("data")
+    texts = (
+        {str(key): text for key, text in data.items() if isinstance(text, str)} if isinstance(data, Mapping) else {}
+    )
+    return {key: text for key, text in texts.items() if re.search(r"^(actions|tiers):", text, re.MULTILINE)}
+
+
+def _order(mistake: Mistake) -> tuple[int, str, str]:
+    return mistake.line, mistake.severity, mistake.message
+
+
+def _config_map(text: str, document: Mapping[str, object], check: Callable[[Policy], None]) -> list[Mistake]:
+    nodes = _Lines(text)
+    found: list[Mistake] = []
+    for key, inner in policies_in(document).items():
+        first = nodes.block(f"data.{key}")
+        found += [msgspec.structs.replace(each, line=each.line + first) for each in lint_policy(inner, check)]
+    if not policies_in(document):
+        return [Mistake(1, ERROR, "ConfigMap: none of its data is a policy; write one with actions and tiers")]
+    return found
+
+
+def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
+    """What is allowed, and is hardly meant."""
+    names = [entry.plugin.name for entry in policy.plugins]
+    actions = set(policy.actions)
+    for old, new in _SPELLINGS.items():
+        if old in actions and new in actions:
+            yield f"actions: {old} and {new} are one action here; write {new} alone"
+    sharing = {"capacity", "proportion"} & set(names)
+    if actions & {"reclaim", "gangreclaim"} and not sharing:
+        yield (
+            "actions: reclaim takes nothing back between queues: no plugin says what each deserves; "
+            "name proportion or capacity (elastic quotas are reclaimed without)"
+        )
+    if RESERVE in actions and "allocate" not in actions:
+        yield "actions: reserve keeps a start for those who wait, and nothing is allocated; name allocate before it"
+    if RESERVE in actions and "sla" not in names and policy.exceeded_run_times == "report":
+        yield (
+            "actions: reserve believes how long gangs say that they run, and none is ended that runs longer; "
+            "write phalanx.exceededRunTimes: kill or evict-when-needed"
+        )
+    if "enqueue" not in actions and {"overcommit", "sla", "resourcequota"} & set(names):
+        which = ", ".join(name for name in names if name in ("overcommit", "sla", "resourcequota"))
+        yield f"actions: without enqueue every group is let in: {which} has no say there; name enqueue first"
+    if not actions & {"preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"}:
+        idle = [name for name in names if name in ("cdp", "pdb", "conformance")]
+        if idle:
+            yield f"plugin {idle[0]}: keeps pods from eviction, and no action of the policy evicts"
+    if "shuffle" in actions and not {"tdm", "rescheduling"} & set(names):
+        yield "actions: shuffle moves nothing: no plugin says who should move; name rescheduling or tdm"
+    if {"tdm", "rescheduling"} & set(names) and "shuffle" not in actions:
+        which = next(name for name in names if name in ("tdm", "rescheduling"))
+        yield f"plugin {which}: evicts in the action shuffle alone, which the policy does not name"
+    for entry in policy.plugins:
+        points = [point for point in POINTS if overrides(entry.plugin, point)]
+        if points and entry.disabled_points and set(points) <= set(entry.disabled_points):
+            yield f"plugin {entry.plugin.name}: all that it does is switched off; leave it out"
+    first = next((name for name in names if name in sharing), None)
+    if first and "fairshare" in names and names.index("fairshare") > names.index(first) and _half_life(document):
+        yield f"plugin fairshare: after {first} its past use does not order queues; name it before {first}"
+
+
+def _half_life(document: object) -> bool:
+    return "fairshare.half-life" in msgspec.json.encode(document).decode()
+
+
+class _Lines:
+    """On which line what is said about a policy stands."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[str, int] = {}
+        self._blocks: dict[str, int] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        self._lines[""] = 1
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is not None:
+            self._walk(root, "")
+
+    def of(self, message: str) -> int:
+        place = ""
+        if owner := _OWNER.match(message):
+            place = self._owners.get((owner[1], owner[2]), "actions" if owner[1] == "action" else "")
+        elif found := _PLACE.match(message):
+            place = found[0]
+        words = _WORDS.search(message)
+        word = next(filter(None, words.groups()), "") if words else ""
+        for candidate in (f"{place}.arguments.{word}", f"{place}.{word}"):
+            if word and candidate in self._lines:
+                return self._lines[candidate]
+        while place and place not in self._lines:
+            place = re.sub(r"(\.[^.\[]*|\[[^\[]*|^[^.\[]*)$", "", place)
+        return self._lines[place]
+
+    def block(self, place: str) -> int:
+        """What to add to a line within a text to have its line in the file."""
+        return self._blocks.get(place, 0)
+
+    def _walk(self, node: yaml.Node, place: str) -> None:
+        self._lines.setdefault(place, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                here = f"{place}.{key.value}" if place else str(key.value)
+                self._lines.setdefault(here, key.start_mark.line + 1)
+                if key.value == "name" and isinstance(value, yaml.ScalarNode):
+                    kind = "action" if place.startswith("configurations") else "plugin"
+                    self._owners.setdefault((kind, value.value), place)
+                self._walk(value, here)
+        elif isinstance(node, yaml.SequenceNode):
+            for at, value in enumerate(node.value):
+                self._walk(value, f"{place}[{at}]")
+        elif isinstance(node, yaml.ScalarNode):
+            self._blocks[place] = node.start_mark.line + (1 if node.style in ("|", ">") else 0)

@@ -1,0 +1,174 @@
+"""What accounts hold at every moment of the time line, and whether they allow more."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.resource_space import IntArray
+from phalanx.cluster.state import ClusterState
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.quota.limits import Bar
+from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.reservations.pod_ends import latest_end
+from phalanx.scheduling.reservations.timeline import Timeline
+from phalanx.scheduling.reservations.window import Part, Window
+
+_HOLDING = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+
+
+class AccountFuture:
+    """Lives as long as one time line. An account is looked at when somebody asks about it.
+
+    A window counts for every account on its payers' paths from its start to its end; a pod that ends gives back
+    what it was charged.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        line: Timeline,
+        quotas: QuotaCheck,
+        windows: Iterable[Window],
+        now: float,
+        start_delay: int = 0,
+    ) -> None:
+        self._state = state
+        self._line = line
+        self._quotas = quotas
+        self._windows = {id(window): window for window in windows}
+        self._now = now
+        self._start_delay = start_delay
+        # (account, resource) -> int64[T]: how much less than now it holds, windows counted.
+        self._less: dict[tuple[int, str], IntArray] = {}
+        self._released: dict[int, dict[str, IntArray]] | None = None
+
+    def take(self, window: Window) -> None:
+        self._windows[id(window)] = window
+        self._less.clear()
+
+    def give_back(self, window: Window) -> None:
+        self._windows.pop(id(window), None)
+        self._less.clear()
+
+    def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
+        """Whether all payers may hold the parts from slot `begin` to slot `end`, on top of what they hold then."""
+        wanted: dict[ChargePath, dict[str, int]] = {}
+        for part in parts:
+            if part.payer is not None:
+                add_amounts(wanted.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
+        return self.allows_amounts(wanted, begin, end)
+
+    def allows_amounts(self, wanted: Mapping[ChargePath, Mapping[str, int]], begin: int, end: int) -> bool:
+        """Whether all payers may hold such amounts over these slots, on top of what they hold then."""
+        # Asked for first: it settles the ledger, on which paths depend.
+        bars = [bar for payer in wanted for bar in self._quotas.bars(payer)]
+        # What several payers ask of one account counts together.
+        asked: dict[int, dict[str, int]] = {}
+        for payer, amounts in wanted.items():
+            for account in payer.path:
+                add_amounts(asked.setdefault(id(account), {}), amounts, 1)
+        return all(self._fits(bar, asked[id(bar.account)], begin, end) for bar in bars)
+
+    def overdrawn(self, window: Window) -> AccountRecord | None:
+        """The account that is to hold more than it may while the window lasts, of those that pay for it."""
+        begin, end = self._line.slots(window.start, window.end)
+        for payer, amounts in window.charges:
+            for bar in self._quotas.bars(payer):
+                for name, amount in amounts:
+                    if amount > 0 and name in bar.ceiling.limits:
+                        limit, used, kept = bar.state(name)
+                        held = used - int(self._lessened(bar.account, name)[begin:end].min())
+                        if held > limit and amount > kept:
+                            return bar.account
+        return None
+
+    def any_overdrawn(self) -> bool:
+        return any(self.overdrawn(window) is not None for window in self._windows.values())
+
+    def room(self, payer: ChargePath, amounts: Mapping[str, int], end: float) -> int | None:
+        """How many times the amounts fit from now until `end`; None where no window limits it."""
+        if not self._windows:
+            return None
+        _, last = self._line.slots(self._now, end)
+        most: int | None = None
+        for bar in self._quotas.bars(payer):
+            for name, amount in amounts.items():
+                if amount > 0 and name in bar.ceiling.limits:
+                    limit, used, kept = bar.state(name)
+                    held = used - int(self._lessened(bar.account, name)[:last].min())
+                    here = max((limit - held) // amount, kept // amount, 0)
+                    most = here if most is None else min(most, here)
+        return most
+
+    def excess(self, payer: ChargePath, amounts: Mapping[str, int], end: float) -> tuple[Bar, str, int] | None:
+        """(ceiling, resource, how much of it is held at most until `end`) where the amounts do not fit so long."""
+        _, last = self._line.slots(self._now, end)
+        for bar in self._quotas.bars(payer):
+            for name, amount in amounts.items():
+                if amount > 0 and name in bar.ceiling.limits:
+                    limit, used, kept = bar.state(name)
+                    held = used - int(self._lessened(bar.account, name)[:last].min())
+                    if held + amount > limit and amount > kept:
+                        return bar, name, held
+        return None
+
+    def _fits(self, bar: Bar, amounts: dict[str, int], begin: int, end: int) -> bool:
+        for name, amount in amounts.items():
+            if amount > 0 and name in bar.ceiling.limits:
+                limit, used, kept = bar.state(name)
+                held = used - int(self._lessened(bar.account, name)[begin:end].min())
+                if held + amount > limit and amount > kept:
+                    return False
+        return True
+
+    def _lessened(self, account: AccountRecord, resource: str) -> IntArray:
+        key = (id(account), resource)
+        found = self._less.get(key)
+        if found is None:
+            released = self._releases().get(id(account), {}).get(resource)
+            found = released.copy() if released is not None else np.zeros(len(self._line), dtype=np.int64)
+            for window in self._windows.values():
+                begin, end = self._line.slots(window.start, window.end)
+                for payer, amounts in window.charges:
+                    if any(each is account for each in payer.path):
+                        found[begin:end] -= dict(amounts).get(resource, 0)
+            self._less[key] = found
+        return found
+
+    def _releases(self) -> dict[int, dict[str, IntArray]]:
+        """By account and resource int64[T]: what pods have given back by then."""
+        if self._released is None:
+            edges = self._line.edges
+            by_path: dict[int, tuple[ChargePath, dict[str, IntArray]]] = {}
+            for record in self._held():
+                payer, footprint = record.charge_path, record.charged_footprint or record.footprint
+                end = latest_end(record, self._now, self._start_delay)
+                slot = bisect_left(edges, end)
+                if payer is None or slot >= len(edges):
+                    continue
+                sums = by_path.setdefault(id(payer), (payer, {}))[1]
+                for name, amount in footprint.amounts.items():
+                    steps = sums.get(name)
+                    if steps is None:
+                        steps = sums[name] = np.zeros(len(edges), dtype=np.int64)
+                    steps[slot] += amount
+            found: dict[int, dict[str, IntArray]] = {}
+            for payer, sums in by_path.values():
+                for name, steps in sums.items():
+                    total = np.cumsum(steps)
+                    for account in payer.path:
+                        of = found.setdefault(id(account), {})
+                        of[name] = of[name] + total if name in of else total
+            self._released = found
+        return self._released
+
+    def _held(self) -> Iterable[PodRecord]:
+        for row in range(self._state.nodes.extent):
+            for record in self._state.pods.on(row):
+                if record.state in _HOLDING:
+                    yield record

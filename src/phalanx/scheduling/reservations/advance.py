@@ -1,0 +1,545 @@
+"""Advance reservations in the plan: granted whole or refused, kept where they are, open to their pods in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from phalanx.cluster.accounts import ChargePath, add_amounts
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.state import ClusterState
+from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.advance_reservation import AdvanceReservation, AtEnd, Replace
+from phalanx.model.pod import MemberState, ReservationUse
+from phalanx.model.text.duration import format_moment
+from phalanx.scheduling.reservations.account_future import AccountFuture
+from phalanx.scheduling.reservations.advance_grant import (
+    AdvanceGrant,
+    EndedUse,
+    EndReason,
+    GrantedNode,
+    GrantPhase,
+    Refusal,
+)
+from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, WholeNodes, smaller
+from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.pod_ends import latest_end
+from phalanx.scheduling.reservations.stored import StoredEnd, StoredGrant, StoredNode
+from phalanx.scheduling.reservations.timeline import FOREVER
+from phalanx.scheduling.reservations.window import Part, Window
+
+Ask = Callable[[AdvanceReservation], tuple[Part, ...] | str]
+"""What a reservation asks for, by class; or why nobody can say."""
+
+_THERE = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+# The next start of who was refused is looked for anew after so many seconds at the earliest.
+_RETELL = 60
+_MOST_BLOCKERS = 5
+_ROWS_LOOKED_AT = 256
+
+
+class AdvancePlan:
+    """All advance reservations, by name. What stands is a window like any other, but never moves in time."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.grants: dict[str, AdvanceGrant] = {}
+        self.version = 0
+        self._seen = -1
+        self._cursor = -1
+        self._now = 0.0
+        self._payers: dict[str, ChargePath] = {}
+        self._recalled: dict[str, StoredGrant] = {}
+        self._shape = -1
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to follow."""
+        return bool(self.grants) or bool(self._state.objects.advance)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether objects have changed since they were looked at."""
+        return self.wanted and self._seen != self._state.objects.advance_version
+
+    def windows(self) -> list[Window]:
+        return [each.window for each in self.grants.values() if each.window is not None]
+
+    @property
+    def next_change(self) -> float | None:
+        """When one starts, ends, or is given up."""
+        times: list[float] = []
+        for each in self.grants.values():
+            if each.phase is GrantPhase.WAITING:
+                times.append(each.start)
+            elif each.phase is GrantPhase.AVAILABLE:
+                times += [each.end, self._given_up_at(each)]
+            elif each.phase is GrantPhase.PENDING and not each.spec.problem:
+                times.append(each.end if each.end else self._now)
+        return min((when for when in times if when < FOREVER), default=None)
+
+    def open_grants(self, use: ReservationUse) -> list[AdvanceGrant]:
+        """Those that are open to a pod, first those that it prefers."""
+        found = (self.grants.get(name) for name in use.names if not use.fault)
+        return [each for each in found if each is not None and each.open]
+
+    def unrestricted(self, use: ReservationUse) -> bool:
+        """Whether a pod may go where nothing is kept for it, too."""
+        if use.fault:
+            return False
+        if not use.inside:
+            return True
+        found = [each for name in use.names if (each := self.grants.get(name)) is not None]
+        return any(each.spec.flex or (each.over and each.spec.on_end is AtEnd.KEEP) for each in found)
+
+    def shared(self, grant: AdvanceGrant) -> list[Window]:
+        """Its own window, and those of others whose room it may use as well."""
+        return [
+            each.window
+            for each in self.grants.values()
+            if each.window is not None and (each is grant or each.spec.overlap or grant.spec.overlap)
+        ]
+
+    def unready(self, use: ReservationUse) -> str | None:
+        """Why a pod waits whatever room there is."""
+        if use.fault:
+            return use.fault
+        if self.unrestricted(use) or self.open_grants(use):
+            return None
+        return "; ".join(self._closed(name) for name in use.names)
+
+    def _closed(self, name: str) -> str:
+        grant = self.grants.get(name)
+        if grant is None or grant.phase is GrantPhase.PENDING:
+            return f"Reservation {name}, which it asks for, is not granted"
+        if grant.phase is GrantPhase.WAITING:
+            return f"{grant.spec.title}, which it asks for, starts at {format_moment(grant.start)}"
+        if grant.over:
+            return f"{grant.spec.title}, which it asks for, is over"
+        return f"{grant.spec.title}, which it asks for, takes no more pods"
+
+    # -- who uses it -------------------------------------------------------------------------------------------
+
+    def used_by(self, record: PodRecord) -> AdvanceGrant | None:
+        """What a pod on a node uses: the first of its own that has room there and was open when it came."""
+        use = record.pod_class.spec.reservation
+        if use is None or use.fault or record.row < 0 or record.state not in _THERE:
+            return None
+        node = self._state.nodes.names[record.row]
+        came = record.pod.bound or record.pod.started or self._now
+        for name in use.names:
+            grant = self.grants.get(name)
+            if grant is None or not grant.granted or node not in grant.nodes:
+                continue
+            if grant.spec.flex or (grant.phase is GrantPhase.AVAILABLE and came >= grant.start):
+                return grant
+        return None
+
+    def leaves_by(self, record: PodRecord) -> int:
+        """When a pod goes because what it uses ends."""
+        grant = self.used_by(record)
+        return grant.leaves_at if grant is not None else FOREVER
+
+    def left_over(self) -> Iterator[tuple[AdvanceGrant, PodRecord]]:
+        """The pods of occurrences that are over, which are to go."""
+        for grant in list(self.grants.values()):
+            left = []
+            for ended in grant.ended:
+                found = [each for each in self._pods_on(ended.nodes) if self._used(grant, ended, each)]
+                yield from ((grant, each) for each in found)
+                if found:
+                    left.append(ended)
+            if len(left) != len(grant.ended):
+                grant.ended = tuple(left)
+                self.version += 1
+
+    def _used(self, grant: AdvanceGrant, ended: EndedUse, record: PodRecord) -> bool:
+        use = record.pod_class.spec.reservation
+        came = record.pod.bound or record.pod.started or ended.start
+        inside = use is not None and grant.name in use.names and record.state in _THERE
+        return inside and ended.start <= came < ended.end
+
+    def _pods_on(self, nodes: Sequence[str]) -> Iterator[PodRecord]:
+        for node in nodes:
+            row = self._state.nodes.row(node)
+            if row != NO_ROW:
+                yield from sorted(self._state.pods.on(row), key=lambda each: each.pod.key)
+
+    def recount(self) -> list[AdvanceGrant]:
+        """Counts off what is used; those of which more or less is kept than before."""
+        nodes = self._state.nodes
+        changed = nodes.changes.since(self._cursor, max(64, nodes.extent))
+        self._cursor = nodes.changes.end
+        names = {nodes.names[row] for row in changed if row >= 0} if changed is not None else None
+        return [
+            grant
+            for grant in self.grants.values()
+            if grant.granted and (names is None or not names.isdisjoint(grant.nodes)) and self._recount(grant)
+        ]
+
+    def _recount(self, grant: AdvanceGrant) -> bool:
+        used: dict[str, dict[str, int]] = {}
+        users: list[str] = []
+        for node in sorted(grant.nodes):
+            for record in self._pods_on([node]):
+                if self.used_by(record) is grant:
+                    add_amounts(used.setdefault(node, {}), self._amounts(record.footprint.usage), 1)
+                    users.append(record.pod.key)
+        if users:
+            grant.last_used = int(self._now)
+        if (used, tuple(users)) == (grant.used, grant.users):
+            return False
+        grant.used, grant.users = used, tuple(users)
+        return True
+
+    def _amounts(self, vector: object) -> dict[str, int]:
+        usage = np.asarray(vector)
+        return {self._state.space.names[at]: int(usage[at]) for at in np.flatnonzero(usage).tolist()}
+
+    # -- a cycle -----------------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> list[Window]:
+        """Brings everything but questions up to `now`; the windows that do not stand any more."""
+        self._now = now
+        former = {id(window): window for window in self.windows()}
+        if self.outdated:
+            self._read()
+        for grant in self.grants.values():
+            self._pass_time(grant)
+        for grant in self.grants.values():
+            if grant.granted and (grant.lost or any(self._gone(name) for name in grant.nodes)):
+                self._lose(grant)
+        for grant in self.recount():
+            self.redraw(grant)
+        for grant in self.grants.values():
+            if grant.window is not None and self._payer(grant.spec) is not grant.charged_to:
+                self.redraw(grant)
+            if grant.spec.once and grant.users:
+                self._finish(grant, GrantPhase.SUCCEEDED, EndReason.SUCCEEDED)
+        standing = {id(window) for window in self.windows()}
+        return [window for number, window in former.items() if number not in standing]
+
+    def _read(self) -> None:
+        """Follows the objects."""
+        self._seen = self._state.objects.advance_version
+        objects = self._state.objects.advance
+        for name in [name for name in self.grants if name not in objects]:
+            del self.grants[name]
+            self.version += 1
+        for name, spec in sorted(objects.items()):
+            grant = self.grants.get(name)
+            if grant is None or (grant.spec.uid, grant.spec.asks) != (spec.uid, spec.asks):
+                self.grants[name] = grant = AdvanceGrant(spec)
+                kept = self._recalled.pop(name, None)
+                if kept is not None and (kept.uid, kept.asks) == (spec.uid, spec.asks):
+                    self._restore(grant, kept)
+            grant.spec = spec
+
+    def _pass_time(self, grant: AdvanceGrant) -> None:
+        if grant.over:
+            return
+        if not grant.granted:
+            coming = grant.spec.occurrence(int(self._now))
+            if coming is not None:
+                grant.start, grant.end = coming.start, coming.end
+            elif not grant.spec.problem:
+                self._finish(grant, GrantPhase.FAILED, EndReason.UNSCHEDULABLE)
+            return
+        if self._now >= grant.end:
+            self._end(grant)
+        elif grant.phase is GrantPhase.WAITING and self._now >= grant.start:
+            grant.phase = GrantPhase.AVAILABLE
+            self._look_everywhere()
+            self._recount(grant)
+            self.redraw(grant)
+        elif grant.phase is GrantPhase.AVAILABLE and self._now >= self._given_up_at(grant):
+            self._finish(grant, GrantPhase.FAILED, EndReason.UNUSED)
+
+    def _given_up_at(self, grant: AdvanceGrant) -> float:
+        if not grant.spec.unused_after or grant.users:
+            return FOREVER
+        return max(grant.start, grant.last_used) + grant.spec.unused_after
+
+    def _end(self, grant: AdvanceGrant) -> None:
+        """The occurrence is over; the next, if there is one, is asked for."""
+        if grant.spec.on_end is AtEnd.EVICT:
+            grant.ended = (*grant.ended, EndedUse(grant.start, grant.end, tuple(sorted(grant.nodes))))
+        coming = grant.spec.occurrence(int(self._now)) if grant.spec.recurrence is not None else None
+        if coming is None:
+            self._finish(grant, GrantPhase.SUCCEEDED, EndReason.EXPIRED)
+            return
+        self._release(grant)
+        grant.phase, grant.start, grant.end = GrantPhase.PENDING, coming.start, coming.end
+        self.version += 1
+
+    def _finish(self, grant: AdvanceGrant, phase: GrantPhase, reason: EndReason) -> None:
+        self._release(grant)
+        grant.phase, grant.reason = phase, reason
+        self.version += 1
+
+    def _release(self, grant: AdvanceGrant) -> None:
+        grant.window, grant.lost, grant.refusal, grant.asked_at, grant.last_used = None, (), None, (), 0
+        grant.nodes, grant.used, grant.users = {}, {}, ()
+        self._look_everywhere()
+
+    def _look_everywhere(self) -> None:
+        """Who may go where has changed on every row."""
+        nodes = self._state.nodes
+        nodes.changes.note_all(np.flatnonzero(nodes.alive).tolist())
+        self._state.room_opened()
+
+    def redraw(self, grant: AdvanceGrant) -> None:
+        payer = grant.charged_to = self._payer(grant.spec)
+        grant.window = grant.draw(self._state.nodes, payer)
+
+    def _payer(self, spec: AdvanceReservation) -> ChargePath | None:
+        ledger = self._state.ledger
+        if self._shape != ledger.shape_version:
+            self._shape = ledger.shape_version
+            self._payers.clear()
+        if spec.queue and spec.queue not in self._payers:
+            self._payers[spec.queue] = ledger.charge_path_of_group("", spec.queue)
+            ledger.refresh()
+        return self._payers.get(spec.queue)
+
+    # -- a restart ---------------------------------------------------------------------------------------------
+
+    def stored(self) -> list[StoredGrant]:
+        """What is to be remembered beyond this process."""
+        return [
+            StoredGrant(
+                name=each.name,
+                uid=each.spec.uid,
+                asks=each.spec.asks,
+                phase=each.phase.value,
+                start=each.start,
+                end=each.end,
+                reason=each.reason,
+                nodes={
+                    name: StoredNode(dict(sorted(node.amounts.items())), node.copies)
+                    for name, node in sorted(each.nodes.items())
+                },
+                ended=[StoredEnd(ended.start, ended.end, list(ended.nodes)) for ended in each.ended],
+            )
+            for _, each in sorted(self.grants.items())
+            if each.granted or each.over or each.ended
+        ]
+
+    def recall(self, grants: Sequence[StoredGrant]) -> None:
+        """What an earlier process had decided stands again, where the objects are those about which it was."""
+        self._recalled = {each.name: each for each in grants}
+        self._seen = -1
+
+    def _restore(self, grant: AdvanceGrant, kept: StoredGrant) -> None:
+        try:
+            phase = GrantPhase(kept.phase)
+        except ValueError:
+            return
+        grant.phase, grant.reason, grant.start, grant.end = phase, kept.reason, kept.start, kept.end
+        grant.nodes = {name: GrantedNode(node.amounts, node.copies) for name, node in kept.nodes.items()}
+        grant.ended = tuple(EndedUse(each.start, each.end, tuple(each.nodes)) for each in kept.ended)
+        if grant.granted:
+            self._recount(grant)
+            self.redraw(grant)
+
+    # -- lost nodes --------------------------------------------------------------------------------------------
+
+    def _gone(self, node: str) -> bool:
+        return self._state.nodes.row(node) == NO_ROW
+
+    def _lose(self, grant: AdvanceGrant) -> None:
+        lost = [name for name in sorted(grant.nodes) if self._gone(name)]
+        if grant.lost != tuple(lost):
+            grant.lost = tuple(lost)
+            grant.asked_at = ()
+            self.redraw(grant)
+            self.version += 1
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        future: FutureMatrix,
+        accounts: AccountFuture,
+        parts_of: Ask,
+        others: Sequence[tuple[str, Window]],
+        moment: tuple[int, ...],
+    ) -> AdvanceGrant | None:
+        """Asks for the first that is neither granted nor refused as things are now; the one that was granted room.
+
+        One at a time: the next asks on the plan with this one in it. `others` are the windows of those who wait.
+        """
+        for grant in sorted(self.grants.values(), key=lambda each: (each.spec.start, each.name)):
+            short = grant.granted and grant.lost and grant.spec.replace is not Replace.NONE
+            if (grant.phase is GrantPhase.PENDING or short) and not grant.spec.problem and grant.asked_at != moment:
+                grant.asked_at = moment
+                if short and self._replace(grant, future, accounts, parts_of):
+                    return grant
+                if not short and self._grant(grant, future, accounts, parts_of, others):
+                    return grant
+        return None
+
+    def _grant(
+        self,
+        grant: AdvanceGrant,
+        future: FutureMatrix,
+        accounts: AccountFuture,
+        parts_of: Ask,
+        others: Sequence[tuple[str, Window]],
+    ) -> bool:
+        spec, question = grant.spec, self._question(grant, parts_of)
+        if isinstance(question, str):
+            grant.refusal = Refusal(question)
+            return False
+        search = RoomSearch(future, accounts, self._state.nodes, question)
+        start = max(grant.start, int(self._now))
+        found = search.earliest(start, spec.duration) if spec.flexible_start else search.at(start, grant.end)
+        if found is not None and spec.flexible_start and found.end > spec.end:
+            found = None
+        if found is None:
+            if grant.refusal is None or self._now - grant.retold_at >= _RETELL:
+                grant.retold_at = self._now
+                grant.refusal = self._refuse(grant, search, question, start, others)
+            return False
+        self._keep(grant, found)
+        return True
+
+    def _keep(self, grant: AdvanceGrant, found: FoundRoom) -> None:
+        names = self._state.nodes.names
+        grant.nodes = {
+            names[row]: GrantedNode(self._amounts(vector), found.copies[row])
+            for row, vector in found.amounts.items()
+        }
+        grant.start, grant.end = found.start, found.end
+        grant.phase = GrantPhase.AVAILABLE if found.start <= self._now else GrantPhase.WAITING
+        grant.refusal, grant.lost = None, ()
+        self._recount(grant)
+        self.redraw(grant)
+        self.version += 1
+        self._look_everywhere()
+
+    def _replace(self, grant: AdvanceGrant, future: FutureMatrix, accounts: AccountFuture, parts_of: Ask) -> bool:
+        """Finds room elsewhere for what was on lost nodes."""
+        question = self._question(grant, parts_of)
+        if isinstance(question, str):
+            return False
+        copies = sum(grant.nodes[name].copies for name in grant.lost)
+        missing = smaller(question, copies, {self._state.nodes.row(name) for name in grant.nodes})
+        if missing is None:
+            return False
+        found = RoomSearch(future, accounts, self._state.nodes, missing).at(
+            max(grant.start, int(self._now)), grant.end
+        )
+        if found is None:
+            return False
+        for name in grant.lost:
+            del grant.nodes[name]
+        for row, vector in found.amounts.items():
+            name = self._state.nodes.names[row]
+            amounts, known = self._amounts(vector), grant.nodes.get(name)
+            if known is not None:
+                add_amounts(amounts, known.amounts, 1)
+            grant.nodes[name] = GrantedNode(amounts, found.copies[row] + (known.copies if known is not None else 0))
+        grant.lost = ()
+        self._recount(grant)
+        self.redraw(grant)
+        self.version += 1
+        self._look_everywhere()
+        return True
+
+    def _question(self, grant: AdvanceGrant, parts_of: Ask) -> RoomQuestion | str:
+        spec = grant.spec
+        payer = self._payer(spec)
+        if payer is not None and payer.queue is None and spec.queue != DEFAULT_QUEUE:
+            return f"queue {spec.queue}, which is to pay, does not exist"
+        shared = tuple(
+            each.window
+            for each in self.grants.values()
+            if each.window is not None and each is not grant and (each.spec.overlap or spec.overlap)
+        )
+        standing = tuple(self.windows())
+        if spec.nodes is not None:
+            nodes = self._whole_nodes(spec)
+            if isinstance(nodes, str):
+                return nodes
+            return RoomQuestion((), nodes, payer, shared, standing, spec.ignore_running)
+        parts = parts_of(spec)
+        if isinstance(parts, str):
+            return parts
+        return RoomQuestion(parts, None, payer, shared, standing, spec.ignore_running)
+
+    def _whole_nodes(self, spec: AdvanceReservation) -> WholeNodes | str:
+        assert spec.nodes is not None
+        table = self._state.nodes
+        rows: BoolArray = np.zeros(table.capacity, dtype=np.bool_)
+        if spec.nodes.names:
+            unknown = [name for name in spec.nodes.names if self._gone(name)]
+            if unknown:
+                return f"there is no node {', '.join(unknown[:_MOST_BLOCKERS])}"
+            rows[[table.row(name) for name in spec.nodes.names]] = True
+        elif spec.nodes.selector is not None:
+            rows = table.alive.copy()
+            for requirement in spec.nodes.selector:
+                rows &= table.labels.satisfies(requirement, slice(None))
+        count = spec.nodes.count or int(rows.sum())
+        if count > int(rows.sum()) or not count:
+            return f"{int(rows.sum())} node(s) are named or selected, {max(count, 1)} are asked for"
+        amounts = table.allocatable.copy()
+        for row in np.flatnonzero(rows).tolist():
+            for record in self._state.pods.on(row):
+                if record.pod.fixture:
+                    usage = record.footprint.usage
+                    amounts[: len(usage), row] -= usage
+        amounts[:, ~rows] = 0
+        return WholeNodes(rows, count, np.maximum(amounts, 0))
+
+    # -- refusing ----------------------------------------------------------------------------------------------
+
+    def _refuse(
+        self,
+        grant: AdvanceGrant,
+        search: RoomSearch,
+        question: RoomQuestion,
+        start: int,
+        others: Sequence[tuple[str, Window]],
+    ) -> Refusal:
+        end = start + grant.spec.duration if grant.spec.flexible_start and grant.spec.duration else grant.end
+        count, full = search.count(start, end)
+        wanted = question.nodes.count if question.nodes is not None else sum(part.count for part in question.parts)
+        what = "nodes" if question.nodes is not None else "copies"
+        blockers = self._blockers(full, start, end, others)
+        later = search.earliest(start, end - start if end < FOREVER else 0)
+        next_start = later.start if later is not None else 0
+        if count >= wanted:
+            text = f"the room is there, but queue {grant.spec.queue} may not hold so much then"
+        else:
+            text = f"there is room for {count} of {wanted} {what}"
+        if blockers:
+            text += f"; in the way: {', '.join(blockers)}"
+        known = f"it could start at {format_moment(next_start)}" if next_start else "no later start is known"
+        return Refusal(f"{text}; {known}", tuple(blockers), next_start)
+
+    def _blockers(self, full: BoolArray, start: int, end: int, others: Sequence[tuple[str, Window]]) -> list[str]:
+        """Who holds the room then, who holds most first."""
+        counts: dict[str, int] = {}
+        rows = np.flatnonzero(full & self._state.nodes.alive)[:_ROWS_LOOKED_AT].tolist()
+        for row in rows:
+            for record in self._state.pods.on(row):
+                if not record.pod.fixture and latest_end(record, self._now) > start:
+                    gang = record.gang
+                    name = f"gang {gang.key}" if gang is not None else f"pod {record.pod.key}"
+                    counts[name] = counts.get(name, 0) + 1
+        own = [(each.spec.title, each.window) for each in self.grants.values() if each.window is not None]
+        for name, window in (*others, *own):
+            if window.start < end and window.end > start:
+                met = len(set(rows).intersection(window.rows.tolist()))
+                if met:
+                    counts[name] = counts.get(name, 0) + met
+        ranked = sorted(counts, key=lambda name: (-counts[name], name))
+        more = len(ranked) - _MOST_BLOCKERS
+        return [*ranked[:_MOST_BLOCKERS], *([f"{more} more"] if more > 0 else [])]

@@ -1,0 +1,178 @@
+"""When everybody who waits would start if each were kept a start, in order; nothing is kept by it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.cluster.accounts import ChargePath, add_amounts
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.state import ClusterState
+from phalanx.model.text.duration import format_moment
+from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.reservations.account_future import AccountFuture
+from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.telling import basis
+from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON
+from phalanx.scheduling.reservations.window import Part, Window
+from phalanx.scheduling.reservations.window_search import earliest_window
+
+
+class NoStart(enum.StrEnum):
+    """Why no start can be told."""
+
+    NOT_PLANNED = "NotPlannedYet"
+    BEYOND_HORIZON = "BeyondHorizon"
+    NO_END_KNOWN = "NoEndKnown"
+    CANNOT_RUN = "CannotEverRun"
+    DEADLINE = "DeadlineImpossible"
+    NOT_AN_AMOUNT = "NotAnAmount"
+    HELD = "Held"
+
+
+class AskedStart(msgspec.Struct, frozen=True, eq=False):
+    """What one unit needs: its parts for `duration` seconds (0: for ever), not before a moment.
+
+    It says that it runs for `run_time` seconds (0: nothing) and is killed at `deadline` (0: at no fixed moment).
+    """
+
+    parts: tuple[Part, ...]
+    duration: int
+    run_time: int = 0
+    deadline: int = 0
+    not_before: int = 0
+
+
+class StartForecast(msgspec.Struct, frozen=True):
+    """`start` in seconds since the epoch, 0 where `no_start` (and `message`) say why there is none. It rests on the
+    limits of so many `gangs`; `endless` pods are without an end on other nodes."""
+
+    start: int = 0
+    gangs: int = 0
+    endless: int = 0
+    no_start: NoStart | None = None
+    message: str = ""
+
+
+NOT_PLANNED = StartForecast(no_start=NoStart.NOT_PLANNED, message="not planned yet")
+#: Of who was refused now, though amounts would do.
+NOT_AN_AMOUNT = StartForecast(
+    no_start=NoStart.NOT_AN_AMOUNT,
+    message="amounts would allow it now: what it waits for (ports, volumes, spread, its place) is no amount",
+)
+
+
+class StartForecaster:
+    """A conservative pass (time.md 2.2): each who asks gets the earliest window beside those before it, and beside
+    the `windows` that are kept. The future is its own: no plan and no cluster is touched."""
+
+    def __init__(
+        self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: float, windows: Iterable[Window]
+    ) -> None:
+        self._state = state
+        self._quotas = quotas
+        self._start_delay = start_delay
+        self._now = now
+        self._windows = list(windows)
+        self._future = FutureMatrix(state, start_delay)
+        self._future.advance(now, self._windows)
+        self._accounts = self._look_at_accounts()
+
+    def _look_at_accounts(self) -> AccountFuture:
+        return AccountFuture(
+            self._state, self._future.line, self._quotas, self._windows, self._now, self._start_delay
+        )
+
+    def next(self, asked: AskedStart) -> StartForecast:
+        """The start of the next in line, which holds its window from now on."""
+        line = self._future.line
+        self._future.follow()
+        if line is not self._future.line:
+            self._accounts = self._look_at_accounts()
+        duration = asked.duration + self._start_delay if asked.duration else 0
+        window = earliest_window(
+            self._future, asked.parts, duration, self._accounts, not_before=asked.not_before
+        ).window
+        if window is None:
+            return self._none(asked)
+        self._windows.append(window)
+        self._future.take(window)
+        self._accounts.take(window)
+        late = self._too_late(asked, window.start)
+        return late or self.told(asked.parts, window)
+
+    def told(self, parts: tuple[Part, ...], window: Window) -> StartForecast:
+        """A window, and what it rests on."""
+        gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
+        return StartForecast(window.start, gangs, endless)
+
+    def _too_late(self, asked: AskedStart, start: int) -> StartForecast | None:
+        if not asked.deadline or start + max(asked.run_time, 1) <= asked.deadline:
+            return None
+        when = f"it could start at {format_moment(start)}" if start < FOREVER else "it could not start before"
+        return StartForecast(
+            no_start=NoStart.DEADLINE,
+            message=f"before its deadline {format_moment(asked.deadline)} impossible: {when}",
+        )
+
+    # -- why there is none -----------------------------------------------------------------------------------------
+
+    def _none(self, asked: AskedStart) -> StartForecast:
+        nodes = self._state.nodes
+        for part in asked.parts:
+            usable = part.rows & nodes.alive
+            columns, amounts = part.pod_class.columns, part.pod_class.amounts
+            empty = (nodes.allocatable[columns][:, usable] // amounts[:, None]).min(axis=0, initial=2**31)
+            if int(empty.clip(0).sum()) < part.count:
+                return StartForecast(
+                    no_start=NoStart.CANNOT_RUN,
+                    message=f"cannot ever run: the {int(usable.sum())} nodes that it could use have no room for "
+                    f"{part.count} of its pods even when they are empty",
+                )
+        account = self._never_allowed(asked.parts)
+        if account:
+            return StartForecast(
+                no_start=NoStart.CANNOT_RUN, message=f"cannot ever run: {account} never allows so much"
+            )
+        for part in asked.parts:
+            once_all_ended = self._future.copies_at_last(part.pod_class)
+            usable = part.rows[: len(once_all_ended)]
+            if int(once_all_ended[usable].sum()) < part.count:
+                return self._no_end(usable)
+        last = len(self._future.line)
+        if not self._accounts.allows(asked.parts, last - 1, last):
+            return StartForecast(
+                no_start=NoStart.NO_END_KNOWN, message="no end known: of what holds the quota that it needs"
+            )
+        if asked.deadline and asked.deadline <= self._now + HORIZON:
+            late = self._too_late(asked, FOREVER)
+            assert late is not None
+            return late
+        return StartForecast(
+            no_start=NoStart.BEYOND_HORIZON, message=f"beyond the horizon ({HORIZON // 86_400} days)"
+        )
+
+    def _no_end(self, usable: BoolArray) -> StartForecast:
+        pods = int(self._future.endless[: self._state.nodes.extent][usable].sum())
+        waiting = sum(window.end >= FOREVER for window in self._windows)
+        told = f"no end known: {pods} pod{'s' if pods != 1 else ''} on the nodes it could use"
+        if waiting:
+            told += f", and {waiting} before it without a limit"
+        return StartForecast(endless=pods, no_start=NoStart.NO_END_KNOWN, message=told)
+
+    def _never_allowed(self, parts: tuple[Part, ...]) -> str:
+        """The account that would not allow the parts even if it held nothing, "" for none."""
+        wanted: dict[ChargePath, dict[str, int]] = {}
+        for part in parts:
+            if part.payer is not None:
+                add_amounts(wanted.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
+        for payer, amounts in wanted.items():
+            for bar in self._quotas.bars(payer):
+                for name, amount in amounts.items():
+                    if name in bar.ceiling.limits and not bar.ceiling.computed:
+                        limit, _, kept = bar.state(name)
+                        if amount > max(limit, kept):
+                            return f"{bar.ceiling.word} of {bar.account.label} ({name})"
+        return ""

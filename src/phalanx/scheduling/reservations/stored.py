@@ -1,0 +1,204 @@
+"""Promises as they are written down, so that they outlive the process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.node_table import NO_ROW, NodeTable
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import PodClass
+from phalanx.model.text.decoding import decode_json
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.calibration import ObservedStart
+from phalanx.scheduling.reservations.reservation import Reservation, Slip, ToldStart
+from phalanx.scheduling.reservations.window import Part, Share
+
+VERSION = 1
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+class StoredShare(msgspec.Struct, frozen=True):
+    """So many copies of a class (by what tells it from others) on each node."""
+
+    kind: str
+    nodes: dict[str, int]
+
+
+class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One promise. `gangs` (namespace, name, uid of the object that declares it) or `pod` (its uid) say whose it
+    is: another object of the same name has none."""
+
+    start: int
+    end: int
+    promised: int
+    told: int
+    made: int
+    shares: list[StoredShare]
+    gangs: list[tuple[str, str, str]] = []
+    pod: str = ""
+    slips: list[Slip] = []
+    words: ToldStart | None = None
+    predicted: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> UnitKey:
+        return self.pod or tuple(GangKey(namespace, name) for namespace, name, _ in self.gangs)
+
+
+class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept on one node."""
+
+    amounts: dict[str, int]
+    copies: int = 1
+
+
+class StoredEnd(msgspec.Struct, frozen=True):
+    """An occurrence that is over, whose pods are to go."""
+
+    start: int
+    end: int
+    nodes: list[str]
+
+
+class StoredGrant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was decided about one advance reservation: the object of this uid, as long as it asks for this."""
+
+    name: str
+    uid: str
+    asks: str
+    phase: str
+    start: int
+    end: int
+    reason: str = ""
+    nodes: dict[str, StoredNode] = {}
+    ended: list[StoredEnd] = []
+
+
+class StoredStarts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How long those waited that had a promise, and that had a forecast, beside what they were told."""
+
+    promised: tuple[ObservedStart, ...] = ()
+    forecast: tuple[ObservedStart, ...] = ()
+
+
+def kind_of(pod_class: PodClass) -> str:
+    """What tells a class from others, whichever process decodes it."""
+    return hashlib.blake2b(_ENCODER.encode(pod_class), digest_size=8).hexdigest()
+
+
+def stored(reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str]) -> StoredReservation:
+    """The promise as it is written down; `uids` are those of the objects that declare the gangs."""
+    window, key = reservation.window, reservation.key
+    return StoredReservation(
+        start=window.start,
+        end=window.end,
+        promised=reservation.promised,
+        told=reservation.told,
+        made=reservation.made,
+        shares=[
+            StoredShare(
+                kind_of(share.pod_class.spec),
+                {
+                    nodes.names[row]: int(count)
+                    for row, count in zip(share.rows.tolist(), share.counts.tolist(), strict=True)
+                },
+            )
+            for share in window.shares
+        ],
+        gangs=[] if isinstance(key, str) else [(each.namespace, each.name, uids.get(each, "")) for each in key],
+        pod=key if isinstance(key, str) else "",
+        slips=list(reservation.slips),
+        words=reservation.words,
+        predicted=reservation.predicted,
+    )
+
+
+def shares_of(kept: StoredReservation, parts: Sequence[Part], nodes: NodeTable) -> tuple[Share, ...] | None:
+    """The rows that were kept, for what the unit asks for now; None where that is not the same any more."""
+    by_kind = {each.kind: each.nodes for each in kept.shares}
+    found: list[Share] = []
+    for part in parts:
+        counts = by_kind.get(kind_of(part.pod_class.spec))
+        if counts is None or sum(counts.values()) != part.count:
+            return None
+        rows = [nodes.row(name) for name in counts]
+        if NO_ROW in rows:
+            return None
+        found.append(
+            Share(part.pod_class, np.array(rows, dtype=np.intp), np.array(list(counts.values()), dtype=np.int64))
+        )
+    return tuple(found)
+
+
+def encode(promises: Iterable[StoredReservation], grants: Iterable[StoredGrant] = ()) -> str:
+    granted = list(grants)
+    more = {"grants": granted} if granted else {}
+    return _ENCODER.encode({"version": VERSION, "reservations": list(promises), **more}).decode()
+
+
+def decode_grants(text: str) -> tuple[list[StoredGrant], list[str]]:
+    """What can be read of the grants in a text of which `decode` can read the promises, and what is wrong."""
+    try:
+        document = decode_json(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError:
+        return [], []
+    entries = (
+        document.get("grants", []) if isinstance(document, dict) and document.get("version") == VERSION else []
+    )
+    if not isinstance(entries, list):
+        return [], ["grants is no list and all are forgotten"]
+    found: list[StoredGrant] = []
+    faults: list[str] = []
+    for place, entry in enumerate(entries):
+        try:
+            found.append(msgspec.convert(entry, StoredGrant))
+        except msgspec.ValidationError as error:
+            faults.append(f"grants[{place}] is forgotten: {error}")
+    return found, faults
+
+
+def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
+    """What can be read of the promises in a text, and what is wrong with the rest of it, a sentence each."""
+    try:
+        document = decode_json(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError as error:
+        return [], [f"no reservation can be read and the promises are forgotten: {error}"]
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        return [], [f"it is not of version {VERSION} and its promises are forgotten"]
+    entries = document.get("reservations")
+    if not isinstance(entries, list):
+        return [], ["reservations is no list and its promises are forgotten"]
+    found: list[StoredReservation] = []
+    faults: list[str] = []
+    for place, entry in enumerate(entries):
+        try:
+            found.append(msgspec.convert(entry, StoredReservation))
+        except msgspec.ValidationError as error:
+            faults.append(f"reservations[{place}] is forgotten: {error}")
+    return found, faults
+
+
+def encode_starts(starts: StoredStarts, most: int) -> str:
+    """As many of the last ones as `most` bytes hold."""
+    while True:
+        text = _ENCODER.encode({"version": VERSION, "starts": starts}).decode()
+        if len(text.encode()) <= most:
+            return text
+        starts = StoredStarts(*(each[len(each) // 2 + 1 :] for each in (starts.promised, starts.forecast)))
+
+
+def decode_starts(text: str) -> tuple[StoredStarts, str]:
+    """What can be read of a text, and what is wrong with it, "" for nothing."""
+    if not text:
+        return StoredStarts(), ""
+    try:
+        document = decode_json(text.encode("utf-8", "surrogatepass"))
+        if not isinstance(document, dict) or document.get("version") != VERSION:
+            return StoredStarts(), f"it is not of version {VERSION} and its starts are forgotten"
+        return msgspec.convert(document.get("starts"), StoredStarts), ""
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        return StoredStarts(), f"its starts are forgotten: {error}"

@@ -1,0 +1,102 @@
+"""The time line of a plan: moments at which something may change, in whole seconds since the epoch."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import numpy as np
+
+from phalanx.cluster.resource_space import IntArray
+
+FOREVER: Final = 2**62
+"""An end that nobody knows."""
+
+#: Up to so many different moments, and moments times nodes, a plan is exact to the second; beyond, ends are rounded
+#: up to a grid.
+_MOST_EXACT: Final = 256
+_MOST_CELLS: Final = 100_000
+#: (up to how far from now, grain), both in seconds. Each grain is a multiple of the one before, so what is far away
+#: now and comes nearer stays on the grid.
+_GRAINS: Final = ((3600, 60), (4 * 3600, 300), (12 * 3600, 1800), (48 * 3600, 7200), (7 * 86400, 21600))
+HORIZON: Final = _GRAINS[-1][0]
+"""How far a plan looks ahead, in seconds."""
+
+
+class Timeline:
+    """Slots between moments: slot i lasts from `edges[i]` to the next edge, the last one for ever.
+
+    The first slot begins now. A release counts from the first edge at or after it, a use covers every slot that it
+    touches: so a plan may lose up to a slot, but never promises what is not there. `moments` are the edges as an
+    array; `kept` are those of windows.
+    """
+
+    __slots__ = ("edges", "exact", "kept", "moments")
+
+    def __init__(self, edges: tuple[int, ...], exact: bool, kept: frozenset[int] = frozenset()) -> None:
+        self.edges = edges
+        self.exact = exact
+        self.kept = kept
+        self.moments: IntArray = np.array(edges, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Equal for time lines that differ in their first moment only."""
+        return self.edges[1:]
+
+    def slots(self, start: float, end: float) -> tuple[int, int]:
+        """The slots [first, last) that a use over [start, end) touches; at least one."""
+        first = max(0, bisect_right(self.edges, start) - 1)
+        last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
+        return first, max(last, first + 1)
+
+    def covering(self, end: int) -> int:
+        """The end of a window as it is kept: on a grid, the next edge."""
+        if self.exact or end >= FOREVER:
+            return end
+        place = bisect_left(self.edges, end)
+        return self.edges[place] if place < len(self.edges) else end
+
+
+def timeline(
+    now: float,
+    ends: Collection[int],
+    kept: Iterable[int] = (),
+    nodes: int = 1,
+    former: Timeline | None = None,
+    closures: Iterable[int] = (),
+) -> Timeline:
+    """The time line from `now` on for a table of so many nodes.
+
+    `ends` are the different moments at which room comes free; `kept` are edges of windows that stand already: they
+    stay on it to the second. A `former` one that still holds is returned as it is. `closures` are edges of
+    maintenance, which a grid covers with whole slots.
+    """
+    first = math.floor(now)
+    last = first + HORIZON
+    fixed = {when for when in kept if first < when < FOREVER}
+    closing = {when for when in closures if first < when < FOREVER}
+    if len(ends) + len(fixed) + len(closing) <= min(_MOST_EXACT, _MOST_CELLS // max(1, nodes)):
+        coming = {when for when in ends if first < when <= last}
+        return Timeline((first, *sorted(fixed | closing | coming)), True)
+    if former is not None and not former.exact and former.edges[0] == first and former.kept == fixed:
+        return former
+    return Timeline((first, *sorted(fixed | set(_grid(first)))), False, frozenset(fixed))
+
+
+def _grid(now: int) -> list[int]:
+    edges: list[int] = []
+    when = now
+    for distance, grain in _GRAINS:
+        while True:
+            when = (when // grain + 1) * grain
+            if when > now + distance:
+                when = edges[-1] if edges else now
+                break
+            edges.append(when)
+    return edges

@@ -1,0 +1,218 @@
+"""The earliest common window of a unit: all its pods, from one moment on, for as long as they last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.accounts import ChargePath, add_amounts
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.timeline import FOREVER
+from phalanx.scheduling.reservations.window import Part, Share, Window
+
+
+class AccountRoom(Protocol):
+    """Whether accounts allow a unit over a stretch of slots."""
+
+    def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
+        """Whether all payers may hold the parts from slot `begin` to slot `end`, on top of what they hold then."""
+
+
+class FoundWindow(msgspec.Struct, frozen=True):
+    """`window` is None if there is none; then no moment will do before `lacking` copies more fit (0: unknown)."""
+
+    window: Window | None
+    lacking: int = 0
+
+
+def earliest_window(
+    future: FutureMatrix,
+    parts: Sequence[Part],
+    duration: int,
+    accounts: AccountRoom,
+    before: float = FOREVER,
+    not_before: float = 0,
+) -> FoundWindow:
+    """The first moment at which every part fits for `duration` seconds (0: for ever), strictly before `before`.
+
+    One moment for all parts: the latest of what each could have for itself would not do. Within it the scarcest
+    part is placed first, each on the rows that it fills up best; nothing is taken off `future`.
+    """
+    ordered = sorted(parts, key=lambda part: (_scarcity(future, part), part.pod_class.number))
+    begins, lacking = _candidates(future, ordered, duration, before, not_before)
+    for begin in begins:
+        start = max(future.line.edges[begin], int(not_before))
+        end = future.line.covering(start + duration) if duration else FOREVER
+        first, last = future.line.slots(start, end)
+        if not accounts.allows(ordered, first, last):
+            lacking = 0
+            continue
+        shares, short = _place(future, ordered, start, end, first, last)
+        if shares is not None:
+            return FoundWindow(Window(start, end, shares, charges_of(parts)))
+        lacking = min(lacking, short)
+    return FoundWindow(None, lacking)
+
+
+def _scarcity(future: FutureMatrix, part: Part) -> float:
+    """How often the part fits at the end of the time line: there most is free."""
+    return float(future.room(part.pod_class, part.rows)[-1]) / part.count
+
+
+def _candidates(
+    future: FutureMatrix, parts: Sequence[Part], duration: int, before: float, not_before: float
+) -> tuple[list[int], int]:
+    """The slots from which on each part has room by itself as long as it lasts, in order; and how many copies more
+    would have to fit to make another slot one of them (0 where that cannot be told: more parts, or domains)."""
+    edges = future.line.moments
+    begins = np.arange(len(edges))
+    lasts = np.searchsorted(edges, edges + duration, side="left") if duration else np.full(len(edges), len(edges))
+    lasts = np.maximum(lasts, begins + 1)
+    open_slots = edges < before
+    if not_before:
+        open_slots[: max(0, int(np.searchsorted(edges, not_before, side="right")) - 1)] = False
+    stretches = np.stack([begins, lasts], axis=1).ravel()
+    lacking = 0 if len(parts) > 1 or parts[0].domains is not None else FOREVER
+    for part in parts:
+        if not open_slots.any():
+            break
+        room = np.append(future.room(part.pod_class, part.rows), FOREVER)
+        short = part.count - np.minimum.reduceat(room, stretches)[::2]
+        if lacking:
+            lacking = int(short[open_slots & (short > 0)].min(initial=FOREVER))
+        open_slots &= short <= 0
+    for together in _together(parts):
+        if together[0].domains is not None and open_slots.any():
+            open_slots &= _open_in_a_domain(future, together, together[0].domains, stretches)
+    return np.flatnonzero(open_slots).tolist(), lacking
+
+
+def _open_in_a_domain(
+    future: FutureMatrix, parts: Sequence[Part], domains: IntArray, stretches: IntArray
+) -> BoolArray:
+    """bool[T]: from which slots on some domain has room for each part by itself as long as it lasts."""
+    fits: BoolArray = np.ones((len(stretches) // 2, int(domains.max(initial=0)) + 1), dtype=np.bool_)
+    fits[:, 0] = False
+    for part in parts:
+        copies = future.copies(part.pod_class)
+        room = _room_by_domain(copies * part.rows[: copies.shape[1]], domains)
+        room = np.vstack([room, np.full(room.shape[1], FOREVER)])
+        lasting: IntArray = np.minimum.reduceat(room, stretches, axis=0)[::2]
+        np.logical_and(fits, lasting >= part.count, out=fits)
+    found: BoolArray = np.asarray(fits.any(axis=1), dtype=np.bool_)
+    return found
+
+
+def _place(
+    future: FutureMatrix, parts: Sequence[Part], start: int, end: int, first: int, last: int
+) -> tuple[tuple[Share, ...] | None, int]:
+    """The rows for all parts; else None, and by how many copies the one that found none was short."""
+    shares: list[Share] = []
+    tried: list[Window] = []
+    try:
+        for together in _together(parts):
+            found: list[Share] | None = None
+            short = 0
+            for limit in _limits(future, together, first, last):
+                mark = len(tried)
+                found, short = [], 0
+                for part in together:
+                    share, short = _fill(future, part, limit, first, last)
+                    if share is None:
+                        found = None
+                        break
+                    found.append(share)
+                    if len(parts) > 1:
+                        tried.append(Window(start, end, (share,)))
+                        future.take(tried[-1])
+                if found is not None:
+                    break
+                _give_back(future, tried, mark)
+            if found is None:
+                return None, short
+            shares += found
+        return tuple(shares), 0
+    finally:
+        _give_back(future, tried, 0)
+
+
+def _together(parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts that share a domain, and each of the others by itself; in their order."""
+    found: dict[int, list[Part]] = {}
+    for part in parts:
+        found.setdefault(id(part if part.domains is None else part.domains), []).append(part)
+    return list(found.values())
+
+
+def _limits(future: FutureMatrix, parts: Sequence[Part], first: int, last: int) -> Iterator[BoolArray | None]:
+    """bool[N] of each domain in which each part fits by itself all the time, that first which has least room; once
+    None where there are no domains."""
+    domains = parts[0].domains
+    if domains is None:
+        yield None
+        return
+    count = int(domains.max(initial=0)) + 1
+    fits, room = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
+    fits[0] = False
+    for part in parts:
+        sums = _room_by_domain(_room(future, part, first, last)[None, :], domains)[0]
+        fits &= sums >= part.count
+        room += sums
+    numbers = np.flatnonzero(fits)
+    for number in numbers[np.lexsort((numbers, room[numbers]))].tolist():
+        yield domains == number
+
+
+def _room_by_domain(copies: IntArray, domains: IntArray) -> IntArray:
+    """int64[T, D] of copies int64[T, N]: how many fit into each domain."""
+    of = domains[: copies.shape[1]]
+    order = np.argsort(of, kind="stable")
+    numbers, begins = np.unique(of[order], return_index=True)
+    found = np.zeros((len(copies), int(domains.max(initial=0)) + 1), dtype=np.int64)
+    if len(numbers):
+        found[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1)
+    return found
+
+
+def _give_back(future: FutureMatrix, tried: list[Window], mark: int) -> None:
+    while len(tried) > mark:
+        future.give_back(tried.pop())
+
+
+def _fill(
+    future: FutureMatrix, part: Part, limit: BoolArray | None, first: int, last: int
+) -> tuple[Share | None, int]:
+    """The rows that have room all the time: those first on which fewest copies fit, so that large holes stay."""
+    room = _room(future, part, first, last)
+    if limit is not None:
+        room = room * limit[: len(room)]
+    rows = np.flatnonzero(room)
+    short = part.count - int(room[rows].sum())
+    if short > 0:
+        return None, short
+    order = rows[np.lexsort((rows, room[rows]))]
+    filled = np.cumsum(room[order])
+    needed = int(np.searchsorted(filled, part.count, side="left")) + 1
+    chosen, counts = order[:needed], room[order[:needed]].copy()
+    counts[-1] -= int(filled[needed - 1]) - part.count
+    return Share(part.pod_class, chosen, counts), 0
+
+
+def _room(future: FutureMatrix, part: Part, first: int, last: int) -> IntArray:
+    """int64[N]: how many copies each row has room for all the time."""
+    copies = future.copies(part.pod_class)
+    room: IntArray = copies[first:last].min(axis=0) * part.rows[: copies.shape[1]]
+    return room
+
+
+def charges_of(parts: Sequence[Part]) -> tuple[tuple[ChargePath, tuple[tuple[str, int], ...]], ...]:
+    """What the parts cost their payers, in sum."""
+    amounts: dict[ChargePath, dict[str, int]] = {}
+    for part in parts:
+        if part.payer is not None:
+            add_amounts(amounts.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
+    return tuple((payer, tuple(sorted(wanted.items()))) for payer, wanted in amounts.items())

@@ -1,0 +1,1 @@
+"""The real scheduler in virtual time: workloads and clusters in, measurements out."""

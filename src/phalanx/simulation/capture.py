@@ -1,0 +1,94 @@
+"""A live cluster as `phalanx capture` wrote it down, its objects in the order in which they are taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.model.events import ClusterEvent
+from phalanx.scheduling.quota.usage_history import AccountUsage
+from phalanx.scheduling.reservations.stored import StoredReservation
+from phalanx.simulation.documents import FileObject, kind_of, take_in
+from phalanx.simulation.errors import InputError
+
+KIND = "Capture"
+# What others refer to comes first. (Group objects and accounts are told by the dialects.)
+_FIRST = ("PriorityClass", "Namespace", "ResourceQuota", "PodDisruptionBudget", "Node")
+
+
+class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is known of a capture beside its objects. `moment` is when it was made, in seconds since the epoch;
+    `missing` says what could not be read. `promises` and `usages` are what the scheduler had written down."""
+
+    moment: int
+    schedulers: tuple[str, ...] = ("phalanx",)
+    native_groups: bool = False
+    missing: tuple[str, ...] = ()
+    promises: tuple[StoredReservation, ...] = ()
+    usages: tuple[AccountUsage, ...] = ()
+
+
+def read_capture(entry: FileObject) -> Capture:
+    """The head of a capture. Raises InputError."""
+    try:
+        return msgspec.convert(entry.document.get("spec"), Capture)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{entry.place}: spec: {error}; make the capture anew") from error
+
+
+def take_in_all(intake: Intake, capture: Capture, entries: Sequence[FileObject]) -> list[ClusterEvent]:
+    """What the objects of a capture mean. Those of kinds that nobody asks for any more are passed over."""
+    return intake.serves_native(capture.native_groups) + take_in_more(intake, entries, ())
+
+
+def take_in_more(intake: Intake, entries: Sequence[FileObject], there: Sequence[FileObject]) -> list[ClusterEvent]:
+    """The same of further objects, beside those that are `there` already."""
+    events: list[ClusterEvent] = []
+    declaring = [
+        *(each.kind for each in intake.dialects.groups.values()),
+        *(each.kind for each in intake.dialects.accounts.values()),
+    ]
+    stages: tuple[list[FileObject], ...] = ([], [], [], [])
+    for entry in entries:
+        if entry.kind in _FIRST:
+            stages[0].append(entry)
+        elif (entry.api_version, entry.kind) == ("v1", "Pod"):
+            stages[2].append(entry)
+        else:
+            stages[1 if kind_of(entry, declaring) is not None else 3].append(entry)
+    stages[0].sort(key=lambda entry: _FIRST.index(entry.kind))
+    for stage in stages[:3]:
+        for entry in stage:
+            events += take_in(intake, entry)
+    return events + _surroundings(intake, stages[3], there)
+
+
+def _surroundings(intake: Intake, entries: Sequence[FileObject], there: Sequence[FileObject]) -> list[ClusterEvent]:
+    """What decides about pods from beside, and the owners above them; owners may lead to further owners."""
+    events: list[ClusterEvent] = []
+    asked: set[WantedKind] = set()
+    while fresh := [kind for kind in intake.enrichers.kinds if kind not in asked]:
+        asked.update(fresh)
+        for served, entry in _of_kinds(entries, fresh):
+            events += intake.apply(intake.enrichers.updated(served, entry.identified))
+    seen = {(served.group, served.plural) for served, _ in _of_kinds([*entries, *there], intake.owners.kinds)}
+    for served, entry in _of_kinds(entries, intake.owners.kinds):
+        if (served.group, served.plural) in intake.workloads.wanted:
+            events += intake.owners.updated(served, entry.identified)
+    for wanted in sorted(intake.workloads.wanted):
+        if wanted not in seen:
+            events += intake.owners.readable(wanted, False)
+    return events
+
+
+def _of_kinds(
+    entries: Iterable[FileObject], kinds: Sequence[WantedKind]
+) -> Iterable[tuple[ServedKind, FileObject]]:
+    wanted = list(kinds)
+    for entry in entries:
+        served = kind_of(entry, wanted)
+        if served is not None:
+            yield served, entry

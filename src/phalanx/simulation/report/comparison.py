@@ -1,0 +1,50 @@
+"""Policies side by side: means over seeds with intervals, and paired differences to the first policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, sqrt
+
+from phalanx.simulation.runs import RunResult
+
+# Two-sided 95 % of Student's t by degrees of freedom; beyond them the last one is close enough.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+def interval(values: Sequence[float]) -> dict[str, float | None]:
+    """The mean, and between what it lies with 95 % confidence (None of one value: it says nothing about others)."""
+    mean = fsum(values) / len(values)
+    if len(values) < 2:
+        return {"mean": mean, "low": None, "high": None}
+    deviation = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    half = _T95[min(len(values) - 1, len(_T95)) - 1] * deviation / sqrt(len(values))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def compare(runs: Sequence[RunResult]) -> dict[str, object]:
+    """By metric and policy: mean and interval over the seeds, and the difference to the first policy with the same
+    seed, run by run."""
+    policies = list(dict.fromkeys(run.policy for run in runs))
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    for run in runs:
+        for name, value in run.metrics.items():
+            if isinstance(value, int | float):
+                values.setdefault(name, {}).setdefault(run.policy, {})[run.seed] = float(value)
+    found: dict[str, object] = {}
+    for name, by_policy in values.items():
+        base = by_policy.get(policies[0], {})
+        entry: dict[str, object] = {}
+        for policy in policies:
+            mine = by_policy.get(policy)
+            if not mine:
+                continue
+            told: dict[str, object] = dict(interval(list(mine.values())))
+            paired = [value - base[seed] for seed, value in mine.items() if seed in base]
+            if policy != policies[0] and paired:
+                told["difference"] = interval(paired)
+            entry[policy] = told
+        found[name] = entry
+    return found

@@ -1,0 +1,228 @@
+"""One HTML page that needs nothing from anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import unified_diff
+from html import escape
+from typing import Any
+
+from phalanx.simulation.history import JobHistory
+from phalanx.simulation.metrics import (
+    LIMITS,
+    LONGER,
+    NO_LIMIT,
+    bounded_slowdown,
+    limit_class,
+    mean,
+    width_class,
+)
+from phalanx.simulation.report.charts import Points, lines, spreads
+from phalanx.simulation.report.grids import gantt, heat_map
+from phalanx.simulation.report.promises import promise_section
+from phalanx.simulation.report.text import HEADLINES, cell, number
+from phalanx.simulation.runs import NamedPolicy, RunResult
+from phalanx.simulation.timeline import TimelineSample
+
+_WORST = 20
+# More queues than these, and a chart is a tangle.
+_MOST_QUEUES = 8
+_STYLE = """
+:root{color-scheme:light dark;--ink:#111;--soft:#555;--line:#e5e7eb;--paper:#fff;--warn:#fef3c7}
+@media (prefers-color-scheme:dark){
+:root{--ink:#e5e7eb;--soft:#9ca3af;--line:#374151;--paper:#111827;--warn:#78350f}}
+body{font:14px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:900px;padding:0 1rem;color:var(--ink);
+background:var(--paper)}
+table{border-collapse:collapse;margin:.5rem 0 1.5rem;width:100%}th,td{padding:.25rem .6rem;text-align:right}
+th:first-child,td.text{text-align:left}tr{border-bottom:1px solid var(--line)}
+thead{border-bottom:2px solid var(--ink)}code{font-size:12px;word-break:break-all}
+pre{font-size:12px;overflow-x:auto;border:1px solid var(--line);padding:.6rem}
+figure{margin:0 0 1.5rem}figcaption{font-weight:600}figcaption span{font-weight:400;margin-left:1rem}
+figcaption i{display:inline-block;width:.8em;height:.8em;margin-right:.3em}
+svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}
+.bar{stroke:var(--paper);stroke-width:.5}
+.warning{background:var(--warn);padding:.6rem 1rem;border-left:4px solid #d97706}small{color:var(--soft)}
+"""
+
+
+def page(summary: Mapping[str, Any], runs: Sequence[RunResult], texts: Sequence[NamedPolicy]) -> str:
+    """Charts show the first seed of each policy; tables the mean over all, with intervals."""
+    policies: list[str] = summary["policies"]
+    first = [next(run for run in runs if run.policy == policy) for policy in policies]
+    parts = [
+        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>phalanx simulate</title>"
+        f"<style>{_STYLE}</style></head><body>\n<h1>Simulation</h1>\n",
+        _inputs(summary),
+        *_warnings(runs),
+        "<h2>Policies side by side</h2>\n",
+        _headlines(summary),
+        "<h2>Waits and slowdowns by width</h2>\n",
+        spreads("Wait in seconds: median to 99th percentile", _by_width(first, "wait_seconds")),
+        spreads("Bounded slowdown: median to 99th percentile", _by_width(first, "bounded_slowdown")),
+        "<h2>Waits by limit and width</h2>\n",
+        *[_heat_map(run) for run in first],
+        "<h2>Over time</h2>\n",
+        *_over_time(first),
+        "<h2>Shares against fair shares</h2>\n",
+        *[_shares(run) for run in first],
+        *promise_section(summary, first),
+        "<h2>One hour, node by node</h2>\n",
+        *[_hour(run) for run in first],
+        "<h2>The jobs that fared worst</h2>\n",
+        *[_worst(run) for run in first],
+        *_differences(texts),
+        "</body></html>\n",
+    ]
+    return "".join(parts)
+
+
+def _inputs(summary: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td class='text'>{escape(each['role'])}</td><td class='text'>{escape(each['file'])}</td>"
+        f"<td class='text'><code>{each['sha256']}</code></td></tr>\n"
+        for each in summary["inputs"]
+    )
+    until = summary["until_seconds"]
+    seeds = ", ".join(map(str, summary["seeds"]))
+    end = "to the end" if until is None else f"until {until} s"
+    made = ", ".join(f"{name} {number}" for name, number in summary["versions"].items())
+    return f"<p>Seeds {seeds}; {end}. Made with {escape(made)}.</p>\n<table>{rows}</table>\n"
+
+
+def _warnings(runs: Sequence[RunResult]) -> list[str]:
+    told = []
+    for run in runs:
+        who = f"{escape(run.policy)}, seed {run.seed}"
+        if run.metrics["saturated"]:
+            told.append(
+                f"<p class='warning'>{who}: the queue still grew at the end. More came than could be served, so"
+                " waits tell how long was looked at rather than how good the policy is.</p>\n"
+            )
+        if run.failures:
+            told.append(f"<p class='warning'>{who}: the scheduler failed: {escape(run.failures[0])}</p>\n")
+    return told
+
+
+def _headlines(summary: Mapping[str, Any]) -> str:
+    policies: list[str] = summary["policies"]
+    head = "".join(f"<th>{escape(policy)}</th>" for policy in policies)
+    head += "".join(f"<th>{escape(policy)} − {escape(policies[0])}</th>" for policy in policies[1:])
+    rows = []
+    for name in HEADLINES:
+        entry = summary["comparison"].get(name)
+        if entry:
+            cells = [cell(entry.get(policy)) for policy in policies]
+            cells += [cell((entry.get(policy) or {}).get("difference")) for policy in policies[1:]]
+            rows.append(f"<tr><th>{name}</th>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>\n")
+    note = "± is half the width of the 95 % interval over the seeds; differences are between runs of one seed."
+    return (
+        f"<table><thead><tr><th></th>{head}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table>"
+        f"<small>{note}</small>\n"
+    )
+
+
+def _by_width(runs: Sequence[RunResult], metric: str) -> list[tuple[str, list[tuple[str, float, float, float]]]]:
+    widths = sorted({width for run in runs for width in run.by_width}, key=lambda width: int(width.split("-")[-1]))
+    found = []
+    for width in widths:
+        bars = []
+        for run in runs:
+            entry = run.by_width.get(width)
+            if entry is not None:
+                p50, p90 = float(entry[f"p50_{metric}"]), float(entry[f"p90_{metric}"])
+                bars.append((run.policy, p50, p90, float(entry[f"p99_{metric}"])))
+        found.append((width, bars))
+    return found
+
+
+def _points(run: RunResult, value: Callable[[TimelineSample], float]) -> Points:
+    return [((sample.time - run.start) / 3600, value(sample)) for sample in run.samples]
+
+
+def _over_time(runs: Sequence[RunResult]) -> list[str]:
+    main = str(runs[0].metrics["utilisation_resource"])
+    charts = [
+        lines("Jobs that wait", [(run.policy, _points(run, lambda each: each.waiting)) for run in runs]),
+        lines(
+            f"Used part of {main}",
+            [(run.policy, _points(run, lambda each: 100 * each.used.get(main, 0.0))) for run in runs],
+            "%",
+        ),
+    ]
+    broken = [
+        (
+            run.policy,
+            [
+                ((each.time - run.start) / 3600, 100 * each.fragmentation)
+                for each in run.samples
+                if each.fragmentation is not None
+            ],
+        )
+        for run in runs
+        if any(each.fragmentation is not None for each in run.samples)
+    ]
+    if broken:
+        charts.append(lines("Fragmented part of what is idle (FGD)", broken, "%"))
+    return charts
+
+
+def _shares(run: RunResult) -> str:
+    queues = sorted({queue for sample in run.samples for queue in sample.held | sample.fair})
+    totals = {queue: sum(sample.held.get(queue, 0) for sample in run.samples) for queue in queues}
+    shown = sorted(queues, key=lambda queue: -totals[queue])[:_MOST_QUEUES]
+    series, dashed = [], []
+    for queue in shown:
+        series.append((queue, _points(run, lambda each, queue=queue: each.held.get(queue, 0))))  # type: ignore[misc]
+        dashed.append(f"{queue} (fair)")
+        series.append((dashed[-1], _points(run, lambda each, queue=queue: each.fair.get(queue, 0))))  # type: ignore[misc]
+    resource = run.metrics["utilisation_resource"]
+    return lines(f"{run.policy}: {resource} held by queue, and fair shares", series, dashed=dashed)
+
+
+def _heat_map(run: RunResult) -> str:
+    found: dict[tuple[str, str], list[int]] = {}
+    for job in run.jobs:
+        if job.start is not None:
+            found.setdefault((limit_class(job), width_class(job)), []).append(job.wait(run.end))
+    names = [name for name, _ in LIMITS] + [LONGER, NO_LIMIT]
+    rows = [name for name in names if any(row == name for row, _ in found)]
+    columns = sorted({column for _, column in found}, key=lambda width: int(width.split("-")[-1]))
+    cells = {cell: (mean(waits), len(waits)) for cell, waits in found.items()}
+    return heat_map(f"{run.policy}: mean wait in seconds, by limit (down) and width (across)", rows, columns, cells)
+
+
+def _hour(run: RunResult) -> str:
+    hour, since = run.gantt, run.gantt.begin - run.start
+    shown = len({bar.node for bar in hour.bars})
+    few = f"; {shown} of {hour.nodes} nodes" if shown < hour.nodes else ""
+    return gantt(f"{run.policy}: the hour from {since / 3600:.1f} h on{few}", hour, run.start)
+
+
+def _differences(texts: Sequence[NamedPolicy]) -> list[str]:
+    """What is different between the policies' files, each against the first."""
+    base, parts = texts[0], list[str]()
+    for other in texts[1:]:
+        lines = unified_diff(
+            base.text.splitlines(), other.text.splitlines(), base.name, other.name, lineterm="", n=1
+        )
+        told = "\n".join(lines) or "no difference"
+        parts.append(f"<h3>{escape(other.name)} against {escape(base.name)}</h3>\n<pre>{escape(told)}</pre>\n")
+    return ["<h2>What is different between the policies</h2>\n", *parts] if parts else []
+
+
+def _worst(run: RunResult) -> str:
+    def badness(job: JobHistory) -> tuple[bool, float, int]:
+        wait = job.wait(run.end)
+        return job.start is not None, -bounded_slowdown(wait, job.run), -wait
+
+    rows = "".join(
+        f"<tr><td class='text'>{escape(job.name)}</td><td class='text'>{escape(job.queue)}</td><td>{job.width}</td>"
+        f"<td>{number(job.wait(run.end))}</td><td>{number(job.run)}</td>"
+        f"<td>{number(bounded_slowdown(job.wait(run.end), job.run))}</td><td class='text'>{job.outcome.value}</td>"
+        f"<td class='text'>{escape(job.why)}</td></tr>\n"
+        for job in sorted(run.jobs, key=badness)[:_WORST]
+    )
+    return (
+        f"<h3>{escape(run.policy)}</h3>\n<table><thead><tr><th>job</th><th>queue</th><th>width</th><th>wait s</th>"
+        f"<th>run s</th><th>slowdown</th><th>outcome</th><th>last said</th></tr></thead>\n{rows}</table>\n"
+    )

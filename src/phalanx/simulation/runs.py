@@ -1,0 +1,214 @@
+"""One simulation from the texts of its files to what it is judged by; picklable, for sweeps over processes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.policy_file import dialect_options
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.resources import CPU
+from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.quota.water_filling import ShareClaimant, fill
+from phalanx.simulation.cluster import SimulatedCluster
+from phalanx.simulation.fragmentation import WorkloadFragmentation
+from phalanx.simulation.gantt import GanttHour, gantt_hour
+from phalanx.simulation.gpus import GPU, GPU_MILLI, WHOLE_CARD
+from phalanx.simulation.history import JobHistory
+from phalanx.simulation.job import SimulatedJob
+from phalanx.simulation.metrics import (
+    allocation_at_loads,
+    by_group,
+    fairness,
+    job_metrics,
+    limit_class,
+    mean,
+    promise_metrics,
+    ratio,
+    saturated,
+    start_metrics,
+    width_class,
+)
+from phalanx.simulation.present import RunTimes, present_jobs
+from phalanx.simulation.timeline import Timeline, TimelineSample
+from phalanx.simulation.workloads.workload import Workload
+from phalanx.simulation.world import World
+
+# 2026-01-01T00:00:00Z: where virtual time begins unless a log says when it was.
+EPOCH = 1_767_225_600
+# Every so many samples over time the fragmentation is computed too.
+_FRAGMENTATION_SAMPLES = 16
+# What of a resource's own units makes one.
+_UNIT = {CPU: 1000, GPU_MILLI: WHOLE_CARD}
+Progress = Callable[[int, int], None]
+Metrics = dict[str, float | int | str | None]
+
+
+class NamedPolicy(msgspec.Struct, frozen=True):
+    """A policy file's text, "" for the built-in one."""
+
+    name: str
+    text: str = ""
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """What a run did, for whoever divides it by the time that it took."""
+
+    pod_events: int
+    cycles: int
+    decisions: int
+
+
+class RunResult(msgspec.Struct):
+    """`start` and `end` are in seconds since the epoch; `failures` tell what raised within the scheduler."""
+
+    policy: str
+    seed: int
+    start: int
+    end: int
+    metrics: Metrics
+    by_width: dict[str, dict[str, float | int]]
+    by_limit: dict[str, dict[str, float | int]]
+    by_queue: dict[str, dict[str, float | int]]
+    jobs: list[JobHistory]
+    samples: list[TimelineSample]
+    gantt: GanttHour
+    speed: Speed
+    failures: list[str] = []
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """What is simulated: every workload at once, in one cluster. `until` is in seconds after the beginning, and so
+    is `hour`: which one the chart of nodes shows (None: the one with the longest queue)."""
+
+    cluster: SimulatedCluster
+    workloads: tuple[Workload, ...]
+    until: int | None = None
+    hour: int | None = None
+
+
+def simulate(
+    experiment: Experiment, policy: NamedPolicy, seed: int, progress: Progress = lambda done, total: None
+) -> RunResult:
+    """Raises InputError, PolicyError. `progress` is told how many of all jobs have ended."""
+    loaded = load_policy(policy.text, policy.name) if policy.text else load_policy()
+    cluster = experiment.cluster
+    intake, there = cluster.open(dialect_options(loaded))
+    jobs: list[SimulatedJob] = []
+    for workload in experiment.workloads:
+        jobs += workload.jobs(seed, cluster)
+    start = cluster.start or next((each.start for each in experiment.workloads if each.start), 0) or EPOCH
+    asked = {name for job in jobs for name, _ in job.pod_class.requests}
+    main = next((name for name in (GPU_MILLI, GPU) if name in asked), CPU)
+    timeline = Timeline()
+    world = World(
+        ClusterState(cluster.schedulers), loaded, jobs, start=start, delays=cluster.delays, main_resource=main
+    )
+
+    fragmentation = WorkloadFragmentation(jobs) if main in (GPU, GPU_MILLI) else None
+
+    def look(now: int) -> None:
+        if timeline.wants(now):
+            # It takes as long as many cycles, and changes slowly.
+            often = fragmentation if len(timeline.samples) % _FRAGMENTATION_SAMPLES == 0 else None
+            timeline.add(_sample(world, main, now, often))
+            progress(world.ended, len(jobs))
+
+    world.looked = look
+    world.apply(there)
+    world.adopt(present_jobs(world.state, start, RunTimes.ESTIMATES))
+    if cluster.capture is not None:
+        world.scheduler.recall(cluster.capture.promises)
+        world.scheduler.history.restore(cluster.capture.usages, start)
+    for workload in experiment.workloads:
+        workload.schedule(world, intake, seed)
+    with _rare_collections():
+        world.run(start + experiment.until if experiment.until is not None else None)
+    timeline.add(_sample(world, main, world.now, fragmentation))
+    progress(len(jobs), len(jobs))
+    # (What ran before says nothing about a policy.)
+    judged = [job for job in world.histories if job.start is None or job.start >= start]
+    hour = start + experiment.hour if experiment.hour is not None else None
+    gantt = gantt_hour(world.histories, timeline.samples, hour, world.now)
+    for history in world.histories:
+        history.stints.clear()
+    return RunResult(
+        policy.name,
+        seed,
+        start,
+        world.now,
+        _metrics(world, judged, main, timeline.samples, jobs),
+        by_group(judged, width_class, world.now),
+        by_group(judged, limit_class, world.now),
+        by_group(judged, lambda job: job.queue, world.now),
+        world.histories,
+        timeline.samples,
+        gantt,
+        Speed(world.pod_events, world.cycles, world.binds + world.evictions),
+        world.failures[:20],
+    )
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Nearly all that a run makes lives on or goes by itself: to look for cycles in it takes time for nothing."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _metrics(
+    world: World,
+    judged: Sequence[JobHistory],
+    main: str,
+    samples: Sequence[TimelineSample],
+    jobs: Sequence[SimulatedJob],
+) -> Metrics:
+    metrics: Metrics = dict(job_metrics(judged, world.now))
+    parts = ratio(world.used.total(world.now), world.capacity.total(world.now))
+    metrics["utilisation"] = parts.get(main, 0.0)
+    metrics["utilisation_resource"] = main
+    if main in (GPU, GPU_MILLI):
+        metrics["gpu_allocation_ratio"] = parts.get(main, 0.0)
+        broken = [sample.fragmentation for sample in samples if sample.fragmentation is not None]
+        metrics["fragmentation"] = mean(broken)
+        metrics["final_gpu_allocation_ratio"] = samples[-1].used.get(main, 0.0)
+        metrics.update(allocation_at_loads(jobs, world.submitted, main, world.capacity.amounts.get(main, 0)))
+    metrics["jain_index"], metrics["mean_share_gap"] = fairness(samples)
+    metrics["saturated"] = int(saturated(judged, samples))
+    metrics |= start_metrics(world.scheduler.cycle_history.reservations)
+    metrics.update(promise_metrics(judged))
+    idle_hours = world.promises.idle_seconds / (3600 * _UNIT.get(main, 1))
+    metrics["reserved_idle_gpu_hours"] = idle_hours if main != CPU else 0.0
+    metrics["reserved_idle_cpu_hours"] = idle_hours if main == CPU else 0.0
+    metrics["moves"] = world.scheduler.cycle_history.defragmentation.moved
+    metrics["cycles"] = world.cycles
+    metrics["decisions"] = world.binds + world.evictions
+    return metrics
+
+
+def _sample(world: World, main: str, now: int, fragmentation: WorkloadFragmentation | None) -> TimelineSample:
+    offered = world.capacity.amounts
+    used = {
+        name: round(world.used.amounts.get(name, 0) / amount, 6)
+        for name, amount in sorted(offered.items())
+        if amount
+    }
+    running = len(world.histories) - world.waiting - world.ended
+    accounts = world.state.ledger.accounts
+    claims = []
+    for queue, wanted in sorted(world.wanted.items()):
+        account = accounts.get(AccountKey(Tree.QUEUE, queue))
+        claims.append(ShareClaimant(queue, account.weight if account is not None else 1, wanted))
+    broken = fragmentation.ratio(world.state) if fragmentation is not None else None
+    fair = fill(offered.get(main, 0), claims)
+    held = dict(sorted(world.held.items()))
+    reserved = round(world.promises.idle / offered[main], 6) if offered.get(main) else 0.0
+    return TimelineSample(now, world.waiting, running, used, held, dict(fair), broken, reserved)

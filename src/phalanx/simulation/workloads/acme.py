@@ -1,0 +1,69 @@
+"""Lists of jobs like those of Acme (Seren, Kalos), Helios and Philly as CSV: a row a job of several equal pods."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from phalanx.model.pod import PodClass
+from phalanx.model.resources import CPU
+from phalanx.simulation.errors import InputError
+from phalanx.simulation.gpus import GPU
+from phalanx.simulation.job import SimulatedJob, pod_class
+from phalanx.simulation.tables import Row, table, whole
+
+COLUMNS = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "submit_time", "duration")
+
+
+def acme_jobs(text: str, name: str) -> list[SimulatedJob]:
+    """A gang a job, with a pod for each of its nodes; the first is submitted at 0. It waits in its `queue` (or
+    `vc`). Jobs that never ran are left out. Raises InputError."""
+    rows = table(text, name, COLUMNS)
+    classes: dict[tuple[int, int], PodClass] = {}
+    jobs = []
+    for line, row in rows:
+        run = whole(row, "duration", name, line, default=0)
+        if not run:
+            continue
+        pods = max(1, whole(row, "node_num", name, line, default=1))
+        gpus, cpus = whole(row, "gpu_num", name, line, default=0), whole(row, "cpu_num", name, line, default=0)
+        # Where its parts are not equal, all are taken for as large as the largest.
+        asked = (-(-cpus // pods), -(-gpus // pods))
+        if asked not in classes:
+            classes[asked] = pod_class({CPU: asked[0] * 1000, GPU: asked[1]})
+        jobs.append(
+            SimulatedJob(
+                name=f"job-{row['job_id']}",
+                submit=_time(row, name, line),
+                run_time=run,
+                pod_class=classes[asked],
+                pods=pods,
+                minimum=pods,
+                width=max(gpus, pods),
+                queue=row.get("queue") or row.get("vc") or "default",
+                user=row["user"],
+            )
+        )
+    if not jobs:
+        raise InputError(f"{name}: no job has a duration above 0")
+    first = min(job.submit for job in jobs)
+    return sorted((_earlier(job, first) for job in jobs), key=lambda job: job.submit)
+
+
+def _earlier(job: SimulatedJob, seconds: int) -> SimulatedJob:
+    return msgspec.structs.replace(job, submit=job.submit - seconds)
+
+
+def _time(row: Row, name: str, line: int) -> int:
+    text = row["submit_time"].strip()
+    if text.replace(".", "", 1).isdecimal():
+        return int(float(text))
+    try:
+        moment = datetime.fromisoformat(text)
+        # Without a zone any will do, but the same one everywhere.
+        return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp())
+    except ValueError:
+        raise InputError(
+            f"{name}: line {line}: submit_time is {text!r}; write seconds, or 2023-03-01 12:00:00+08:00"
+        ) from None

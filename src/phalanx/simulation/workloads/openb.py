@@ -1,0 +1,55 @@
+"""The pod list of the openb trace (Alibaba, 2023): single pods, many of which ask for a part of one GPU."""
+
+from __future__ import annotations
+
+from phalanx.model.devices.cards import CardShare, DeviceNeed, Family
+from phalanx.model.pod import PodClass
+from phalanx.model.resources import CPU, MEMORY
+from phalanx.model.selectors import NodeSelectorTerm, Requirement
+from phalanx.simulation.errors import InputError
+from phalanx.simulation.gpus import GPU_MILLI, GPU_MODEL, WHOLE_CARD
+from phalanx.simulation.job import SimulatedJob, pod_class
+from phalanx.simulation.tables import Row, table, whole
+
+COLUMNS = (
+    "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time",
+    "scheduled_time",
+)  # fmt: skip
+_MIB = 2**20
+
+
+def openb_jobs(text: str, name: str) -> list[SimulatedJob]:
+    """A job a pod, in order of creation. It runs as long as it did from when it was scheduled, or from its creation
+    where the trace does not say. Raises InputError."""
+    classes: dict[tuple[str, ...], PodClass] = {}
+    jobs = []
+    for line, row in table(text, name, COLUMNS):
+        asked = (row["cpu_milli"], row["memory_mib"], row["num_gpu"], row["gpu_milli"], row["gpu_spec"])
+        if asked not in classes:
+            classes[asked] = _pod_class(row, name, line)
+        created = whole(row, "creation_time", name, line)
+        scheduled = whole(row, "scheduled_time", name, line, default=created)
+        deleted = whole(row, "deletion_time", name, line)
+        if deleted < created:
+            raise InputError(f"{name}: line {line}: deletion_time is {deleted}; write at least the creation_time")
+        begun = max(created, min(scheduled, deleted))
+        # What was deleted in the second of its start has held its node for a moment.
+        jobs.append(SimulatedJob(row["name"], created, max(1, deleted - begun), classes[asked]))
+    return sorted(jobs, key=lambda job: job.submit)
+
+
+def _pod_class(row: Row, name: str, line: int) -> PodClass:
+    count, milli = whole(row, "num_gpu", name, line), whole(row, "gpu_milli", name, line)
+    if count and not 1 <= milli <= WHOLE_CARD:
+        raise InputError(f"{name}: line {line}: gpu_milli is {milli}; write 1 to {WHOLE_CARD} for each GPU")
+    amounts = {
+        CPU: whole(row, "cpu_milli", name, line),
+        MEMORY: whole(row, "memory_mib", name, line) * _MIB,
+        GPU_MILLI: count * milli,
+    }
+    models = tuple(sorted(filter(None, row["gpu_spec"].split("|"))))
+    affinity = None
+    if models and count:
+        affinity = (NodeSelectorTerm((Requirement(GPU_MODEL, "In", models),)),)
+    devices = DeviceNeed(Family.KOORDINATOR, (CardShare(count, milli),)) if count else None
+    return pod_class(amounts, affinity=affinity, devices=devices)

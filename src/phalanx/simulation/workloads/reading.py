@@ -1,0 +1,89 @@
+"""Which reader a file is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from phalanx.dialects.intake import Intake
+from phalanx.simulation.cluster import SimulatedCluster
+from phalanx.simulation.documents import read_documents
+from phalanx.simulation.errors import InputError
+from phalanx.simulation.job import SimulatedJob
+from phalanx.simulation.tables import columns_of
+from phalanx.simulation.workloads import acme, openb
+from phalanx.simulation.workloads.described import DescribedWorkload
+from phalanx.simulation.workloads.replayed import replayed
+from phalanx.simulation.workloads.swf import SwfLog, read_swf, swf_jobs
+from phalanx.simulation.workloads.workload import Workload
+from phalanx.simulation.world import World
+
+
+class LogWorkload(msgspec.Struct, frozen=True):
+    """The jobs of a batch system's log: one pod a job where the cluster is one pool of processors, gangs of pods
+    with one processor each elsewhere."""
+
+    log: SwfLog
+
+    @property
+    def name(self) -> str:
+        return self.log.name
+
+    @property
+    def start(self) -> int:
+        return self.log.start or 0
+
+    def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
+        return swf_jobs(self.log, pooled=bool(cluster.processors), processors=cluster.processors)
+
+    def schedule(self, world: World, intake: Intake, seed: int) -> None:
+        """A log tells of jobs only."""
+
+
+class TraceWorkload(msgspec.Struct, frozen=True):
+    """The jobs of a table, as they are."""
+
+    name: str
+    found: tuple[SimulatedJob, ...]
+    start: int = 0
+
+    def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
+        return list(self.found)
+
+    def schedule(self, world: World, intake: Intake, seed: int) -> None:
+        """A trace tells of jobs only."""
+
+
+def read_workloads(text: str, name: str, open_file: Callable[[str], str]) -> list[Workload]:
+    """By the name of the file: `.swf` is a log, `.csv` a table of pods (openb) or jobs (Acme), everything else YAML
+    or JSON. `open_file` gives the text of another file that one names. Raises InputError."""
+    if name.endswith((".swf", ".csv")):
+        return [_recorded(text, name)]
+    found: list[Workload] = [
+        replayed(entry, open_file, _recorded) if entry.kind == "Trace" else DescribedWorkload(entry)
+        for entry in read_documents(text, name)
+    ]
+    if not found:
+        raise InputError(f"{name}: nothing in it; write an object of kind Workload")
+    return found
+
+
+def _recorded(text: str, name: str) -> Workload:
+    return (
+        LogWorkload(read_swf(text, name))
+        if name.endswith(".swf")
+        else TraceWorkload(name, tuple(_table(text, name)))
+    )
+
+
+def _table(text: str, name: str) -> list[SimulatedJob]:
+    names = columns_of(text)
+    if "gpu_milli" in names:
+        return openb.openb_jobs(text, name)
+    if "node_num" in names:
+        return acme.acme_jobs(text, name)
+    raise InputError(
+        f"{name}: line 1: neither a list of pods ({', '.join(openb.COLUMNS)}) nor one of jobs"
+        f" ({', '.join(acme.COLUMNS)})"
+    )

@@ -1,0 +1,132 @@
+"""Attacks on queues by suspended jobs, whose PodGroups are made by a controller that may use every queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from phalanx.admission.queue_rights import LABELLED
+from phalanx.cli.admission import policies
+from phalanx.cli.install import install_policies
+from phalanx.kube.client import PatchType
+from tests.admission.conftest import TEAM, Site
+from tests.admission.test_webhook_service import open_queue, refusal
+
+Json = dict[str, Any]
+
+LABEL = "phalanx.dev/queue"
+POD = {
+    "spec": {
+        "schedulerName": "phalanx",
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "busybox"}],
+    }
+}
+
+
+KINDS = {
+    "jobs": ("batch/v1", "Job"),
+    "cronjobs": ("batch/v1", "CronJob"),
+    "jobsets": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+}
+
+
+def path(kind: str, name: str = "") -> str:
+    return f"/apis/{KINDS[kind][0]}/namespaces/{TEAM}/{kind}/{name}".rstrip("/")
+
+
+def labelled(kind: str, queue: str, name: str = "x", *, inside: bool = False) -> Json:
+    """A job that waits suspended, or what makes such: `inside` its template the label stands."""
+    labels = {"labels": {LABEL: queue}}
+    shown = dict(zip(("apiVersion", "kind"), KINDS[kind], strict=True))
+    job: Json = {"spec": {"suspend": True, "template": POD}}
+    if kind == "jobs":
+        return {**shown, "metadata": {"name": name, **labels}, **job}
+    if inside or kind == "cronjobs":
+        job["metadata"] = labels
+    spec: Json = {"suspend": True, "replicatedJobs": [{"name": "a", "template": job}]}
+    if kind == "cronjobs":
+        spec = {"schedule": "* * * * *", "jobTemplate": job}
+    return {**shown, "metadata": {"name": name, **({} if inside else labels)}, "spec": spec}
+
+
+WAYS = [("jobs", False), ("cronjobs", True), ("jobsets", False), ("jobsets", True)]
+
+
+@pytest_asyncio.fixture(params=["webhook", "policies"])
+async def guarded(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "jobsets", "singular": "jobset", "kind": "JobSet", "listKind": "JobSetList"}
+    version = {"name": "v1alpha2", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "jobset.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "jobsets.jobset.x-k8s.io"}, "spec": spec}
+    await site.admin.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    everything = {"apiGroups": ["batch", "jobset.x-k8s.io"], "resources": ["*"], "verbs": ["*"]}
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{TEAM}"
+    await site.admin.create(f"{rbac}/roles", {"metadata": {"name": "more"}, "rules": [everything]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "more"}
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": "more"}, "roleRef": reference, "subjects": [subject]}
+    await site.admin.create(f"{rbac}/rolebindings", binding)
+    await open_queue(site)
+    if request.param == "policies":
+        await install_policies(site.admin, policies("phalanx", {}))
+        yield site
+        return
+    async with site.webhook(queue_rights=True):
+        yield site
+
+
+@pytest.mark.parametrize(("kind", "inside"), WAYS)
+async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site, kind: str, inside: bool) -> None:
+    said = await refusal(guarded.tenant.create(path(kind), labelled(kind, "rich", inside=inside)))
+    assert "queue rich may not be used here" in said
+    # Nor by the way round: first the default queue, then this one.
+    await guarded.tenant.create(path(kind), labelled(kind, "default", inside=inside))
+    moved = labelled(kind, "rich", inside=inside)
+    patch = (
+        {"metadata": moved["metadata"], "spec": moved["spec"]}
+        if kind != "jobs"
+        else {"metadata": moved["metadata"]}
+    )
+    said = await refusal(guarded.tenant.patch(path(kind, "x"), patch, PatchType.MERGE))
+    assert "queue rich may not be used here" in said
+
+
+@pytest.mark.parametrize(("kind", "inside"), WAYS)
+async def test_what_an_administrator_has_put_there_may_be_worked_with(
+    guarded: Site, kind: str, inside: bool
+) -> None:
+    await guarded.admin.create(path(kind), labelled(kind, "rich", inside=inside))
+    for patch in ({"metadata": {"annotations": {"a": "b"}}}, {"spec": {"suspend": False}}):
+        await guarded.tenant.patch(path(kind, "x"), patch, PatchType.MERGE)
+    await guarded.tenant.delete(path(kind, "x"))
+
+
+async def test_jobs_without_a_queue_are_nobody_s_business(guarded: Site) -> None:
+    plain = labelled("jobs", "rich")
+    del plain["metadata"]["labels"]
+    await guarded.tenant.create(path("jobs"), plain)
+
+
+async def test_only_jobs_that_name_a_queue_are_held_up_while_the_webhook_is_gone(site: Site) -> None:
+    await open_queue(site)
+    async with site.webhook(queue_rights=True):
+        await site.admin.create(path("jobs"), labelled("jobs", "rich", "old"))
+    assert "failed calling webhook" in await refusal(site.admin.create(path("jobs"), labelled("jobs", "rich")))
+    plain = labelled("jobs", "rich")
+    del plain["metadata"]["labels"]
+    await site.admin.create(path("jobs"), plain)
+    # What changes neither the label nor the spec is not asked about, so the others can end.
+    await site.admin.patch(path("jobs", "old"), {"metadata": {"annotations": {"a": "b"}}}, PatchType.MERGE)
+    await site.admin.delete(path("jobs", "old"))
+
+
+def test_the_policy_is_about_the_same_kinds_as_the_webhook() -> None:
+    policy = next(each for each in policies("phalanx", {}) if each["metadata"]["name"] == "phalanx-queue-labels")
+    rules = policy["spec"]["matchConstraints"]["resourceRules"]
+    told = {f"{plural}.{group}" for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
+    assert told == set(LABELLED)

@@ -1,0 +1,106 @@
+"""Metrics that are counted from the state of the cluster when Prometheus asks."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from phalanx.daemon.metrics import cluster_counts
+from phalanx.daemon.metrics.accounts import AccountSeries
+from phalanx.daemon.metrics.cluster_counts import OTHER, CountedCluster
+from phalanx.daemon.telemetry import Telemetry
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from tests.scheduling.scenario import Scenario
+
+
+def counted(world: Scenario) -> CountedCluster:
+    def told(key: GangKey) -> Verdict | None:
+        known = world.state.gangs[key].last_verdict
+        return known[0] if known is not None else None
+
+    return CountedCluster(world.state, lambda: world.scheduler, told)
+
+
+class TestWhatWaits:
+    def test_pods_are_in_the_queues_of_kube_scheduler(self) -> None:
+        world = Scenario().node("n", cpu=2)
+        world.job("runs", 2, cpu=1).job("large", 3, cpu=1).gang("half", minimum=2).pod("half-0", gang="half", cpu=1)
+        world.pod("gated", cpu=1, gated=True).settle()
+        assert counted(world).count(world.now).pods == {"active": 0, "backoff": 0, "unschedulable": 3, "gated": 2}
+        world.pod("new", cpu=1)
+        assert counted(world).count(world.now).pods["active"] == 1
+
+    def test_gangs_by_state_and_by_what_they_were_told(self) -> None:
+        world = Scenario().node("n", cpu=2).job("runs", 2, cpu=1).job("large", 3, cpu=1).settle()
+        counts = counted(world).count(world.now + 50)
+        assert counts.gangs == {"waiting": 1, "partly_bound": 0, "running": 1, "evicting": 0}
+        ((queue, code), number) = next(iter(counts.waiting.items()))
+        assert (queue, number) == ("default", 1)
+        assert code == world.why("large").code
+        assert counts.nodes == {"open": 1, "closed": 0}
+
+    def test_labels_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster_counts, "MOST_SERIES", most := 20)
+        world = Scenario().node("n", cpu=1)
+        for number in range(most + 5):
+            world.queue(f"q{number}").job(f"g{number}", 2, queue=f"q{number}", cpu=4)
+        world.settle()
+        counts = counted(world).count(world.now)
+        assert len(counts.waiting) == most + 1
+        assert counts.waiting[OTHER, OTHER] == 5
+        assert len(counts.oldest) <= most
+
+
+def test_the_exposition_can_be_parsed_whatever_things_are_called() -> None:
+    world = Scenario().node("n", cpu=2).queue('odd"\\name', capability={"cpu": 2})
+    world.job("runs", 1, cpu=1, queue='odd"\\name').settle()
+    accounts = AccountSeries(world.state)
+    text = "\n".join([*counted(world).lines(world.now), *accounts.lines(accounts.snapshot()), ""])
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    used = [
+        sample.value
+        for sample in families["phalanx_account_resource"].samples
+        if sample.labels.items() >= {"account": 'odd"\\name', "kind": "used", "resource": "cpu"}.items()
+    ]
+    assert used == [1000]
+    assert {sample.labels["queue"] for sample in families["scheduler_pending_pods"].samples} == {
+        "active",
+        "backoff",
+        "unschedulable",
+        "gated",
+    }
+
+
+def test_pods_and_gangs_are_counted_apart_and_waits_by_queue() -> None:
+    world, telemetry = Scenario().node("n", cpu=4), Telemetry()
+    world.job("g", 3, cpu=1).pod("alone", cpu=1).job("large", 9, cpu=1)
+    world.now += 90
+    plan = world.cycle()
+    telemetry.cycle(plan, 0.01, world.state, world.now)
+    value = telemetry.registry.get_sample_value
+    profile = {"profile": "phalanx"}
+    assert value("scheduler_schedule_attempts_total", {"result": "scheduled"} | profile) == 4
+    assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9
+    assert value("scheduler_podgroup_schedule_attempts_total", {"result": "scheduled"} | profile) == 1
+    assert value("scheduler_podgroup_schedule_attempts_total", {"result": "unschedulable"} | profile) == 1
+    assert value("phalanx_gang_wait_seconds_count", {"queue": "default"}) == 1
+    assert value("phalanx_gang_wait_seconds_sum", {"queue": "default"}) == 90
+
+
+def test_a_gang_above_its_minimum_runs_though_more_of_it_wait() -> None:
+    world = Scenario().node("n", cpu=2).gang("elastic", minimum=2)
+    for number in range(4):
+        world.pod(f"elastic-{number}", gang="elastic", cpu=1)
+    world.settle()
+    assert counted(world).count(world.now).gangs == {"waiting": 0, "partly_bound": 0, "running": 1, "evicting": 0}
+
+
+def test_what_an_account_had_when_it_was_asked_is_what_is_told() -> None:
+    world = Scenario().node("n", cpu=4).job("first", 1, cpu=1).settle()
+    series = AccountSeries(world.state)
+    seen = series.snapshot()
+    world.job("second", 3, cpu=1).settle()
+    line = 'phalanx_account_resource{{account="default",family="queue",kind="used",resource="cpu"}} {}'
+    assert line.format(1000) in set(series.lines(seen))
+    assert line.format(4000) in set(series.lines(series.snapshot()))

@@ -1,0 +1,95 @@
+"""PodGroups for gangs that only their pods declare: none is forgotten for what was wrong at one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.controllers import made_groups
+from phalanx.daemon.controllers.made_groups import MadeGroups
+from phalanx.dialects.core import decode_pod
+from phalanx.dialects.gangs.made_groups import GROUPS
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.execution.writes import WritePool
+from phalanx.kube.errors import ApiError
+from phalanx.model.gang import GangKey
+
+KIND, OTHER = (ServedKind(group, "v1alpha1", "podgroups", "PodGroup") for group in GROUPS[:2])
+
+
+class Api:
+    """Takes note of what is created; refuses as often as told."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.refusals: list[int] = []
+
+    async def create(self, path: str, obj: Any) -> None:
+        if self.refusals:
+            raise ApiError(self.refusals.pop(), "Refused", "not now")
+        assert f"/{KIND.group}/" in path
+        self.created.append(obj["metadata"]["name"])
+
+
+class Place:
+    """A gang of one pod, and whoever makes its PodGroup."""
+
+    def __init__(self) -> None:
+        self.api = Api()
+        self.kinds = {KIND: True, OTHER: True}
+        intake, state = Intake(["phalanx"]), ClusterState()
+        labels = {"pod-group/name": "g", "pod-group/min-available": "1"}
+        body = {
+            "metadata": {"namespace": "ns", "name": "a", "uid": "a", "resourceVersion": "1", "labels": labels},
+            "spec": {"schedulerName": "phalanx", "containers": [{"name": "main", "image": "example/main"}]},
+        }
+        pod = decode_pod(json.dumps(body).encode())
+        for event in intake.pod(pod):
+            state.apply(event)
+        self.groups = MadeGroups(
+            self.api,  # type: ignore[arg-type]
+            WritePool(),
+            state,
+            intake,
+            lambda: self.kinds,
+            lambda: True,
+        )
+        self.groups.pod_seen(pod)
+
+    async def made(self) -> None:
+        async with asyncio.timeout(5):
+            while not self.api.created:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_groups, "_GATHER", 0.01)
+    monkeypatch.setattr(made_groups, "_FIRST_PAUSE", 0.05)
+
+
+async def test_a_watch_that_begins_anew_at_the_wrong_moment() -> None:
+    """Between two checks nobody knew all PodGroups, and just then one was to be made."""
+    place = Place()
+    place.groups.check()
+    place.kinds[KIND] = False
+    place.groups.touch(GangKey("ns", "g"))
+    await asyncio.sleep(0.05)
+    assert not place.api.created, "it is not made in another kind meanwhile"
+    place.kinds[KIND] = True
+    place.groups.check()
+    await place.made()
+
+
+@pytest.mark.parametrize("code", [409, 404, 429, 500])
+async def test_a_refusal_that_passes(code: int) -> None:
+    """A conflict with an object that nobody ever sees is one of those."""
+    place = Place()
+    place.api.refusals = [code]
+    place.groups.check()
+    await place.made()

@@ -1,0 +1,79 @@
+"""Which place a pod has among its siblings and whether it leads them, as those who make pods say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.dialects.gangs.declaration import TASK_SPEC
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.pods.ranks import NO_INDEX, index_of, leads
+from phalanx.model.events import GangUpdated, PodUpdated
+from tests.dialects.objects import pod
+
+GANG = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "1"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "index"),
+    [
+        ({}, {"volcano.sh/task-index": "3"}, 3),
+        ({"batch.kubernetes.io/job-completion-index": "7"}, {}, 7),
+        ({"training.kubeflow.org/replica-index": "0"}, {}, 0),
+        ({"leaderworkerset.sigs.k8s.io/worker-index": "2"}, {}, 2),
+        ({"apps.kubernetes.io/pod-index": "5"}, {}, 5),
+        ({"batch.kubernetes.io/job-completion-index": "first"}, {}, NO_INDEX),
+        ({}, {}, NO_INDEX),
+    ],
+)
+def test_ranks(labels: dict[str, str], annotations: dict[str, str], index: int) -> None:
+    assert index_of(pod("p", labels=labels, annotations=annotations).metadata) == index
+
+
+@pytest.mark.parametrize(
+    ("labels", "leader"),
+    [
+        ({TASK_SPEC: "master"}, True),
+        ({TASK_SPEC: "worker"}, False),
+        ({"training.kubeflow.org/job-role": "master", "training.kubeflow.org/replica-type": "worker"}, True),
+        ({"training.kubeflow.org/replica-type": "Launcher"}, True),
+        ({"training.kubeflow.org/replica-type": "chief"}, True),
+        ({"ray.io/node-type": "head"}, True),
+        ({"ray.io/node-type": "worker"}, False),
+        ({"spark-role": "driver"}, True),
+        ({"spark-role": "executor"}, False),
+        ({"component": "jobmanager", "type": "flink-native-kubernetes"}, True),
+        ({"component": "taskmanager"}, False),
+        ({"dask.org/component": "scheduler"}, True),
+        ({}, False),
+    ],
+)
+def test_leaders(labels: dict[str, str], leader: bool) -> None:
+    assert leads(pod("p", labels=labels).metadata) is leader
+
+
+def told(kind: type[Any], **details: Any) -> Any:
+    intake = Intake(["phalanx"])
+    events = intake.pod(pod("p", **details))
+    (found,) = [event for event in events if isinstance(event, kind)]
+    return found, intake
+
+
+def test_a_pod_on_its_own_leads_nobody() -> None:
+    assert not told(PodUpdated, labels={"spark-role": "driver"})[0].pod.leads
+    assert told(PodUpdated, labels={**GANG, "spark-role": "driver"})[0].pod.leads
+
+
+def test_how_long_a_gang_is_to_stay_as_it_is() -> None:
+    said = {"phalanx.dev/growth-delay": "3m"}
+    assert told(GangUpdated, labels=GANG, annotations=said)[0].gang.growth_delay == 180
+
+
+@pytest.mark.parametrize("text", ["soon", "-1s", "48h"])
+def test_a_delay_that_cannot_be_read_is_named_and_delays_nothing(text: str) -> None:
+    event, intake = told(GangUpdated, labels=GANG, annotations={"phalanx.dev/growth-delay": text})
+    assert event.gang.growth_delay == 0
+    (warning,) = intake.drain_warnings()
+    assert warning.reason == "InvalidGrowthDelay"
+    assert repr(text) in warning.message

@@ -1,0 +1,70 @@
+"""What the scheduler asks of the API, beside what `phalanx install` lets its account do.
+
+Every scheduler of the end-to-end tests is held to its rights: the tests themselves are administrators, so that
+nothing is missing by chance. PHALANX_RIGHTS_REPORT=FILE writes which rights no test of the session has used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from phalanx.cli.manifests import access
+from phalanx_local.authorization.attributes import Attributes, attributes_of
+from phalanx_local.authorization.rules import PolicyRule, parse_rules
+from phalanx_local.endpoints.routes import parse_path
+
+#: Asked for without a right, on purpose. `phalanx install` makes the Secret, and a right to create Secrets would be
+#: one to make tokens; tests keep their leases in namespaces where it was not installed.
+_WITHOUT = frozenset({("create", "", "secrets")})
+
+
+def asked_of(method: str, target: str) -> Attributes:
+    """What a request asks for, as the API server reads it."""
+    path, _, query = target.partition("?")
+    return attributes_of(method, path, parse_path(path), dict(parse_qsl(query)))
+
+
+class Rights:
+    """Those of a scheduler with its lease: `everywhere`, and `own` where the lease is."""
+
+    def __init__(self, lease_namespace: str, lease: str) -> None:
+        self.lease_namespace = lease_namespace
+        rules = {
+            each["kind"]: parse_rules(each["rules"])
+            for each in reversed(access("x", "x", lease))
+            if "rules" in each
+        }
+        self.everywhere, self.own = rules["ClusterRole"], rules["Role"]
+
+    def allow(self, asked: Attributes) -> bool:
+        if asked.path:
+            # Discovery is everybody's (the ClusterRole system:discovery).
+            return asked.verb == "get"
+        if not asked.resource or (asked.verb, asked.group, asked.resource) in _WITHOUT:
+            return True
+        rules = (*self.everywhere, *(self.own if asked.namespace == self.lease_namespace else ()))
+        return any(rule.allows(asked) for rule in rules)
+
+    def never_used(self, used: Iterable[Attributes]) -> list[str]:
+        """Granted, each as `VERB RESOURCE.GROUP`, and not among what was asked for."""
+        asked = {
+            (each.verb, each.group, f"{each.resource}/{each.subresource}" if each.subresource else each.resource)
+            for each in used
+        }
+        return sorted({_told(right) for right in _parts((*self.everywhere, *self.own)) if right not in asked})
+
+
+def _parts(rules: Iterable[PolicyRule]) -> set[tuple[str, str, str]]:
+    return {
+        (verb, group, resource)
+        for rule in rules
+        for verb in rule.verbs
+        for group in rule.groups
+        for resource in rule.resources
+    }
+
+
+def _told(right: tuple[str, str, str]) -> str:
+    verb, group, resource = right
+    return f"{verb} {resource}.{group}" if group else f"{verb} {resource}"

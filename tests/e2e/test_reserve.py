@@ -1,0 +1,95 @@
+"""Starts that are kept, on an API server: told where people look, resting on enforced limits, through a restart."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx.kube.core_resources import CONFIG_MAPS
+from tests.e2e.world import PODS, World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+POLICY = """
+actions: "enqueue, allocate, reserve, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
+"""
+START = re.compile(r"It starts no later than (\S+),")
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY)
+    return str(path)
+
+
+async def promised(world: World) -> str:
+    """What is written down in this world's namespace."""
+    found = [each for each in await world.list(CONFIG_MAPS) if each["metadata"]["name"] == "phalanx-reservations"]
+    return str(found[0]["data"]["reservations.json"]) if found else ""
+
+
+async def told(world: World, name: str) -> str:
+    condition = await world.until_held(name, words="It starts no later than")
+    found = START.search(condition["message"])
+    assert found is not None
+    return found[1]
+
+
+async def scheduler(world: World, policy: str) -> Any:
+    return await world.scheduler(config=policy, lease_namespace=world.namespace)
+
+
+async def full(world: World) -> None:
+    """A node of which half comes free when a pod is killed for its deadline."""
+    await world.node("n1", cpu="4")
+    await world.pod("runs", cpu="2", activeDeadlineSeconds=600)
+    await world.until_bound("runs")
+    started = (await world.get(PODS, "runs"))["metadata"]["creationTimestamp"]
+    await world.patch(PODS, "runs", {"status": {"phase": "Running", "startTime": started}}, status=True)
+
+
+async def test_who_ends_in_time_goes_before_who_waits_and_nobody_else_does(world: World, policy: str) -> None:
+    await scheduler(world, policy)
+    await full(world)
+    await world.pod("head", cpu="4", activeDeadlineSeconds=60)
+    await told(world, "head")
+    await world.pod("slow", cpu="2", activeDeadlineSeconds=6000)
+    await world.pod("endless", cpu="2")
+    await world.until_held("slow", "endless", words="reserved for others that start before it would end")
+    await world.pod("quick", cpu="2", activeDeadlineSeconds=300)
+    await world.until_bound("quick")
+
+
+@pytest.mark.parametrize("kind", ["killed", "stopped"])
+async def test_a_promise_outlives_the_process(world: World, policy: str, kind: str) -> None:
+    first = await scheduler(world, policy)
+    await full(world)
+    await world.pod("head", cpu="4", activeDeadlineSeconds=60)
+    start = await told(world, "head")
+    written = await world.until(lambda: promised(world), "the promise is written down")
+    await (first.kill() if kind == "killed" else first.stop())
+    # Meanwhile somebody came who would have been before it in another plan.
+    await world.pod("endless", cpu="2")
+    second = await scheduler(world, policy)
+    await world.until_held("endless", words="reserved for others")
+    assert await told(world, "head") == start
+    assert await promised(world) == written
+    assert not [write for write in second.wire.writes if "configmaps" in write]
+
+
+async def test_what_somebody_else_writes_there_harms_only_the_promises(world: World, policy: str) -> None:
+    first = await scheduler(world, policy)
+    await full(world)
+    await world.pod("head", cpu="4", activeDeadlineSeconds=60)
+    await world.until(lambda: promised(world), "the promise is written down")
+    await first.kill()
+    await world.patch(CONFIG_MAPS, "phalanx-reservations", {"data": {"reservations.json": '{"version": 7}'}})
+    await scheduler(world, policy)
+    await world.until_held("head", words="It starts no later than")
+    await world.pod("endless", cpu="2")
+    await world.until_held("endless", words="reserved for others")

@@ -1,0 +1,274 @@
+"""The Helm chart and the plain manifests: made from the code, installed, upgraded and taken away again."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from charts.generate import CHART, NAMESPACE, ROOT, files, rendered
+
+from phalanx.admission.webhook.registration import MUTATING, VALIDATING
+from phalanx.admission.webhook.registration import NAME as WEBHOOK
+from phalanx.kube.auth.config import load_config
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer
+from tests.e2e.processes import Process
+from tests.e2e.world import PODS, pod
+from tests.install.helm import helm, run
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CRD", namespaced=False)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+MAJORS = pytest.mark.parametrize("major", ["3", "4"])
+EVERYTHING = [
+    f"--set={each}"
+    for each in (
+        "webhook.enabled=true",
+        "admissionPolicies.enabled=true",
+        "networkPolicy.enabled=true",
+        "metrics.serviceMonitor=true",
+        "metrics.prometheusRule=true",
+        "metrics.dashboards=true",
+        "policy=actions: allocate",
+        "schedulerNames={phalanx,batch}",
+    )
+]
+
+
+def test_what_is_made_from_the_code_is_what_the_code_says() -> None:
+    """Else: python -m charts.generate --helm PATH."""
+    for path, text in files().items():
+        assert path.read_text("utf-8") == text, path.name
+
+
+def test_every_part_runs_as_the_account_that_has_its_rights() -> None:
+    """Deployments are named like the accounts that `phalanx install` makes."""
+    rights = list(yaml.safe_load_all((CHART / "files" / "rights.yaml").read_text("utf-8")))
+    accounts = {each["metadata"]["name"] for each in rights if each["kind"] == "ServiceAccount"}
+    assert accounts == {f"phalanx-{part}" for part in ("scheduler", "controllers", "webhook")}
+    assert all(each["kind"] != "Namespace" for each in rights)
+
+
+def test_no_right_is_a_wildcard() -> None:
+    text = (CHART / "files" / "rights.yaml").read_text("utf-8")
+    for each in yaml.safe_load_all(text):
+        for rule in each.get("rules", ()):
+            assert not any("*" in rule.get(field, ()) for field in ("verbs", "resources", "apiGroups")), rule
+
+
+def test_the_plain_manifests_are_what_kustomize_takes() -> None:
+    made = subprocess.run(["kubectl", "kustomize", str(ROOT / "deploy")], capture_output=True, check=True)
+    kinds = [each["kind"] for each in yaml.safe_load_all(made.stdout)]
+    assert kinds.count("Deployment") == 2
+    assert kinds.count("CustomResourceDefinition") > 20
+
+
+@pytest.mark.slow
+@MAJORS
+class TestTemplates:
+    async def test_lint(self, major: str) -> None:
+        assert "0 chart(s) failed" in await run(major, "lint", CHART, *EVERYTHING)
+
+    async def test_the_plain_manifests_are_the_chart_with_its_defaults(self, major: str) -> None:
+        text = await asyncio.to_thread(rendered, str(helm(major)))
+        assert (ROOT / "deploy" / "phalanx.yaml").read_text("utf-8") == text
+
+    @pytest.mark.parametrize(
+        "value", ["replica=2", "scheduler.replicas=none", "webhook.failurePolicy=fail", "image.digest=abc"]
+    )
+    async def test_a_value_that_means_nothing_is_refused(self, major: str, value: str) -> None:
+        told = await run(major, "template", "x", CHART, f"--set={value}", fails=True)
+        assert value.partition("=")[0].rpartition(".")[2] in told
+
+    async def test_every_pod_is_as_restricted_as_the_namespace_asks(self, major: str) -> None:
+        for manifest in await _rendered(major, *EVERYTHING):
+            if manifest["kind"] not in ("Deployment", "Job"):
+                continue
+            spec = manifest["spec"]["template"]["spec"]
+            assert spec["securityContext"]["runAsNonRoot"] is True
+            assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert spec["schedulerName"] == "default-scheduler"
+            for container in spec["containers"]:
+                security = container["securityContext"]
+                assert security["readOnlyRootFilesystem"] is True
+                assert security["allowPrivilegeEscalation"] is False
+                assert security["capabilities"] == {"drop": ["ALL"]}
+
+    async def test_one_replica_has_neither_a_lease_nor_a_budget(self, major: str) -> None:
+        made = await _rendered(major, "--set=scheduler.replicas=1")
+        (scheduler,) = [
+            each for each in made if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-scheduler")
+        ]
+        assert "--leader-elect" not in scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
+        budgets = {each["metadata"]["name"] for each in made if each["kind"] == "PodDisruptionBudget"}
+        assert budgets == {"phalanx-controllers"}
+
+
+@pytest_asyncio.fixture
+async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+    """Of an administrator of an empty cluster."""
+    server = ApiServer(ServerOptions())
+    await server.start()
+    path = tmp_path / "kubeconfig"
+    server.write_kubeconfig(path)
+    yield path
+    await server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.e2e
+@MAJORS
+class TestInstalled:
+    async def test_it_schedules_with_the_rights_and_arguments_that_the_chart_gives(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        await self._helm(
+            major, kubeconfig, "install", "--set=scheduler.replicas=1", "--set=controllers.enabled=false"
+        )
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            deployment = await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
+            arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            arguments = [each.replace("0.0.0.0:10251", "127.0.0.1:0") for each in arguments]
+            account = await _as_account(client, kubeconfig, "phalanx-scheduler", tmp_path)
+            await client.create("/api/v1/nodes", _node())
+            process = await Process.start(*arguments, "--kubeconfig", account)
+            try:
+                await process.says("ready")
+                labels = {"pod-group/name": "g", "pod-group/min-available": "2"}
+                for name in ("a", "b"):
+                    await client.create(PODS.path("default"), pod(name, labels=labels, cpu="1"))
+                async with asyncio.timeout(60):
+                    while not await _all_bound(client):  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                assert "FORBIDDEN" not in process.output
+            finally:
+                assert await process.end() == 0
+
+    async def test_an_upgrade_changes_what_was_asked_and_definitions_outlive_the_release(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        await self._helm(major, kubeconfig, "install")
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            secret = "/api/v1/namespaces/kube-system/secrets/phalanx-signing-keys"
+            kept = await client.get(secret)
+            kept["data"] = {"keys": "c2VjcmV0"}
+            await client.replace(secret, kept)
+            await self._helm(major, kubeconfig, "upgrade", "--set=scheduler.concurrency=7", *EVERYTHING[:2])
+            deployment = await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
+            arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            assert "--concurrency=7" in arguments
+            # What is signed with the keys must be believed after an upgrade.
+            assert (await client.get(secret))["data"] == {"keys": "c2VjcmV0"}
+            definitions = len((await client.get(DEFINITIONS.path()))["items"])
+            told = await run(
+                major, "uninstall", "phalanx", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "--no-hooks"
+            )
+            assert "uninstalled" in told
+            assert len((await client.get(DEFINITIONS.path()))["items"]) == definitions > 20
+            with pytest.raises(ApiError, match="404"):
+                await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
+
+    async def test_a_definition_of_another_project_stays_as_it_is(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        text = (ROOT / "deploy" / "crds.yaml").read_text("utf-8")
+        name = "podgroups.scheduling.x-k8s.io"
+        (foreign,) = [each for each in yaml.safe_load_all(text) if each["metadata"]["name"] == name]
+        foreign["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "somebody"}
+        foreign["spec"]["names"]["shortNames"] = ["theirs"]
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            await client.create(DEFINITIONS.path(), foreign)
+            await self._definitions(major, kubeconfig, tmp_path)
+            await self._helm(major, kubeconfig, "install")
+            now = await client.get(DEFINITIONS.path(name=name))
+        assert now["spec"]["names"]["shortNames"] == ["theirs"]
+        assert now["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "somebody"}
+
+    async def test_the_webhook_is_called_no_more_when_the_release_is_gone(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        await self._helm(major, kubeconfig, "install", "--set=webhook.enabled=true")
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            for name in (WEBHOOK, "theirs"):
+                for resource in (MUTATING, VALIDATING):
+                    await client.create(resource.path(), {"metadata": {"name": name}, "webhooks": []})
+            await run(major, "uninstall", "phalanx", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "--no-hooks")
+            await self._hook(major, kubeconfig, tmp_path, "post-delete")
+            for resource in (MUTATING, VALIDATING):
+                left = (await client.get(resource.path()))["items"]
+                assert [each["metadata"]["name"] for each in left] == ["theirs"]
+
+    async def _definitions(self, major: str, kubeconfig: Path, tmp_path: Path) -> None:
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        await self._hook(major, kubeconfig, tmp_path, "pre-install")
+
+    async def _hook(self, major: str, kubeconfig: Path, tmp_path: Path, when: str) -> None:
+        """What the hook's Job does, with its arguments and its rights: nobody runs containers here."""
+        made = await _rendered(major, "--set=webhook.enabled=true")
+        by_kind = {
+            each["kind"]: each
+            for each in made
+            if when in each["metadata"].get("annotations", {}).get("helm.sh/hook", "").split(",")
+        }
+        assert by_kind.keys() == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            await client.create(ACCOUNTS.path(NAMESPACE), by_kind["ServiceAccount"])
+            rights = "/apis/rbac.authorization.k8s.io/v1/clusterrole"
+            await client.create(f"{rights}s", by_kind["ClusterRole"])
+            await client.create(f"{rights}bindings", by_kind["ClusterRoleBinding"])
+            name = by_kind["Job"]["spec"]["template"]["spec"]["serviceAccountName"]
+            account = await _as_account(client, kubeconfig, name, tmp_path)
+        arguments = by_kind["Job"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        process = await Process.start(*arguments, "--kubeconfig", account)
+        assert await process.ends(patience=100) == 0, process.output
+
+    async def _helm(self, major: str, kubeconfig: Path, verb: str, *arguments: str) -> None:
+        where = ("-n", NAMESPACE, "--kubeconfig", kubeconfig, "--no-hooks")
+        await run(major, verb, "phalanx", CHART, *where, *arguments)
+
+
+async def _rendered(major: str, *arguments: str) -> list[dict[str, Any]]:
+    text = await run(major, "template", "phalanx", CHART, "-n", NAMESPACE, *arguments)
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+async def _as_account(client: KubeClient, kubeconfig: Path, name: str, folder: Path) -> Path:
+    """A kubeconfig with a token of a service account of the release's namespace."""
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600},
+    }
+    token = (await client.create(f"{ACCOUNTS.path(NAMESPACE, name)}/token", request))["status"]["token"]
+    document = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_text, "utf-8"))
+    document["users"][0]["user"] = {"token": token}
+    path = folder / f"{name}.kubeconfig"
+    await asyncio.to_thread(path.write_text, yaml.safe_dump(document), "utf-8")
+    return path
+
+
+async def _all_bound(client: KubeClient) -> bool:
+    listed = (await client.get(PODS.path("default")))["items"]
+    return all(each["spec"].get("nodeName") for each in listed)
+
+
+def _node() -> dict[str, Any]:
+    status = {
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {"metadata": {"name": "n"}, "status": status}

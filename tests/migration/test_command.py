@@ -1,0 +1,295 @@
+"""`phalanx migrate` on files: object by object what works, what would change and what is not honoured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phalanx.cli.main import cli
+from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.findings import Verdict
+from phalanx.reports.migration.readers import Readers
+from phalanx.reports.migration.steps import Webhook, summary
+
+READERS = Readers()
+MANIFESTS = Path(__file__).parent / "manifests.yaml"
+
+
+def migrate(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["migrate", *arguments])
+
+
+def examined(*documents: object) -> Examiner:
+    examiner = Examiner(readers=READERS)
+    examiner.add_all(documents)
+    return examiner
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    result = migrate("--from", str(MANIFESTS), "-o", "json")
+    assert result.exit_code == 1, result.output
+    told: dict[str, Any] = json.loads(result.stdout)
+    return told
+
+
+def one(report: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    (found,) = [each for each in report["objects"] if (each["kind"], each["name"]) == (kind, name)]
+    return dict(found)
+
+
+def fields(found: dict[str, Any], verdict: str) -> dict[str, str]:
+    return {each["field"]: each["message"] for each in found["fields"] if each["verdict"] == verdict}
+
+
+def test_every_object_has_a_verdict(report: dict[str, Any]) -> None:
+    verdicts = {(each["kind"], each["name"]): each["verdict"] for each in report["objects"]}
+    assert verdicts == {
+        ("Queue", "research"): "not honoured",
+        ("PodGroup", "train"): "works as it is",
+        ("Job", "mpi"): "works after a change",
+        ("ConfigMap", "volcano-scheduler-configmap"): "works as it is",
+        ("PodGroup", "nginx"): "works as it is",
+        ("ElasticQuota", "quota-b"): "works as it is",
+        ("KubeSchedulerConfiguration", "-"): "not honoured",
+        ("Pod", "nginx-1"): "works after a change",
+        ("PodGroup", "koord-gang"): "not honoured",
+        ("ElasticQuota", "team-c"): "works as it is",
+        ("Reservation", "kept"): "works after a change",
+        ("Pod", "web-1"): "not honoured",
+        ("Queue", "kai-team"): "not honoured",
+        ("PodGroup", "kai-pg"): "not honoured",
+        ("Deployment", "kai-dep"): "works after a change",
+        ("ClusterQueue", "cq"): "works as it is",
+        ("LocalQueue", "lq"): "works as it is",
+        ("ResourceFlavor", "default"): "works as it is",
+        ("Job", "kj"): "works after a change",
+    }
+
+
+def test_who_reads_a_field_is_asked_field_by_field(report: dict[str, Any]) -> None:
+    assert fields(one(report, "Queue", "research"), "not honoured").keys() == {
+        "spec.type",
+        "spec.extendClusters[0].name",
+    }
+    mode = "metadata.annotations[gang.scheduling.koordinator.sh/mode]"
+    assert "write Strict" in fields(one(report, "PodGroup", "koord-gang"), "not honoured")[mode]
+
+
+def test_that_nonstrict_is_not_honoured_is_what_the_scheduler_says_at_the_gang() -> None:
+    gang = "gang.scheduling.koordinator.sh/"
+    annotations = {f"{gang}name": "g", f"{gang}min-available": "2", f"{gang}mode": "NonStrict"}
+    spec = {"schedulerName": "phalanx", "containers": [{"name": "c"}]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "n", "annotations": annotations},
+        "spec": spec,
+    }
+    read = Readers().reader(pod)
+    assert read is not None
+    assert any("no room is held" in message for message in read(pod)[1])
+
+
+def test_a_field_with_a_mistake_says_what_to_write() -> None:
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"minMember": "many", "queue": "q"},
+    }
+    (found,) = examined(group).found
+    told = {each.field: each for each in found.fields}
+    assert told["spec.minMember"].verdict is Verdict.CHANGE
+    assert "write a whole number of at least 1" in told["spec.minMember"].message
+    assert told["spec.queue"].verdict is Verdict.WORKS
+
+
+def test_the_queue_in_the_place_of_kais_means_the_same_here(report: dict[str, Any]) -> None:
+    (queue,) = one(report, "Queue", "kai-team")["manifests"]
+    assert queue["spec"] == {
+        "reclaimable": True,
+        "parent": "default",
+        "priority": 5,
+        "deserved": {"cpu": "4000m", "memory": "1000000000", "nvidia.com/gpu": "2"},
+        "capability": {"nvidia.com/gpu": "8"},
+        "weight": 3,
+    }
+    (group,) = one(report, "PodGroup", "kai-pg")["manifests"]
+    assert group["spec"] == {"minMember": 2, "queue": "kai-team", "priorityClassName": "train"}
+
+
+def test_what_is_to_be_applied_works_as_it_is(report: dict[str, Any]) -> None:
+    made = [document for each in report["objects"] for document in each["manifests"]]
+    found = examined(*made).found
+    assert len(found) == 2
+    assert {each.verdict for each in found} == {Verdict.WORKS}
+
+
+def test_the_patch_of_a_template_makes_its_pods_ours(report: dict[str, Any]) -> None:
+    patch = one(report, "Deployment", "kai-dep")["patch"]
+    annotations = {"scheduling.volcano.sh/queue-name": "kai-team"}
+    assert patch == {
+        "spec": {"template": {"spec": {"schedulerName": "phalanx"}, "metadata": {"annotations": annotations}}}
+    }
+
+
+def test_the_template_of_a_job_cannot_be_patched_and_that_is_said() -> None:
+    template = {"spec": {"schedulerName": "volcano", "containers": []}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    (found,) = examined(job).found
+    assert found.patch is None
+    assert "what makes the next one" in found.fields[-1].message
+
+
+def test_whoever_names_another_scheduler_has_to_name_ours() -> None:
+    def told(scheduler: dict[str, str]) -> str:
+        metadata = {"name": "p", "labels": {"scheduling.x-k8s.io/pod-group": "g"}}
+        spec = {"containers": [{"name": "c"}], **scheduler}
+        (found,) = examined({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).found
+        return "".join(each.message for each in found.fields if each.field == "spec.schedulerName")
+
+    assert told({"schedulerName": "phalanx"}) == ""
+    assert "--scheduler-name my-own" in told({"schedulerName": "my-own"})
+    assert "kube-scheduler's name" in told({})
+
+
+def test_the_name_of_kube_scheduler_is_not_taken_over(report: dict[str, Any]) -> None:
+    assert not [step for step in report["steps"] if "default-scheduler" in step]
+
+
+def test_pods_of_one_owner_are_told_once() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{at}", "ownerReferences": [owner]},
+            "spec": {"schedulerName": "volcano", "containers": [{"name": "c"}]},
+        }
+        for at in range(500)
+    ]
+    (found,) = examined(*pods).found
+    assert found.alike == 499
+
+
+def test_pods_of_nobody_and_those_that_are_over_are_left_out() -> None:
+    plain = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+    over = {**plain, "spec": {"schedulerName": "volcano"}, "status": {"phase": "Succeeded"}}
+    assert examined(plain, over).found == []
+
+
+POLICY = """\
+actions: "enqueue, alocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+  - name: usages
+  - name: predicates
+"""
+
+
+def test_a_policy_that_would_not_load_is_written_without_what_nobody_knows(tmp_path: Path) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": "volcano-system"},
+        "data": {"volcano-scheduler.conf": POLICY},
+    }
+    (tmp_path / "in.yaml").write_text(yaml.safe_dump(config))
+    result = migrate("--from", str(tmp_path / "in.yaml"), "--write", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "unknown plugin 'usages'" in result.stdout
+    policy = str(tmp_path / "out" / "policy.yaml")
+    assert CliRunner().invoke(cli, ["policy", "lint", policy]).exit_code == 0
+
+
+def test_manifests_and_patches_are_written_where_they_were_asked_for(tmp_path: Path) -> None:
+    migrate("--from", str(MANIFESTS), "--write", str(tmp_path))
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
+    assert written == {
+        "policy.yaml",
+        "objects/queue-kai-team.yaml",
+        "objects/podgroup-team-d-kai-pg.yaml",
+        "patches/deployment-team-d-kai-dep.yaml",
+    }
+
+
+def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
+    queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "../../x"}, "spec": {}}
+    (tmp_path / "in.yaml").write_text(yaml.safe_dump(queue))
+    migrate("--from", str(tmp_path / "in.yaml"), "--write", str(tmp_path / "deep" / "out"))
+    assert [path.name for path in tmp_path.rglob("*.yaml") if path.name != "in.yaml"] == ["queue-.._.._x.yaml"]
+
+
+def test_the_exit_code_says_whether_something_is_lost(tmp_path: Path) -> None:
+    group = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: a}\nspec: {minMember: 2}\n"
+    (tmp_path / "a.yaml").write_text(group)
+    assert migrate("--from", str(tmp_path)).exit_code == 0
+    (tmp_path / "b.yaml").write_text("a: [")
+    result = migrate("--from", str(tmp_path))
+    assert (result.exit_code, "not read: " in result.stdout) == (1, True)
+    assert migrate("--from", str(tmp_path / "nowhere")).exit_code == 2
+
+
+def test_nothing_found_is_said(tmp_path: Path) -> None:
+    result = migrate("--from", str(tmp_path))
+    assert (result.exit_code, "nothing of Volcano" in result.stdout) == (0, True)
+
+
+def test_the_steps_stop_the_others_before_phalanx_takes_their_pods(report: dict[str, Any]) -> None:
+    steps = report["steps"]
+    started = next(at for at, step in enumerate(steps) if step.startswith("phalanx scheduler"))
+    stopped = [at for at, step in enumerate(steps) if ": stop " in step]
+    assert len(stopped) == 4
+    assert max(stopped) < started
+    for name in ("volcano", "koord-scheduler", "scheduler-plugins-scheduler", "kai-scheduler"):
+        assert f"--scheduler-name {name}" in steps[started]
+
+
+def test_webhooks_that_would_go_on_without_their_controller_are_named() -> None:
+    found = examined(*yaml.safe_load_all(MANIFESTS.read_text())).found
+    steps = summary(found, [Webhook("volcano-admission", ("batch.volcano.sh",)), Webhook("other", ("apps",))]).steps
+    (said,) = [step for step in steps if step.startswith("webhooks")]
+    assert "volcano-admission" in said
+    assert "other," not in said
+
+
+KINDS = [
+    ("v1", "Pod"),
+    ("v1", "ConfigMap"),
+    ("v1", "List"),
+    ("apps/v1", "Deployment"),
+    ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"),
+    ("scheduling.volcano.sh/v1beta1", "Queue"),
+    ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    ("batch.volcano.sh/v1alpha1", "Job"),
+    ("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota"),
+    ("scheduling.koordinator.sh/v1alpha1", "Reservation"),
+    ("scheduling.run.ai/v2", "Queue"),
+    ("scheduling.run.ai/v2alpha2", "PodGroup"),
+    ("kueue.x-k8s.io/v1beta1", "ClusterQueue"),
+]
+KEYS = ("name", "labels", "annotations", "template", "spec", "resources", "cpu", "quota", "items", "volcano.sh/x")
+ANYTHING = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(kind=st.sampled_from(KINDS), metadata=ANYTHING, spec=ANYTHING, data=ANYTHING)
+def test_no_object_harms_what_is_said_of_others(kind: tuple[str, str], metadata: Any, spec: Any, data: Any) -> None:
+    broken = {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, "spec": spec, "data": data}
+    good = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"}}
+    examiner = examined(broken, {**broken, "profiles": data, "items": data}, good)
+    assert any(each.name == "research" for each in examiner.found)
+    summary(examiner.found)

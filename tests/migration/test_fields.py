@@ -1,0 +1,130 @@
+"""What is said of a field is what the scheduler's own readers do with it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
+from phalanx.reports.migration.readers import Readers, leaves, spelled
+
+MANIFESTS = [each for each in yaml.safe_load_all((Path(__file__).parent / "manifests.yaml").read_text()) if each]
+READERS = Readers()
+# Another value that is as good as the one that stands there, where a number more would not do.
+OTHERS: dict[str, Any] = {
+    "spec.reclaimable": False,
+    "spec.allocateOnce": False,
+    "spec.capability.memory": "1Gi",
+    "spec.dequeueStrategy": "traverse",
+    "spec.networkTopology.mode": "soft",
+    "spec.ttl": "2h",
+    "spec.template": {"spec": {"schedulerName": "koord-scheduler", "containers": [{"name": "other"}]}},
+    "spec.parent": "other",
+    "spec.minTaskMember.worker": 3,
+    "metadata.annotations[volcano.sh/hierarchy]": "root/other",
+    "metadata.annotations[volcano.sh/hierarchy-weights]": "1/3",
+    "metadata.labels[quota.scheduling.koordinator.sh/is-parent]": "true",
+    "metadata.labels[quota.scheduling.koordinator.sh/allow-lent-resource]": "false",
+    "metadata.annotations[quota.scheduling.koordinator.sh/shared-weight]": '{"cpu": 5}',
+    "metadata.annotations[quota.scheduling.koordinator.sh/namespaces]": '["team-x"]',
+    "metadata.annotations[gang.scheduling.koordinator.sh/groups]": '["team-c/koord-gang", "team-c/second"]',
+    "spec.tasks[0].template": {"spec": {"containers": [{"name": "other", "image": "x"}]}},
+    "spec.tasks[1].template": {"spec": {"containers": [{"name": "other", "image": "x"}]}},
+    "spec.policies[0].event": "PodFailed",
+    "spec.policies[0].action": "AbortJob",
+    "spec.plugins.ssh": ["--no-root"],
+    "spec.plugins.svc": ["--disable-network-policy=true"],
+    "spec.plugins.env": ["--x"],
+}
+
+
+def findings(document: Any) -> tuple[FieldFinding, ...]:
+    examiner = Examiner()
+    examiner.add(document)
+    (found,) = examiner.found
+    return found.fields
+
+
+def read_ones() -> Iterator[tuple[dict[str, Any], str, tuple[str | int, ...], Verdict]]:
+    """Every field of every object that a reader of ours knows, with what is said of it."""
+    for document in MANIFESTS:
+        group = document["apiVersion"].rpartition("/")[0]
+        if system_of(group) and READERS.reader(document) is not None:
+            told = {each.field: each.verdict for each in findings(document)}
+            metadata = {key: document["metadata"].get(key, {}) for key in ("labels", "annotations")}
+            for path in leaves({"spec": document["spec"], "metadata": metadata}):
+                short = path[: path.index("template") + 1] if "template" in path else path
+                field = spelled(short)
+                if field in told and told[field] is not Verdict.CHANGE:
+                    yield document, field, short, told[field]
+
+
+FIELDS = list({(each[0]["kind"], each[0]["metadata"]["name"], each[1]): each for each in read_ones()}.values())
+HONOURED = [each[:3] for each in FIELDS if each[3] is Verdict.WORKS]
+IGNORED = [each[:3] for each in FIELDS if each[3] is Verdict.NOT_HONOURED and "mode" not in each[1]]
+
+
+def with_value(document: dict[str, Any], path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    place: Any = changed
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return changed
+
+
+def another(field: str, value: object) -> object:
+    if field in OTHERS:
+        return OTHERS[field]
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    text = str(value)
+    return str(int(text) + 1) if text.isdigit() else f"{text}x"
+
+
+@pytest.mark.parametrize(("document", "field", "path"), HONOURED, ids=[f"{d['kind']} {f}" for d, f, _ in HONOURED])
+def test_what_is_called_honoured_is_read_differently_with_another_good_value(
+    document: dict[str, Any], field: str, path: tuple[str | int, ...]
+) -> None:
+    read = READERS.reader(document)
+    assert read is not None
+    value: Any = document
+    for step in path:
+        value = value[step]
+    before, told = read(document)
+    after, told_after = read(with_value(document, path, another(field, value)))
+    assert after != before
+    assert set(told_after) <= set(told), "the other value is good as well"
+
+
+@pytest.mark.parametrize(("document", "field", "path"), IGNORED, ids=[f"{d['kind']} {f}" for d, f, _ in IGNORED])
+@settings(max_examples=30)
+@given(
+    value=st.one_of(st.booleans(), st.integers(), st.text(max_size=9), st.lists(st.text(max_size=3), max_size=2))
+)
+def test_what_is_called_not_honoured_is_read_alike_whatever_it_holds(
+    document: dict[str, Any], field: str, path: tuple[str | int, ...], value: object
+) -> None:
+    read = READERS.reader(document)
+    assert read is not None
+    assert read(with_value(document, path, value)) == read(document)
+
+
+def test_both_kinds_of_fields_are_there() -> None:
+    assert len(HONOURED) > 35
+    assert len(IGNORED) >= 2
+
+
+def test_no_kind_that_is_read_has_words_of_its_own() -> None:
+    assert not set(FOREIGN_KINDS) & set(READERS.kinds)

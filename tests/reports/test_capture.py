@@ -1,0 +1,234 @@
+"""`phalanx capture`: what leaves a cluster, and what never does."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from typing import Any
+
+import msgspec
+
+import phalanx.dialects
+from phalanx.dialects.core import decode_node, decode_pod
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.registry import installed_dialects
+from phalanx.reports.capture.captured_kinds import ANNOTATIONS, KINDS, captured
+from phalanx.reports.capture.writing import encode_capture
+from phalanx.simulation.capture import Capture
+from phalanx.simulation.cluster import read_cluster
+
+SECRET = "s3cr3t"
+KEY = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
+# Keys of labels, of resources and of nodes' places, and names of drivers and types: no annotations that are read.
+NO_ANNOTATIONS = re.compile(
+    r"kubernetes\.io/(aws-ebs|azure-.*|cinder|gce-pd|no-provisioner|portworx.*|vsphere.*|hostname)"
+    r"|cloud\.google\.com/scheduled-maintenance-time|failure-domain\..*|topology\.kubernetes\.io/.*|resource\.kubernetes\.io/admin-access"
+    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|held-room)"
+    r"|yunikorn\.apache\.org/app-id|quota\.scheduling\.koordinator\.sh/name|scheduling\.x-k8s\.io/pod-group"
+    r"|kubectl\.kubernetes\.io/last-applied-configuration"
+)
+
+
+def poisoned_metadata(**more: Any) -> dict[str, Any]:
+    return {
+        "name": "x",
+        "namespace": "a",
+        "uid": "u1",
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": f'{{"env": "{SECRET}"}}',
+            "example.com/token": SECRET,
+            "volcano.sh/preemptable": "false",
+        },
+        "managedFields": [{"manager": SECRET}],
+        "finalizers": [f"example.com/{SECRET}"],
+        "selfLink": SECRET,
+        **more,
+    }
+
+
+def poisoned_pod() -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "registry.example/train:1",
+        "command": ["sh", "-c", SECRET],
+        "args": [SECRET],
+        "workingDir": SECRET,
+        "env": [
+            {"name": "TOKEN", "value": SECRET},
+            {"name": SECRET, "valueFrom": {"secretKeyRef": {"name": SECRET}}},
+        ],
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+        "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
+        "livenessProbe": {"httpGet": {"path": SECRET, "httpHeaders": [{"name": "a", "value": SECRET}]}},
+        "resources": {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}},
+        "terminationMessagePath": SECRET,
+        "volumeMounts": [{"name": "v", "mountPath": SECRET}],
+    }
+    return {
+        "metadata": poisoned_metadata(labels={"app": "x"}, generateName=f"{SECRET}-"),
+        "spec": {
+            "schedulerName": "phalanx",
+            "activeDeadlineSeconds": 60,
+            "containers": [container],
+            "initContainers": [container],
+            "ephemeralContainers": [container],
+            "imagePullSecrets": [{"name": SECRET}],
+            "serviceAccountName": SECRET,
+            "hostAliases": [{"ip": "1.2.3.4", "hostnames": [SECRET]}],
+            "hostname": SECRET,
+            "dnsConfig": {"searches": [SECRET]},
+            "securityContext": {"sysctls": [{"name": "a", "value": SECRET}]},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "volumes": [
+                {"name": "v", "secret": {"secretName": SECRET}},
+                {"name": "w", "configMap": {"name": SECRET}},
+                {"name": "c", "csi": {"driver": "d", "volumeAttributes": {"password": SECRET}}},
+                {"name": "p", "projected": {"sources": [{"secret": {"name": SECRET}}]}},
+                {"name": "h", "hostPath": {"path": SECRET}},
+                {"name": "i", "iscsi": {"iqn": "iqn.1", "secretRef": {"name": SECRET}, "targetPortal": SECRET}},
+                {"name": "r", "rbd": {"image": "i", "pool": "p", "user": SECRET, "keyring": SECRET}},
+                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": SECRET}}}}},
+                {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "message": SECRET,
+            "reason": SECRET,
+            "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "Ready", "status": "False", "reason": SECRET, "message": SECRET},
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": f"phalanx: makes room for {SECRET}",
+                },
+            ],
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "state": {"terminated": {"message": SECRET}},
+                    "imageID": SECRET,
+                    "containerID": SECRET,
+                }
+            ],
+        },
+    }
+
+
+def poisoned_everywhere(value: object) -> object:
+    """A secret under every key that could have one, at every level of an object that is allowed."""
+    return {
+        "unknownField": SECRET,
+        "template": {"spec": poisoned_pod()["spec"]},
+        **(value if isinstance(value, dict) else {}),
+    }
+
+
+def test_no_secret_of_a_pod_leaves_the_cluster_and_what_is_planned_with_does() -> None:
+    kept = captured("v1", "Pod", poisoned_pod())
+    assert SECRET not in repr(kept)
+    pod = decode_pod(msgspec.json.encode(kept))
+    assert not pod.faults
+    assert (
+        pod.spec.containers[0].resources
+        == decode_pod(msgspec.json.encode(poisoned_pod())).spec.containers[0].resources
+    )
+    assert pod.spec.active_deadline_seconds == 60
+    assert pod.metadata.annotations == {"volcano.sh/preemptable": "false"}
+    assert [volume.name for volume in pod.spec.volumes] == list("vwcphired")
+    assert pod.status.conditions[2].message == "phalanx: "
+
+
+def test_a_pod_means_the_same_before_and_after() -> None:
+    """But for what nobody plans with."""
+    whole, kept = (
+        Intake(("phalanx",), dialects=installed_dialects()).pod(decode_pod(msgspec.json.encode(document)))
+        for document in (poisoned_pod(), captured("v1", "Pod", poisoned_pod()))
+    )
+    assert whole == kept
+
+
+def test_no_secret_of_a_node_leaves_the_cluster() -> None:
+    node = {
+        "metadata": poisoned_metadata(labels={"rack": "r1"}),
+        "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": SECRET, "podCIDR": SECRET},
+        "status": {
+            "allocatable": {"cpu": "8"},
+            "capacity": {"cpu": "8"},
+            "addresses": [{"type": "Hostname", "address": SECRET}],
+            "nodeInfo": {"machineID": SECRET},
+            "conditions": [{"type": "Ready", "status": "True", "message": SECRET}],
+            "config": {"error": SECRET},
+        },
+    }
+    kept = captured("v1", "Node", node)
+    assert SECRET not in repr(kept)
+    found = decode_node(msgspec.json.encode(kept))
+    assert (found.status.allocatable, found.metadata.labels) == ({"cpu": "8"}, {"rack": "r1"})
+
+
+def test_whatever_the_kind_what_it_does_not_name_stays_behind() -> None:
+    for kind in [*KINDS, "SomethingElse"]:
+        document = {
+            "metadata": poisoned_metadata(),
+            "spec": poisoned_everywhere({"nested": {"deep": [{"text": SECRET}]}}),
+            "status": poisoned_everywhere({"message": SECRET}),
+            "data": {"password": SECRET},
+            "parameters": {"token": SECRET},
+            "config": [{"opaque": {"parameters": {"key": SECRET}}}],
+        }
+        assert SECRET not in repr(captured("example/v1", kind, document)), kind
+
+
+def test_groups_queues_and_claims_keep_what_is_read() -> None:
+    group = {"spec": {"minMember": 4, "queue": "q", "minResources": {"cpu": "4"}, "secretField": SECRET}}
+    kept = captured("scheduling.volcano.sh/v1beta1", "PodGroup", {"metadata": poisoned_metadata(), **group})
+    assert kept["spec"] == {"minMember": 4, "queue": "q", "minResources": {"cpu": "4"}}
+    queue = {"spec": {"weight": 2, "capability": {"cpu": "8"}, "extendClusters": [{"name": SECRET}]}}
+    kept = captured("scheduling.volcano.sh/v1beta1", "Queue", {"metadata": {"name": "q"}, **queue})
+    assert kept["spec"] == {"weight": 2, "capability": {"cpu": "8"}}
+    claim = {"spec": {"devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": "gpu"}}],
+                                  "config": [{"opaque": {"parameters": {"key": SECRET}}}]}}}  # fmt: skip
+    kept = captured("resource.k8s.io/v1", "ResourceClaim", {"metadata": {"name": "c"}, **claim})
+    asked = [{"name": "g", "exactly": {"deviceClassName": "gpu"}}]
+    assert kept["spec"] == {"devices": {"requests": asked, "config": [{}]}}
+
+
+def test_every_annotation_that_a_dialect_asks_for_is_kept() -> None:
+    """Also those that are added later: whoever adds one says in `captured_kinds` whether it may leave."""
+    asked: set[str] = set()
+
+    def look(value: object) -> None:
+        if isinstance(value, str) and KEY.fullmatch(value):
+            asked.add(value)
+        elif isinstance(value, tuple | frozenset | set | list):
+            for each in value:
+                look(each)
+        elif isinstance(value, dict):
+            look(list(value))
+
+    for module in pkgutil.walk_packages(phalanx.dialects.__path__, "phalanx.dialects."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if not name.startswith("__"):
+                look(value)
+    assert {key for key in asked - ANNOTATIONS if not NO_ANNOTATIONS.fullmatch(key)} == set()
+
+
+def test_the_same_cluster_makes_the_same_file_and_the_file_is_read_back() -> None:
+    documents = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": {"cpu": "8"}},
+        },
+        captured("v1", "Pod", poisoned_pod()),
+    ]
+    capture = Capture(1_767_225_600, missing=("secrets.core: forbidden",))
+    assert encode_capture(capture, documents, packed=True) == encode_capture(capture, documents, packed=True)
+    read = read_cluster(encode_capture(capture, documents, packed=False).decode(), "c.json")
+    assert (read.capture, read.start, len(read.entries)) == (capture, 1_767_225_600, 2)

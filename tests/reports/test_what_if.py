@@ -1,0 +1,299 @@
+"""`phalanx what-if` over a capture: who starts when and where, who goes, who is late."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from phalanx.cli.what_if_lines import answer_lines, free_lines
+from phalanx.dialects.times import format_time
+from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
+from phalanx.reports.whatif.changes import QueueChange
+from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
+from phalanx.reports.whatif.question import Question, answer_question
+from phalanx.scheduling.policy.loader import load_policy
+from phalanx.simulation.cluster import read_cluster
+from phalanx.simulation.documents import FileObject, read_documents
+from phalanx.simulation.errors import InputError
+
+NOW = 1_767_225_600
+PLAIN = 'actions: "allocate, backfill"\ntiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]\n'
+EVICTING = PLAIN.replace("backfill", "preempt, backfill")
+KEEPING = PLAIN.replace("backfill", "reserve, backfill")
+DAY = 86400
+Object = dict[str, Any]
+
+
+def node(name: str, cpu: int = 8, **labels: str) -> Object:
+    offered = {"cpu": cpu, "memory": "64Gi", "pods": 110}
+    labels = {"kubernetes.io/hostname": name, **labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": offered, "capacity": offered},
+    }
+
+
+def pod(
+    name: str,
+    cpu: int,
+    on: str = "",
+    limit: int = 0,
+    group: str = "",
+    began: int = 100,
+    owner: str = "",
+    **more: Any,
+) -> Object:
+    """One that has run for `began` seconds where it is `on` a node."""
+    annotations = dict(more.pop("annotations", {}))
+    if group:
+        annotations["scheduling.k8s.io/group-name"] = group
+    spec: Object = {
+        "schedulerName": "phalanx",
+        "terminationGracePeriodSeconds": 10,
+        "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+        **more,
+    }
+    if limit:
+        spec["activeDeadlineSeconds"] = limit
+    status: Object = {"phase": "Pending"}
+    if on:
+        spec["nodeName"], status = on, {"phase": "Running", "startTime": format_time(NOW - began)}
+    owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}]
+    metadata = {
+        "name": name,
+        "namespace": "a",
+        "uid": f"uid-{name}",
+        "creationTimestamp": format_time(NOW - began),
+        "annotations": annotations,
+        "ownerReferences": owners if owner else [],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def gang(name: str, pods: int, cpu: int, limit: int = 0, queue: str = "default", **more: Any) -> list[Object]:
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "a", "creationTimestamp": format_time(NOW - 100)},
+        "spec": {"minMember": pods, "queue": queue},
+        "status": {"phase": "Inqueue"},
+    }
+    return [group, *(pod(f"{name}-{number}", cpu, limit=limit, group=name, **more) for number in range(pods))]
+
+
+def asked(*documents: Object) -> tuple[FileObject, ...]:
+    return tuple(read_documents(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}), "asked"))
+
+
+def ask(*there: Object, policy: str = PLAIN, horizon: int = DAY, **question: Any) -> WhatIfAnswer:
+    head = {
+        "apiVersion": "simulation.phalanx.dev/v1alpha1",
+        "kind": "Capture",
+        "metadata": {"name": "capture"},
+        "spec": {"moment": NOW},
+    }
+    items = [head, *there]
+    cluster = read_cluster(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "capture.json")
+    question.setdefault("changes", ("something",) if len(question) > ("objects" in question) else ())
+    return answer_question(Question(cluster, load_policy(policy), horizon, **question))
+
+
+def only(answer: WhatIfAnswer) -> AskedStart:
+    (start,) = answer.asked
+    return start
+
+
+FULL = (node("n1"), node("n2"), pod("r1", 6, "n1", 1000), pod("r2", 6, "n2", 2000))
+
+
+def test_what_fits_starts_now_and_nobody_is_late() -> None:
+    answer = ask(*FULL, objects=asked(*gang("new", 2, 2)))
+    assert (only(answer).name, only(answer).state, only(answer).wait_seconds) == ("a/new", "Now", 0)
+    assert sum(room.pods for room in only(answer).nodes) == 2
+    assert (answer.evicted, answer.moved) == ([], [])
+
+
+def test_what_waits_starts_when_those_in_its_way_are_killed_and_have_left() -> None:
+    """r1 has run for 100 of 1000 seconds, and has 10 to leave."""
+    start = only(ask(*FULL, objects=asked(*gang("new", 2, 4))))
+    assert (start.state, start.wait_seconds) == ("Later", 910)
+    assert [(each.name, each.end) for each in start.blockers] == [("a/r1", format_time(NOW + 910))]
+    assert start.verdict is not None
+    assert start.verdict.nodes == {"Insufficient cpu": 2}
+
+
+def test_estimates_of_users_say_when_it_is_expected() -> None:
+    said = {"phalanx.dev/expected-run-time": "5m"}
+    there = (node("n1"), pod("r1", 6, "n1", 1000, annotations=said))
+    start = only(ask(*there, objects=asked(pod("new", 4))))
+    assert (start.start, start.expected) == (format_time(NOW + 910), format_time(NOW + 200))
+
+
+def test_where_no_end_is_known_it_does_not_start_and_it_is_said_why() -> None:
+    answer = ask(node("n1"), pod("r1", 6, "n1"), objects=asked(pod("new", 4)))
+    assert only(answer).state == "NotWithinHorizon"
+    assert "a/new would not start within 1d" in "\n".join(answer_lines(answer))
+
+
+def test_who_has_to_go_is_named_with_what_is_lost_and_when_it_runs_again() -> None:
+    there = (node("n1"), pod("low", 6, "n1", 1000, owner="rs"), pod("small", 2, "n1"))
+    answer = ask(*there, policy=EVICTING, objects=asked(pod("urgent", 6, limit=500, priority=10)))
+    assert (only(answer).state, only(answer).wait_seconds) == ("AfterEvictions", 10)
+    (evicted,) = answer.evicted
+    assert (evicted.name, evicted.pods, evicted.pod_hours, evicted.lost) == ("a/low", 1, 0.03, False)
+    # As soon as the urgent one is killed and has left.
+    assert evicted.again == format_time(NOW + 10 + 500 + 10)
+
+
+def test_who_has_no_controller_is_lost() -> None:
+    answer = ask(node("n1"), pod("low", 8, "n1"), policy=EVICTING, objects=asked(pod("urgent", 8, priority=10)))
+    assert [each.lost for each in answer.evicted] == [True]
+    assert "never: nobody makes it again" in "\n".join(answer_lines(answer))
+
+
+def test_others_that_wait_are_told_to_be_late_by_how_much() -> None:
+    there = (*FULL, *gang("waits", 2, 4, limit=500))
+    answer = ask(*there, objects=asked(*gang("first", 2, 4, limit=500, priority=10)), priority=10)
+    assert [(each.name, each.delay_seconds) for each in answer.moved] == [("a/waits", 510)]
+    assert (answer.without.later, answer.changed.later) == (1, 1)
+
+
+def test_more_nodes_help_a_gang_that_waits() -> None:
+    there = (*FULL, *gang("waits", 3, 8))
+    assert only(ask(*there, gang="a/waits")).state == "NotWithinHorizon"
+    answer = ask(*there, gang="a/waits", add_nodes=3, like="n1")
+    assert (only(answer).state, [room.node for room in only(answer).nodes]) == (
+        "Now",
+        ["n1-added-0", "n1-added-1", "n1-added-2"],
+    )
+    assert (answer.without.never, answer.changed.now) == (1, 1)
+
+
+def test_without_a_rack_its_pods_are_lost_and_who_waits_starts_later() -> None:
+    there = (node("n1", rack="r1"), node("n2", rack="r2"), *FULL[2:], *gang("waits", 2, 4, limit=500))
+    answer = ask(*there, without_nodes=("rack=r1",))
+    assert [(each.name, each.pods, each.again) for each in answer.interrupted] == [("a/r1", 1, "")]
+    assert [(each.name, each.delay_seconds) for each in answer.moved] == [("a/waits", 1000)]
+
+
+def test_a_higher_capability_of_its_queue_lets_it_start() -> None:
+    queue = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "q"},
+        "spec": {"weight": 1, "capability": {"cpu": "2"}},
+    }
+    policy = PLAIN.replace("{name: predicates}", "{name: predicates}, {name: proportion}")
+    there = (node("n1"), queue, *gang("waits", 2, 2, queue="q"))
+    start = only(ask(*there, policy=policy, gang="a/waits"))
+    assert start.verdict is not None
+    assert (start.state, start.verdict.reason) == ("NotWithinHorizon", "QuotaExceeded")
+    change = QueueChange("q", capability={"cpu": "4"})
+    assert only(ask(*there, policy=policy, gang="a/waits", queue=change)).state == "Now"
+
+
+def test_another_policy_promises_a_start() -> None:
+    there = (*FULL, *gang("waits", 2, 4, limit=100))
+    assert only(ask(*there, gang="a/waits")).promised == ""
+    assert only(ask(*there, gang="a/waits", other_policy=load_policy(KEEPING))).promised != ""
+
+
+def test_another_priority_of_a_gang_lets_it_evict() -> None:
+    there = (*FULL, *gang("waits", 2, 4))
+    assert only(ask(*there, policy=EVICTING, gang="a/waits")).state == "Later"
+    assert only(ask(*there, policy=EVICTING, gang="a/waits", priority=5)).state == "AfterEvictions"
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (
+            {"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 2, "completions": 5}},
+            ["a/x-0", "a/x-1"],
+        ),
+        ({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}}, ["a/x-0", "a/x-1"]),
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {}}, ["a/x-0"]),
+    ],
+)
+def test_owners_are_asked_about_by_the_pods_that_they_would_have(owner: Object, names: list[str]) -> None:
+    template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": 1}}}]}}
+    document = {
+        **owner,
+        "metadata": {"name": "x", "namespace": "a"},
+        "spec": {**owner["spec"], "template": template},
+    }
+    answer = ask(node("n1"), objects=asked(document))
+    assert [start.name for start in answer.asked] == names
+    assert answer.notes == [
+        f"{owner['kind']} x is for the scheduler default-scheduler; the answer is as if for phalanx"
+    ]
+
+
+def test_a_volcano_job_is_asked_about_as_its_controller_makes_it() -> None:
+    template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": 4}}}]}}
+    tasks = [{"name": "w", "replicas": 3, "template": template}]
+    document = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "a"},
+        "spec": {"minAvailable": 2, "schedulerName": "phalanx", "tasks": tasks},
+    }
+    policy = PLAIN.replace("allocate", "enqueue, allocate")
+    start = only(ask(node("n1"), policy=policy, objects=asked(document)))
+    # (Two of the three fit, and they are enough.)
+    assert (start.pods, start.state, [room.pods for room in start.nodes]) == (3, "Now", [2])
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"gang": "a/none"}, "no pod is of such a gang"),
+        ({"add_nodes": 1, "like": "n9"}, "--like n9: there is no such node; there are n1, n2"),
+        ({"add_nodes": 1}, "say what they are like"),
+        ({"without_nodes": ("n1,n2",)}, "no node would be left"),
+        ({"without_nodes": ("rack=r9",)}, "no node has these labels"),
+        ({"queue": QueueChange("none", weight=2)}, "there is no such queue"),
+        ({"queue": QueueChange("default", capability={"cpu": "lots"})}, "cpu=lots"),
+        ({"priority": 5}, "say whose"),
+        ({"objects": asked(pod("r1", 1))}, "the pod is there already"),
+        ({"objects": asked(pod("x", 1, priorityClassName="none"))}, "there is no PriorityClass none"),
+        (
+            {"objects": asked({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}})},
+            "no pods in what was asked about",
+        ),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_why(question: Object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        ask(*FULL, **question)
+
+
+def room_of(*there: Object, policy: str = PLAIN, **question: Any) -> list[tuple[int, int, int]]:
+    head = {
+        "apiVersion": "simulation.phalanx.dev/v1alpha1",
+        "kind": "Capture",
+        "metadata": {"name": "capture"},
+        "spec": {"moment": NOW},
+    }
+    cluster = read_cluster(json.dumps({"apiVersion": "v1", "kind": "List", "items": [head, *there]}), "c.json")
+    found = free_room(FreeRoomQuestion(cluster, load_policy(policy), "a", **question))
+    assert list(free_lines(found))
+    return [(row.seconds, row.pods, row.nodes) for row in found.rows]
+
+
+def test_what_is_free_is_the_largest_gang_that_starts_now() -> None:
+    assert room_of(*FULL) == [(0, 4, 2)]
+    assert room_of(*FULL, amounts={"cpu": "2"}) == [(0, 2, 2)]
+    assert room_of(*FULL, amounts={"cpu": "3"}) == [(0, 0, 0)]
+
+
+def test_who_ends_before_a_start_that_is_kept_has_more_room() -> None:
+    """The gang that waits is promised n1 from 910 seconds on: until then two CPUs of it are free."""
+    there = (*FULL, *gang("waits", 2, 4, limit=100))
+    rows = room_of(*there, policy=KEEPING)
+    assert [(pods, nodes) for _, pods, nodes in rows] == [(2, 1), (4, 2)]
+    assert 0 < rows[1][0] < 910

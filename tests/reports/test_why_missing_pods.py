@@ -1,0 +1,194 @@
+"""`phalanx why` about pods that do not exist: it names the quota that keeps their owner from creating them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.cli.why import parse_target
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.intake import Intake
+from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey, GroupRef
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.resources import requests_of
+from phalanx.reports.missing_pods import add_missing_pods, why_owner
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.scheduling.policy.loader import load_policy
+from tests.controllers.api import Json, MemoryApi
+from tests.controllers.quotas import Quotas
+
+JOBS, VCJOBS, SETS = "batch/v1/jobs", "batch.volcano.sh/v1alpha1/jobs", "apps/v1/replicasets"
+ONE = PodClass(requests=requests_of({"cpu": 1000}))
+TEMPLATE = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+
+
+class Cluster:
+    def __init__(self, **hard: str) -> None:
+        self.api = MemoryApi()
+        if hard:
+            Quotas(self.api).set("team", hard)
+        self.snapshot = Snapshot(ClusterState(), Intake(("phalanx",)))
+        self.snapshot.state.apply(NodeUpdated(Node("n", allocatable=requests_of({"cpu": 1000, "pods": 110}))))
+
+    def owner(self, collection: str, **spec: Any) -> None:
+        metadata: Json = {"name": "o", "uid": "owner", **spec.pop("metadata", {})}
+        self.api.apply(collection, {"metadata": metadata, "spec": spec})
+
+    def pods(self, count: int, gang: str = "") -> None:
+        for number in range(count):
+            owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "o", "uid": "owner", "controller": True}
+            metadata = {"name": f"p-{number}", "uid": f"u{number}", "ownerReferences": [owner]}
+            body = {"metadata": metadata, "spec": TEMPLATE["spec"], "status": {"phase": "Pending"}}
+            self.api.apply("v1/pods", body)
+            pod = Pod(
+                "default",
+                f"p-{number}",
+                f"u{number}",
+                ONE,
+                ONE.requests,
+                "phalanx",
+                "",
+                PodPhase.PENDING,
+                gang=gang,
+            )
+            self.snapshot.state.apply(PodUpdated(pod))
+
+    def event(self, message: str) -> None:
+        body = {
+            "metadata": {"name": f"e{len(self.api.objects)}"},
+            "reason": "FailedCreate",
+            "message": message,
+            "involvedObject": {"uid": "owner"},
+        }
+        self.api.apply("v1/events", body)
+
+    def report(self) -> WhyReport:
+        return WhyReport(self.snapshot, load_policy(), 1e9)
+
+    async def ask(self, kind: str = "job") -> WhyAnswer:
+        answer = await why_owner(self.api, self.report(), kind, "default", "o")  # type: ignore[arg-type]
+        assert answer is not None
+        assert not self.api.writes
+        return answer
+
+
+async def test_a_job_whose_quota_has_no_room_for_its_pods() -> None:
+    cluster = Cluster(pods="3")
+    cluster.owner(JOBS, parallelism=4, template=TEMPLATE)
+    answer = await cluster.ask()
+    assert (answer.state, answer.reason, answer.missing) == ("Waiting", "QuotaExceeded", 4)
+    assert answer.message == (
+        "none of its 4 pods exists: quota team lacks 1 pods: 4 pods to come ask for 4, it has 3 left (limited: 3)"
+    )
+    assert answer.change == "raise quota team in namespace default to 4 pods"
+
+
+async def test_a_part_of_the_pods_is_missing() -> None:
+    cluster = Cluster(pods="10", **{"requests.cpu": "3"})
+    cluster.pods(2)
+    Quotas(cluster.api).recount()
+    cluster.owner(JOBS, parallelism=3, completions=3, template=TEMPLATE)
+    cluster.api.update("v1/resourcequotas", "team", lambda it: it["status"]["used"].update({"requests.cpu": "3"}))
+    answer = await cluster.ask()
+    assert answer.message.startswith("1 of its 3 pods do not exist: quota team lacks 1 requests.cpu")
+    assert answer.change == "free 1 requests.cpu in namespace default, or raise quota team by as much"
+
+
+async def test_what_the_api_server_said_last_where_the_quota_cannot_be_seen() -> None:
+    cluster = Cluster()
+    cluster.owner(SETS, replicas=2, template=TEMPLATE)
+    cluster.event('Error creating: pods "o-x" is forbidden: exceeded quota: hidden, requested: pods=1')
+    answer = await cluster.ask("replicaset")
+    assert answer.reason == "QuotaExceeded"
+    assert answer.message == (
+        'none of its 2 pods exists: pods "o-x" is forbidden: exceeded quota: hidden, requested: pods=1'
+    )
+
+
+async def test_a_volcano_job_says_it_itself() -> None:
+    cluster = Cluster()
+    cluster.owner(VCJOBS, tasks=[{"name": "w", "replicas": 2, "template": TEMPLATE}])
+    state = {"phase": "Pending", "reason": "QuotaExceeded", "message": "older is older and waits"}
+    cluster.api.update(VCJOBS, "o", lambda job: job.update(status={"state": state}))
+    answer = await cluster.ask()
+    assert (answer.reason, answer.message) == (
+        "QuotaExceeded",
+        "none of its 2 pods exists: older is older and waits",
+    )
+
+
+async def test_a_job_whose_pods_all_exist_tells_of_its_gang() -> None:
+    cluster = Cluster()
+    cluster.snapshot.state.apply(GangUpdated(Gang(GangKey("default", "g"), min_member=2)))
+    cluster.pods(2, "g")
+    cluster.owner(JOBS, parallelism=2, template=TEMPLATE)
+    answer = await cluster.ask()
+    assert (answer.kind, answer.reason) == ("Gang", "NotEnoughResources")
+
+
+async def test_a_suspended_job_in_a_queue_says_what_its_group_waits_for() -> None:
+    cluster = Cluster(pods="1")
+    labels = {"phalanx.dev/queue": "research"}
+    cluster.owner(JOBS, metadata={"labels": labels}, suspend=True, parallelism=2, template=TEMPLATE)
+    answer = await cluster.ask()
+    assert answer.reason == "QuotaExceeded"
+    assert answer.message.startswith(
+        "none of its 2 pods exists: it is suspended and waits for queue research: quota team lacks 1 pods"
+    )
+    group = Gang(GangKey("default", "job-o-owner-1"), min_member=2)
+    cluster.snapshot.state.apply(GangUpdated(group))
+    answer = await cluster.ask()
+    assert "waits in queue research as PodGroup job-o-owner-1" in answer.message
+
+
+async def test_a_job_that_has_ended_lacks_nothing() -> None:
+    cluster = Cluster(pods="0")
+    cluster.owner(JOBS, parallelism=2, template=TEMPLATE)
+    cluster.api.update(
+        JOBS, "o", lambda it: it.update(status={"conditions": [{"type": "Complete", "status": "True"}]})
+    )
+    assert (await cluster.ask()).state == "Finished"
+
+
+@pytest.mark.parametrize("there", [0, 1])
+async def test_a_gang_whose_owner_cannot_create_the_rest_names_the_quota(there: int) -> None:
+    cluster = Cluster(pods="2")
+    source = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "default", "g", "gu")
+    cluster.snapshot.state.apply(GangUpdated(Gang(GangKey("default", "g"), min_member=4, source=source)))
+    cluster.pods(there, "g")
+    Quotas(cluster.api).recount()
+    cluster.owner(JOBS, parallelism=4, template=TEMPLATE)
+    owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "o", "uid": "owner", "controller": True}
+    cluster.api.apply(
+        "scheduling.volcano.sh/v1beta1/podgroups", {"metadata": {"name": "g", "ownerReferences": [owner]}}
+    )
+    report = cluster.report()
+    answer = await add_missing_pods(cluster.api, report, report.gang(GangKey("default", "g")))  # type: ignore[arg-type]
+    assert answer is not None
+    assert answer.reason == "QuotaExceeded"
+    assert "Job o: " in answer.message
+    assert f"quota team lacks 2 pods: {4 - there} pods to come" in answer.message
+
+
+async def test_who_is_not_there_gets_no_answer() -> None:
+    cluster = Cluster()
+    assert await why_owner(cluster.api, cluster.report(), "job", "default", "o") is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("job/x", "job"),
+        ("vcjob/x", "vcjob"),
+        ("jobs.batch.volcano.sh/x", "vcjob"),
+        ("jobs.v1alpha1.batch.volcano.sh/x", "vcjob"),
+        ("rs/x", "replicaset"),
+        ("statefulset.apps/x", "statefulset"),
+    ],
+)
+def test_the_words_for_owners(words: str, kind: str) -> None:
+    assert parse_target((words,)) == (kind, "x")

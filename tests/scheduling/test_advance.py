@@ -1,0 +1,390 @@
+"""Advance reservations: granted whole or refused, kept from others, used by those whose they are, and ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phalanx.model.advance_reservation import AdvanceReservation, AtEnd, Replace, ReservedNodes
+from phalanx.model.events import AdvanceReservationRemoved, AdvanceReservationUpdated
+from phalanx.model.pod import PodClass, ReservationUse
+from phalanx.model.recurrence import parse_recurrence
+from phalanx.model.run_time import RunTime
+from phalanx.model.selectors import Requirement
+from phalanx.scheduling.reservations.advance import AdvancePlan
+from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, GrantPhase
+from phalanx.scheduling.reservations.stored import decode_grants, encode
+
+from .scenario import Scenario, amounts
+
+HOUR = 3600
+POLICY = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
+"""
+RESERVING = (
+    POLICY.replace("allocate,", "allocate, reserve,")
+    + "configurations: [{name: reserve, arguments: {startDelaySeconds: 0}}]"
+)
+
+
+def reserve(world: Scenario, name: str, *, start: int = 0, end: int = 0, **fields: Any) -> Scenario:
+    """Times are in seconds from the beginning of the scenario; the remaining keywords, what a copy asks for."""
+    kinds = {"cpu", "memory", "gpu"}
+    asked = {key: fields.pop(key) for key in kinds & fields.keys()}
+    if asked:
+        fields["template"] = PodClass(requests=amounts(**asked))
+    if end:
+        fields["end"] = 1000 + end
+    made = AdvanceReservation(name, f"uid-{name}", start=1000 + start, **fields)
+    made = msgspec.structs.replace(made, asks=fields.get("asks") or f"{start}-{end}-{asked}-{fields.get('count')}")
+    return world.observe(f"reservation {name}", AdvanceReservationUpdated(made))
+
+
+def lasting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario:
+    """A pod that is killed after so many seconds, 0 for never."""
+    more = fields.pop("more", {}) | ({"run_time": RunTime(seconds), "grace": 0} if seconds else {})
+    use = fields.pop("use", None)
+    return world.pod(
+        name, pod_class=PodClass(run_limit=seconds, reservation=use), more=more, **{"cpu": 1, **fields}
+    )
+
+
+def inside(world: Scenario, name: str, reservation: str, **fields: Any) -> Scenario:
+    """A pod that names a reservation which allows it."""
+    return lasting(world, name, fields.pop("seconds", 0), use=ReservationUse((reservation,), True), **fields)
+
+
+def later(world: Scenario, seconds: int) -> Scenario:
+    """Time passes; pods stay as they are."""
+    world.now += seconds
+    world.scheduler.activate_due(world.now)
+    return world.run()
+
+
+def plan(world: Scenario) -> AdvancePlan:
+    found = world.scheduler.cycle_history.reservations
+    assert found is not None
+    return found.advance
+
+
+def grant(world: Scenario, name: str = "r") -> AdvanceGrant:
+    return plan(world).grants[name]
+
+
+class TestGranting:
+    def test_room_that_is_free_over_the_window_is_granted(self) -> None:
+        world = Scenario(POLICY).nodes(2, cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=2, cpu=4).run()
+        assert grant(world).phase is GrantPhase.WAITING
+        assert sorted(grant(world).nodes) == ["n1", "n2"]
+        assert grant(world).granted_amounts() == {"cpu": 8000, "pods": 2}
+
+    def test_what_does_not_fit_whole_is_refused_and_holds_nothing(self) -> None:
+        world = Scenario(POLICY).nodes(2, cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=3, cpu=4).run()
+        assert grant(world).phase is GrantPhase.PENDING
+        assert grant(world).window is None
+        refusal = grant(world).refusal
+        assert refusal is not None
+        assert refusal.message == "there is room for 2 of 3 copies; no later start is known"
+
+    def test_a_refusal_names_who_holds_the_room_and_the_next_possible_start(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        lasting(world, "long", 3 * HOUR, cpu=2).run()
+        reserve(world, "first", start=5 * HOUR, end=6 * HOUR, count=1, cpu=4).run()
+        reserve(world, "second", start=2 * HOUR, end=4 * HOUR, count=1, cpu=4).run()
+        assert grant(world, "first").phase is GrantPhase.WAITING
+        refusal = grant(world, "second").refusal
+        assert refusal is not None
+        assert refusal.blockers == ("Reservation first", "pod ns/long") or refusal.blockers == ("pod ns/long",)
+        assert refusal.next_start == 1000 + 6 * HOUR
+
+    def test_two_that_come_at_once_are_never_granted_the_same_room(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "a", start=HOUR, end=2 * HOUR, count=1, cpu=3)
+        reserve(world, "b", start=HOUR, end=2 * HOUR, count=1, cpu=3)
+        world.run()
+        assert [grant(world, name).phase for name in "ab"] == [GrantPhase.WAITING, GrantPhase.PENDING]
+
+    def test_the_earliest_start_is_found_for_who_may_wait(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        lasting(world, "long", 3 * HOUR, cpu=2, more={"bound": 1000}).run()
+        reserve(world, "r", start=0, duration=HOUR, flexible_start=True, count=1, cpu=4).run()
+        assert grant(world).phase is GrantPhase.WAITING
+        assert 3 * HOUR <= grant(world).start - 1000 <= 3 * HOUR + 60
+
+
+class TestKeepingOthersOff:
+    @pytest.mark.parametrize("policy", [POLICY, RESERVING])
+    def test_who_would_still_be_there_at_the_start_is_not_placed(self, policy: str) -> None:
+        world = Scenario(policy).node("n1", cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4)
+        lasting(world, "short", HOUR // 2)
+        lasting(world, "long", 2 * HOUR)
+        world.run()
+        assert sorted(world.placed()) == ["short"]
+        assert "reserved for others" in world.why_pod("long").message
+
+    def test_during_the_window_others_get_what_is_left_only(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "r", start=0, end=HOUR, count=1, cpu=3).run()
+        lasting(world, "one", 0)
+        lasting(world, "two", 0)
+        world.run()
+        assert len(world.placed()) == 1
+
+    def test_after_the_end_the_room_is_for_everybody(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "r", start=0, end=HOUR, count=1, cpu=4).run()
+        lasting(world, "other", 0).run()
+        assert world.placed() == []
+        later(world, HOUR)
+        assert grant(world).phase is GrantPhase.SUCCEEDED
+        assert sorted(world.placed()) == ["other"]
+
+    def test_when_the_object_is_gone_the_room_is_for_everybody(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "r", start=0, end=HOUR, count=1, cpu=4).run()
+        lasting(world, "other", 0).run()
+        world.observe("reservation r", AdvanceReservationRemoved("r")).run()
+        assert sorted(world.placed()) == ["other"]
+
+
+class TestUsing:
+    def test_who_names_it_waits_for_its_start_and_has_its_room_then(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4).node("n2", cpu=8)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, nodes=ReservedNodes(("n1",)))
+        inside(world, "mine", "r").run()
+        assert world.placed() == []
+        assert world.why_pod("mine").message == (
+            "0/2 nodes are available: Reservation r, which it asks for, starts at 1970-01-01T01:16:40Z."
+        )
+        later(world, HOUR)
+        assert world.where("mine") == "n1"
+        assert grant(world).users == ("ns/mine",)
+
+    def test_what_is_taken_is_counted_off_and_the_rest_stays_kept(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "r", start=0, end=HOUR, count=4, cpu=1).run()
+        inside(world, "mine", "r", cpu=2).run()
+        lasting(world, "other", 0).run()
+        assert sorted(world.placed()) == ["mine"]
+        assert grant(world).remaining("n1") == {"cpu": 2000, "pods": 3}
+        inside(world, "more", "r", cpu=2).run()
+        assert sorted(world.placed()) == ["mine", "more"]
+
+    def test_a_gang_starts_whole_inside_or_not_at_all(self) -> None:
+        world = Scenario(POLICY).nodes(2, cpu=4)
+        reserve(world, "r", start=0, end=HOUR, count=1, nodes=ReservedNodes(("n1",))).run()
+        world.gang("big", 5).gang("fits", 4)
+        for number in range(5):
+            inside(world, f"big-{number}", "r", gang="big")
+        for number in range(4):
+            inside(world, f"fits-{number}", "r", gang="fits")
+        world.run()
+        assert {world.where(name) for name in world.placed()} == {"n1"}
+        assert sorted(world.placed()) == [f"fits-{number}" for number in range(4)]
+
+    def test_who_asks_for_what_does_not_allow_it_is_told_and_placed_nowhere(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        lasting(world, "mine", 0, use=ReservationUse(("r",), True, "Reservation r does not allow it")).run()
+        assert world.placed() == []
+        assert "Reservation r does not allow it" in world.why_pod("mine").message
+
+    def test_a_magnetic_one_takes_eligible_pods_and_they_may_go_elsewhere_too(self) -> None:
+        world = Scenario(POLICY).nodes(2, cpu=2)
+        reserve(world, "r", start=0, end=HOUR, nodes=ReservedNodes(("n1",))).run()
+        for name in "abcd":
+            lasting(world, name, 0, use=ReservationUse(("r",)))
+        world.run()
+        assert sorted(world.where(name) for name in "abcd") == ["n1", "n1", "n2", "n2"]
+        assert len(grant(world).users) == 2
+
+
+class TestEnding:
+    def end(self, on_end: AtEnd) -> Scenario:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "r", start=0, end=HOUR, count=4, cpu=1, on_end=on_end).run()
+        inside(world, "mine", "r").run()
+        later(world, HOUR)
+        return world
+
+    def test_its_pods_are_evicted(self) -> None:
+        world = self.end(AtEnd.EVICT)
+        evicted = [(each.name, each.message) for each in world.plans[-1].evictions] or [
+            (each.name, each.message) for made in world.plans for each in made.evictions
+        ]
+        assert evicted[0] == ("mine", "Reservation r is over")
+
+    @pytest.mark.parametrize("on_end", [AtEnd.KEEP, AtEnd.HOLD])
+    def test_or_go_on(self, on_end: AtEnd) -> None:
+        world = self.end(on_end)
+        assert not [each for made in world.plans for each in made.evictions]
+
+    def test_who_waits_for_it_is_held_or_let_go(self) -> None:
+        for on_end, placed in ((AtEnd.HOLD, []), (AtEnd.KEEP, ["waits"])):
+            world = Scenario(POLICY).node("n1", cpu=4)
+            reserve(world, "r", start=0, end=HOUR, count=2, cpu=1, on_end=on_end).run()
+            later(world, HOUR)
+            inside(world, "waits", "r").run()
+            assert world.placed() == placed
+
+    def test_unused_it_is_given_up(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        reserve(world, "r", start=0, end=9 * HOUR, count=4, cpu=1, unused_after=600).run()
+        later(world, 600)
+        assert (grant(world).phase, grant(world).reason) == (GrantPhase.FAILED, "Unused")
+
+    def test_it_comes_again(self) -> None:
+        world = Scenario(POLICY).node("n1", cpu=4)
+        daily = parse_recurrence("FREQ=DAILY", "UTC", [], 1000, HOUR)
+        reserve(world, "r", count=4, cpu=1, end=HOUR, recurrence=daily).run()
+        assert grant(world).start == 1000
+        later(world, HOUR)
+        assert (grant(world).phase, grant(world).start) == (GrantPhase.WAITING, 1000 + 86400)
+
+
+class TestQuota:
+    def test_the_queue_pays_for_what_nobody_uses_and_never_twice(self) -> None:
+        world = Scenario(POLICY.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).node(
+            "n1", cpu=64
+        )
+        world.queue("research", capability={"cpu": 4})
+        reserve(world, "r", start=0, end=HOUR, count=3, cpu=1, queue="research").run()
+        lasting(world, "one", 0, queue="research").run()
+        lasting(world, "two", 0, queue="research").run()
+        assert sorted(world.placed()) == ["one"]
+        inside(world, "mine", "r", queue="research", cpu=3).run()
+        assert sorted(world.placed()) == ["mine", "one"]
+
+    def test_a_queue_that_cannot_pay_is_told_so(self) -> None:
+        world = Scenario(POLICY.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).node(
+            "n1", cpu=64
+        )
+        world.queue("research", capability={"cpu": 4})
+        reserve(world, "r", start=0, end=HOUR, count=5, cpu=1, queue="research").run()
+        refusal = grant(world).refusal
+        assert refusal is not None
+        assert "queue research may not hold so much then" in refusal.message
+
+
+class TestLosingNodes:
+    def test_a_lost_node_is_replaced(self) -> None:
+        world = Scenario(POLICY).nodes(3, cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=2, cpu=4).run()
+        world.no_node("n1").run()
+        assert sorted(grant(world).nodes) == ["n2", "n3"]
+        assert not grant(world).lost
+
+    def test_or_it_stays_short(self) -> None:
+        world = Scenario(POLICY).nodes(3, cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=2, cpu=4, replace=Replace.NONE).run()
+        world.no_node("n1").run()
+        assert grant(world).lost == ("n1",)
+        assert grant(world).phase is GrantPhase.WAITING
+
+
+def test_a_restart_keeps_what_was_granted() -> None:
+    world = Scenario(POLICY).nodes(2, cpu=4)
+    reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4).run()
+    text = encode(*world.scheduler.plan_record.promised()[1:])
+    again = Scenario(POLICY).nodes(2, cpu=4)
+    reserve(again, "a", start=HOUR, end=2 * HOUR, count=2, cpu=4)
+    reserve(again, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4)
+    again.scheduler.recall([], None, decode_grants(text)[0])
+    again.run()
+    assert [grant(again, name).phase for name in "ar"] == [GrantPhase.PENDING, GrantPhase.WAITING]
+    assert grant(again, "r").nodes == grant(world).nodes
+
+
+def test_selected_nodes_are_kept_whole() -> None:
+    world = Scenario(POLICY)
+    for name in ("n1", "n2", "n3"):
+        world.node(name, cpu=4, labels={"pool": "a" if name != "n1" else "b"})
+    lasting(world, "there", 0, node="n2")
+    chosen = ReservedNodes(selector=(Requirement("pool", "In", ("a",)),), count=1)
+    reserve(world, "r", start=HOUR, end=2 * HOUR, nodes=chosen).run()
+    assert list(grant(world).nodes) == ["n3"]
+
+
+class Books:
+    """Counts for itself what is held when: by pods, and by reservations that nobody uses."""
+
+    def __init__(self, world: Scenario) -> None:
+        self.world = world
+        self.limits: dict[str, int] = {}
+        self.placed_at: dict[str, int] = {}
+
+    def settle(self) -> None:
+        """The kubelets start at once what is bound."""
+        world = self.world.settle()
+        for name in world.placed():
+            if name not in self.placed_at:
+                self.placed_at[name] = world.now
+                world.becomes(name, started=world.now, bound=world.now)
+        world.settle()
+
+    def check(self) -> None:
+        """Never more than there is, at any moment at which somebody begins."""
+        world = self.world
+        advance = plan(world).grants.values() if world.state.objects.advance else []
+        grants = [each for each in advance if each.granted]
+        for moment in sorted({world.now, *(each.start for each in grants if each.start > world.now)}):
+            standing = [each for each in grants if each.start <= moment < each.end]
+            there = [name for name in world.placed() if self.there(name, moment)]
+            for node in ("n1", "n2", "n3"):
+                kept = sum(each.remaining(node).get("cpu", 0) for each in standing if node in each.nodes)
+                used = sum(self.cpu(name) for name in there if world.where(name) == node)
+                assert kept + used <= 4000, (node, moment)
+            owed = sum(
+                each.remaining(node).get("cpu", 0)
+                for each in standing
+                if each.spec.queue == "research"
+                for node in each.nodes
+            )
+            used = sum(self.cpu(name) for name in there if world.state.pods[name].pod.queue == "research")
+            assert owed + used <= 4000, moment
+
+    def cpu(self, name: str) -> int:
+        return dict(self.world.state.pods[name].pod.usage)["cpu"]
+
+    def there(self, name: str, moment: int) -> bool:
+        """Whether a pod may still be there: neither its limit nor the end of its reservation has come. (Pods of a
+        scenario that are past their limit stay, and nobody is to blame for that.)"""
+        if self.limits[name] and moment >= self.placed_at[name] + self.limits[name]:
+            return False
+        use = self.world.state.pods[name].pod.pod_class.reservation
+        known = [plan(self.world).grants.get(each) for each in use.names] if use is not None else []
+        return not any(each is None or each.over or moment >= each.end for each in known)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_no_row_and_no_account_is_over_booked_whatever_comes(data: st.DataObject) -> None:
+    world = Scenario(RESERVING.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).nodes(3, cpu=4)
+    world.queue("research", capability={"cpu": 4})
+    books, few = Books(world), st.integers(1, 3)
+    for number in range(data.draw(st.integers(2, 10))):
+        name = f"x{number}"
+        if data.draw(st.booleans()):
+            begin = world.now - 1000 + data.draw(st.integers(0, 20)) * 600
+            end = begin + data.draw(st.integers(1, 10)) * 600
+            queue = data.draw(st.sampled_from(["", "research"]))
+            reserve(world, name, start=begin, end=end, count=data.draw(few), cpu=data.draw(few), queue=queue)
+        else:
+            books.limits[name] = seconds = data.draw(st.integers(0, 10)) * 600
+            queue = data.draw(st.sampled_from(["default", "research"]))
+            asked = data.draw(st.sampled_from(["", *sorted(world.state.objects.advance)]))
+            use = ReservationUse((asked,), True) if asked else None
+            lasting(world, name, seconds, cpu=data.draw(few), queue=queue, use=use)
+        books.settle()
+        books.check()
+        if data.draw(st.booleans()):
+            later(world, data.draw(st.integers(1, 10)) * 300)
+            books.settle()
+            books.check()

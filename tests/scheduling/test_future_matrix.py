@@ -1,0 +1,140 @@
+"""The table of the future, followed from change to change, is the one that is counted from nothing."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.run_time import RunTime
+from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.window import Part, Share, Window
+from phalanx.scheduling.reservations.window_search import earliest_window
+
+NOW = 1_800_000_000
+
+
+class EveryAccount:
+    def allows(self, parts: object, begin: int, end: int) -> bool:
+        return True
+
+
+class World:
+    """Nodes whose pods come and go, and windows that are put on and taken off."""
+
+    def __init__(self, seed: int, nodes: int, ends: int) -> None:
+        self.random = Random(seed)
+        self.state = ClusterState()
+        self.ends = ends
+        self.nodes = nodes
+        self.uids: list[str] = []
+        self.windows: list[Window] = []
+        self.now = float(NOW)
+        for number in range(nodes):
+            offered = (("cpu", 16_000), ("gpu", 8), ("pods", 20))
+            self.state.apply(NodeUpdated(Node(f"n{number:03}", allocatable=offered)))
+        for _ in range(2 * nodes):
+            self.pod_comes()
+        self.classes = [
+            self.state.classes.record(PodClass(requests=(("cpu", cpu), ("gpu", gpu)), run_limit=600))
+            for cpu, gpu in ((1000, 1), (4000, 2), (3000, 0))
+        ]
+        self.future = FutureMatrix(self.state)
+
+    def pod_comes(self) -> None:
+        limit = self.random.randrange(60, 60 + self.ends)
+        asked = (("cpu", self.random.choice((500, 2000))), ("gpu", self.random.choice((0, 1, 2))))
+        uid = f"p{len(self.uids):05}"
+        self.uids.append(uid)
+        pod = Pod(
+            *("ns", uid, uid, PodClass(requests=asked, run_limit=limit), asked, "phalanx"),
+            node=f"n{self.random.randrange(self.nodes):03}",
+            phase=PodPhase.RUNNING,
+            started=int(self.now),
+            bound=int(self.now),
+            run_time=RunTime(limit),
+        )
+        self.state.apply(PodUpdated(pod))
+
+    def step(self) -> None:
+        match self.random.randrange(6):
+            case 0:
+                self.pod_comes()
+            case 1 if self.uids:
+                self.state.apply(PodRemoved(self.uids.pop(self.random.randrange(len(self.uids)))))
+            case 2:
+                self.now += self.random.choice((0.5, 1, 7, 70))
+                self.future.advance(self.now, self.windows)
+            case 3 if self.windows:
+                self.future.give_back(self.windows.pop(self.random.randrange(len(self.windows))))
+            case 4:
+                pod_class, rows = self.random.choice(self.classes), np.ones(self.nodes, dtype=np.bool_)
+                part = Part(pod_class, self.random.randrange(1, 12), None, rows)
+                found = earliest_window(self.future, (part,), 600, EveryAccount()).window
+                if found is not None:
+                    self.windows.append(found)
+                    self.future.take(found)
+            case _:
+                self.future.room(self.random.choice(self.classes), np.arange(self.nodes) % 2 == 0)
+        self.future.follow()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("nodes", "ends"), [(4, 40), (30, 3000), (150, 100_000)])
+def test_what_is_followed_is_what_is_counted_from_nothing(seed: int, nodes: int, ends: int) -> None:
+    world = World(seed, nodes, ends)
+    world.future.advance(world.now, ())
+    for _ in range(60):
+        world.step()
+        fresh = FutureMatrix(world.state)
+        fresh.advance(world.now, world.windows)
+        if fresh.line.edges != world.future.line.edges:
+            continue  # it moves on with the next cycle
+        every = np.arange(nodes)
+        for pod_class in world.classes:
+            until = world.now + world.random.choice((10, 300, 5000))
+            assert (world.future.copies(pod_class) == fresh.copies(pod_class)).all()
+            assert (
+                world.future.copies_until(pod_class, every, until) == fresh.copies_until(pod_class, every, until)
+            ).all()
+            for mask in (np.ones(nodes, dtype=np.bool_), every % 2 == 0):
+                assert (world.future.room(pod_class, mask) == fresh.room(pod_class, mask)).all()
+        assert (world.future.overbooked() == fresh.overbooked()).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_earlier_is_found_before_the_class_has_grown_by_what_it_lacked(seed: int) -> None:
+    world = World(seed, 200, 100_000)
+    world.future.advance(world.now, ())
+    every = np.ones(200, dtype=np.bool_)
+    wanted = int(world.future.room(world.classes[seed % 3], every)[0]) + 5 + seed
+    part = Part(world.classes[seed % 3], wanted, None, every)
+    first = earliest_window(world.future, (part,), 600, EveryAccount())
+    assert first.window is not None
+    before = first.window.start
+    assert before > world.now
+    known = earliest_window(world.future, (part,), 600, EveryAccount(), before)
+    grown, drawn = world.future.grown(part.pod_class), world.future.drawn
+    found = 0
+    for _ in range(120):
+        if world.random.random() < 0.7 and world.uids:
+            world.state.apply(PodRemoved(world.uids.pop(world.random.randrange(len(world.uids)))))
+            world.future.follow()
+        else:
+            share = Share(part.pod_class, np.array([world.random.randrange(200)]), np.array([1]))
+            window = Window(int(world.now), int(world.now) + 600, (share,))
+            world.future.take(window)
+            world.future.copies(part.pod_class)
+            world.future.give_back(window)
+        assert world.future.drawn == drawn
+        search = earliest_window(world.future, (part,), 600, EveryAccount(), before)
+        if search.window is not None:
+            assert world.future.grown(part.pod_class) - grown >= known.lacking > 0
+            found += 1
+            break
+    assert found

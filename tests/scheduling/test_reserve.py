@@ -1,0 +1,409 @@
+"""The action `reserve`: who must wait has a start kept for it, and whoever ends in time goes before it."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.run_time import RunTime
+from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.reservation import SlipCause
+from phalanx.scheduling.reservations.stored import decode, encode
+from phalanx.scheduling.scheduler import Scheduler
+
+from .reference_easy import RigidJob, easy_starts
+from .scenario import Scenario
+
+
+def policy(**arguments: object) -> str:
+    stated = ", ".join(f"{key}: {value}" for key, value in ({"startDelaySeconds": 0} | arguments).items())
+    return f"""
+actions: "enqueue, allocate, reserve, backfill"
+tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: predicates}}]}}]
+configurations: [{{name: reserve, arguments: {{{stated}}}}}]
+"""
+
+
+def lasting(seconds: int, grace: int = 0) -> dict[str, Any]:
+    """Fields of a pod that is killed after so many seconds."""
+    return {"run_time": RunTime(seconds), "grace": grace}
+
+
+def runs_for(seconds: int) -> PodClass:
+    return PodClass(run_limit=seconds)
+
+
+def plan_of(world: Scenario) -> ReservationPlan:
+    plan = world.scheduler.cycle_history.reservations
+    assert plan is not None
+    return plan
+
+
+def start_of(world: Scenario, name: str) -> int | None:
+    """When the unit of a pod or gang starts at the latest, in seconds from the beginning of the scenario."""
+    found = [each for each in plan_of(world).all() if each.name.endswith(f"/{name}")]
+    return found[0].start - 1000 if found else None
+
+
+def node_of(world: Scenario, name: str) -> str:
+    record = world.state.pods[name]
+    return record.assumed_node or record.pod.node
+
+
+def busy(world: Scenario, name: str, node: str, seconds: int, **amounts: Any) -> Scenario:
+    """A pod that runs since the beginning and is killed after so many seconds."""
+    return world.pod(
+        name,
+        node=node,
+        pod_class=runs_for(seconds),
+        more={**lasting(seconds), "started": 1000, "bound": 1000},
+        **amounts,
+    )
+
+
+def waiting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario:
+    more = {**lasting(seconds), **fields.pop("more", {})}
+    return world.pod(name, pod_class=runs_for(seconds), more=more, **fields)
+
+
+class TestWhoGetsAStart:
+    def test_the_first_who_must_wait_starts_when_enough_has_come_free(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "short", "a", 100, cpu=2)
+        busy(world, "long", "a", 300, cpu=2)
+        waiting(world, "head", 50, cpu=3)
+        world.settle()
+        assert start_of(world, "head") == 300
+        assert world.why_pod("head").message.endswith(
+            "cpu. It starts no later than 1970-01-01T00:21:40Z, by the limits of 2 gangs that run; "
+            "planned 1970-01-01T00:16:40Z."
+        )
+
+    def test_depth_says_how_many(self) -> None:
+        for depth, kept in ((1, 1), (2, 2), (0, 3)):
+            world = Scenario(policy(depth=depth)).node("a", cpu=4)
+            busy(world, "runs", "a", 100, cpu=4)
+            for number in range(3):
+                world.now += 1
+                waiting(world, f"w{number}", 50, cpu=4)
+            world.settle()
+            assert len(plan_of(world)) == kept
+
+    def test_one_after_the_other_where_they_do_not_fit_side_by_side(self) -> None:
+        world = Scenario(policy(depth=0)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        for number in range(3):
+            world.now += 1
+            waiting(world, f"w{number}", 50, cpu=3)
+        world.settle()
+        assert [start_of(world, f"w{number}") for number in range(3)] == [100, 150, 200]
+
+    def test_nobody_gets_one_where_nothing_ends(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4).pod("service", node="a", cpu=4)
+        waiting(world, "head", 50, cpu=3)
+        world.settle()
+        assert start_of(world, "head") is None
+        assert world.why_pod("head").message.endswith("No start is known: what is in its way has no known end.")
+        # So whoever fits is not held back for its sake.
+        world.node("b", cpu=1).pod("endless", cpu=1).settle()
+        assert node_of(world, "endless") == "b"
+
+    def test_who_has_not_waited_long_enough_waits_without_one(self) -> None:
+        world = Scenario(policy(minAgeSeconds=60)).node("a", cpu=4)
+        busy(world, "runs", "a", 1000, cpu=4)
+        waiting(world, "head", 50, cpu=3)
+        world.settle()
+        assert start_of(world, "head") is None
+        world.now += 60
+        world.scheduler.activate_due(world.now)
+        world.settle()
+        assert start_of(world, "head") == 1000
+
+    def test_a_gang_has_one_common_window(self) -> None:
+        world = Scenario(policy()).nodes(3, cpu=2)
+        for number, end in enumerate((100, 200, 300), start=1):
+            busy(world, f"runs{number}", f"n{number}", end, cpu=2)
+        world.gang("g", 2, created=world.now)
+        for number in range(2):
+            waiting(world, f"g-{number}", 50, gang="g", cpu=2)
+        world.settle()
+        assert start_of(world, "g") == 200
+
+    def test_a_queue_with_a_ceiling_waits_for_what_it_holds_itself(self) -> None:
+        world = Scenario(policy_with("capacity")).node("a", cpu=8).queue("q", capability={"cpu": 4})
+        world.pod(
+            "runs",
+            node="a",
+            queue="q",
+            cpu=3,
+            pod_class=runs_for(100),
+            more={**lasting(100), "started": 1000, "bound": 1000},
+        )
+        waiting(world, "head", 50, queue="q", cpu=2)
+        world.settle()
+        assert start_of(world, "head") == 100
+
+
+def policy_with(plugin: str) -> str:
+    return policy().replace("{name: predicates}", f"{{name: predicates}}, {{name: {plugin}}}")
+
+
+class TestWhoGoesBefore:
+    def world(self) -> Scenario:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=2)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        assert start_of(world, "head") == 100
+        world.now += 10
+        return world
+
+    def test_who_ends_in_time(self) -> None:
+        world = self.world()
+        waiting(world, "quick", 90, cpu=2).settle()
+        assert node_of(world, "quick") == "a"
+        assert start_of(world, "head") == 100
+
+    @pytest.mark.parametrize("seconds", [91, 0])
+    def test_not_who_would_end_too_late_or_says_no_end(self, seconds: int) -> None:
+        world = self.world()
+        if seconds:
+            waiting(world, "slow", seconds, cpu=2)
+        else:
+            world.pod("slow", cpu=2)
+        world.settle()
+        assert node_of(world, "slow") == ""
+        assert "reserved for others that start before it would end" in world.why_pod("slow").message
+
+    def test_who_takes_what_the_head_leaves(self) -> None:
+        world = Scenario(policy()).node("a", cpu=5)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        world.pod("endless", cpu=1).settle()
+        assert node_of(world, "endless") == "a"
+
+    def test_who_has_a_higher_priority(self) -> None:
+        world = self.world()
+        world.pod("urgent", cpu=2, priority=10).settle()
+        assert node_of(world, "urgent") == "a"
+        # The head's start has moved, and it is known for whose sake.
+        plan = plan_of(world)
+        world.now += 1
+        world.node("b", cpu=1).settle()
+        slips = [slip for each in plan.all() for slip in each.slips]
+        assert not plan.all() or [(slip.cause, slip.by) for slip in slips] == [
+            (SlipCause.DISPLACED, "pod ns/urgent")
+        ]
+
+
+class TestWhatBecomesOfIt:
+    def test_who_ends_early_lets_it_start_earlier(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        world.now += 20
+        world.gone("runs").settle()
+        assert node_of(world, "head") == "a"
+        assert dict(plan_of(world).starts.outcomes.counts) == {"Kept": 1}
+
+    def test_a_lost_node_moves_it_and_is_named(self) -> None:
+        world = Scenario(policy()).nodes(2, cpu=4)
+        busy(world, "one", "n1", 100, cpu=4)
+        busy(world, "two", "n2", 200, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        assert start_of(world, "head") == 100
+        world.now += 10
+        world.gone("one").no_node("n1").settle()
+        assert start_of(world, "head") == 200
+        assert [slip.cause for each in plan_of(world).all() for slip in each.slips] == [SlipCause.NODE_LOST]
+
+    def test_an_overrun_moves_it_and_is_named(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        world.now = 1101
+        world.scheduler.activate_due(world.now)
+        world.settle()
+        assert (start_of(world, "head") or 0) > 101
+        (slip,) = (slip for each in plan_of(world).all() for slip in each.slips)
+        assert (slip.cause, slip.by) == (SlipCause.OVERRUN, "pod ns/runs")
+
+    def test_a_pod_that_begins_late_moves_it_and_is_named(self) -> None:
+        world = Scenario(policy(startDelaySeconds=30)).node("a", cpu=4)
+        world.pod("runs", node="a", pod_class=runs_for(100), cpu=4, more={**lasting(100), "bound": 1000})
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        assert start_of(world, "head") == 130
+        world.now = 1060
+        world.becomes("runs", started=1050).settle()
+        assert start_of(world, "head") == 150
+        (slip,) = (slip for each in plan_of(world).all() for slip in each.slips)
+        assert (slip.cause, slip.by) == (SlipCause.STARTED_LATE, "pod ns/runs")
+
+    def test_who_cannot_start_at_its_time_is_not_asked_without_end(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        world.gang("g", 1, created=world.now)
+        waiting(world, "g-0", 50, gang="g", cpu=4).settle()
+        assert start_of(world, "g") == 100
+        # Its group asks for more than there is by then: it is held before any node is looked at.
+        world.gang("g", 2)
+        world.now = 1100
+        world.gone("runs")
+        world.scheduler.activate_due(world.now)
+        world.settle()
+        assert not plan_of(world).active or (world.scheduler.next_recheck or 0) > world.now
+
+    def test_who_goes_away_leaves_nothing_behind(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=2)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        world.pod("endless", cpu=2).settle()
+        assert node_of(world, "endless") == ""
+        world.gone("head").settle()
+        assert not plan_of(world).active
+        assert node_of(world, "endless") == "a"
+
+
+class TestARestart:
+    def test_keeps_every_promise_where_it_was(self) -> None:
+        world = Scenario(policy(depth=0)).nodes(2, cpu=4)
+        busy(world, "one", "n1", 100, cpu=4)
+        busy(world, "two", "n2", 200, cpu=4)
+        world.gang("g", 2, created=1001, uid="u")
+        for number in range(2):
+            waiting(world, f"g-{number}", 50, gang="g", cpu=4)
+        waiting(world, "small", 30, cpu=3, created=1002)
+        world.settle()
+        told = encode(world.scheduler.plan_record.promised()[1])
+        before = [(each.name, each.start, each.window.rows.tolist()) for each in plan_of(world).all()]
+        assert len(before) == 2
+
+        again = restarted(world, told)
+        assert [(each.name, each.start, each.window.rows.tolist()) for each in plan_of(again).all()] == before
+        assert encode(again.scheduler.plan_record.promised()[1]) == told
+
+    def test_gives_nothing_to_another_group_of_the_name(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "one", "a", 100, cpu=4)
+        world.gang("g", 1, created=1001, uid="u")
+        waiting(world, "g-0", 50, gang="g", cpu=4).settle()
+        told = encode(world.scheduler.plan_record.promised()[1])
+        world.gang("g", 1, created=1001, uid="another")
+        world.now += 10
+        again = restarted(world, told)
+        assert [each.made for each in plan_of(again).all()] == [1010]
+
+    @pytest.mark.parametrize(
+        "text", ["", "[]", "{}", '{"version":1,"reservations":3}', '{"version":1,"reservations":[{"start":"x"}]}']
+    )
+    def test_what_cannot_be_read_is_said_and_forgotten(self, text: str) -> None:
+        found, faults = decode(text)
+        assert not found
+        assert len(faults) == 1
+        assert "forgotten" in faults[0]
+
+
+def restarted(world: Scenario, told: str) -> Scenario:
+    """Another process over the same cluster."""
+    again = Scenario(policy(depth=0))
+    again.now = world.now
+    for event in world.events:
+        again.state.apply(event)
+    found, faults = decode(told)
+    assert not faults
+    again.scheduler.recall(found)
+    return again.settle()
+
+
+JOBS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(1, 10), st.integers(0, 30)),
+    min_size=1,
+    max_size=25,
+).map(
+    lambda rows: [
+        RigidJob(submit, number, run, width, run + late) for number, (submit, run, width, late) in enumerate(rows)
+    ]
+)
+
+
+@pytest.mark.thorough
+@given(JOBS, st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_one_start_kept_at_a_time_is_easy_backfilling(
+    jobs: list[RigidJob], shortest_first: bool, retells: bool
+) -> None:
+    order = "shortest" if shortest_first else "queue"
+    played = play(jobs, 10, policy(depth=1, backfillOrder=order), retells)
+    assert played.starts == easy_starts(jobs, 10, shortest_first=shortest_first)
+
+
+@pytest.mark.thorough
+@given(JOBS, st.integers(0, 4))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_promise_is_broken_while_nothing_but_time_and_work_happens(jobs: list[RigidJob], depth: int) -> None:
+    played = play(jobs, 10, policy(depth=depth))
+    assert len(played.starts) == len(jobs)
+    late = {number for number, promised in played.promised.items() if played.starts[number] > promised}
+    assert not late
+
+
+class Played:
+    def __init__(self) -> None:
+        self.starts: dict[int, int] = {}
+        self.promised: dict[int, int] = {}
+
+
+def play(jobs: list[RigidJob], processors: int, text: str, retells: bool = True) -> Played:
+    """The scheduler in virtual time over one pool of processors."""
+    base, played = 1_000_000, Played()
+    state = ClusterState()
+    scheduler = Scheduler(state, load_policy(text), retells)
+    state.apply(NodeUpdated(Node("pool", allocatable=(("cpu", processors * 1000), ("pods", 10**6)))))
+    plan = scheduler.cycle_history.reservations
+    assert plan is not None
+    coming = sorted(jobs, reverse=True)
+    ends: list[tuple[int, str]] = []
+    pods: dict[str, tuple[Pod, RigidJob]] = {}
+    while coming or ends:
+        now = min([job.submit for job in coming[-1:]] + [end for end, _ in ends[:1]])
+        while ends and ends[0][0] == now:
+            state.apply(PodRemoved(heapq.heappop(ends)[1]))
+        while coming and coming[-1].submit == now:
+            job = coming.pop()
+            uid = f"j{job.number:03}"
+            pod_class = PodClass(requests=(("cpu", job.width * 1000),), run_limit=job.limit)
+            pod = Pod("ns", uid, uid, pod_class, pod_class.requests, "phalanx", created=base + job.submit, grace=0)
+            pod = msgspec.structs.replace(pod, run_time=RunTime(job.limit))
+            pods[uid] = (pod, job)
+            state.apply(PodUpdated(pod))
+        for _ in range(50):
+            scheduler.activate_due(base + now)
+            if scheduler.idle:
+                break
+            for bind in scheduler.cycle(base + now).binds:
+                pod, job = pods[bind.uid]
+                played.starts[job.number] = now
+                change = {"node": "pool", "phase": PodPhase.RUNNING, "started": base + now, "bound": base + now}
+                state.apply(PodUpdated(msgspec.structs.replace(pod, **change)))
+                heapq.heappush(ends, (now + job.run, bind.uid))
+            for each in plan.all():
+                played.promised.setdefault(int(each.name[-3:]), each.promised - base)
+        else:
+            raise AssertionError("not idle after 50 cycles")
+    return played

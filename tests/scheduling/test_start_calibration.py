@@ -1,0 +1,296 @@
+"""What waits were worth that people were told: quantiles, how often they hold, and when nothing is said."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phalanx.daemon.metrics.starts import StartMetrics
+from phalanx.model.text.duration import format_moment
+from phalanx.scheduling.reservations.calibration import PERCENTS, ObservedStart, StartCalibration
+from phalanx.scheduling.reservations.outcomes import KEPT
+from phalanx.scheduling.reservations.reservation import SlipCause
+from phalanx.scheduling.reservations.stored import StoredStarts, decode_starts, encode_starts
+
+from .scenario import Scenario
+from .test_reserve import busy, plan_of, policy, waiting
+
+
+def seen(*parts: float, told: int = 1000, pods: int = 1, queue: str = "q") -> StartCalibration:
+    """Starts that waited such parts of what they were told, with quantiles as of then."""
+    found = StartCalibration()
+    for part in parts:
+        predicted = found.quantiles(told, pods)
+        found.observe(ObservedStart(queue, pods, told, round(told * part), predicted))
+    return found
+
+
+def spread(count: int) -> list[float]:
+    """Evenly from 0 to 1, in no order that says anything."""
+    return [(number * 61) % 100 / 100 for number in range(count)]
+
+
+class TestQuantiles:
+    def test_half_of_those_like_it_waited_at_most_as_long_as_the_median(self) -> None:
+        found = seen(*spread(200)).quantiles(1000, 1)
+        assert dict(zip(PERCENTS, found, strict=True)) == {5: 50, 50: 500, 80: 800, 90: 900, 95: 950}
+
+    def test_they_grow_with_what_was_told(self) -> None:
+        assert seen(*spread(200)).quantiles(10_000, 1)[1] == 5000
+
+    def test_too_few_say_nothing(self) -> None:
+        assert seen(*spread(99)).quantiles(1000, 1) == ()
+        assert seen(*spread(100)).quantiles(1000, 1) != ()
+
+    def test_those_that_are_about_as_large_and_waited_about_as_long_count_first(self) -> None:
+        calibration = seen(*[0.2] * 100)
+        for _ in range(100):
+            calibration.observe(ObservedStart("q", 64, 1000, 900))
+            calibration.observe(ObservedStart("q", 1, 100_000, 70_000))
+        assert calibration.quantiles(1000, 1)[1] == 200
+        assert calibration.quantiles(1000, 64)[1] == 900
+        assert calibration.quantiles(100_000, 1)[1] == 70_000
+        # Of a size that nobody has had: those that were told about as much.
+        assert calibration.quantiles(100_000, 500)[1] == 70_000
+
+    def test_who_waits_still_is_like_those_that_waited_longer(self) -> None:
+        found = seen(*spread(200)).quantiles(1000, 1, elapsed=500)
+        assert 740 <= found[1] <= 760
+        assert seen(*spread(200)).quantiles(1000, 1, elapsed=990) == ()
+
+    def test_old_starts_are_forgotten(self) -> None:
+        assert seen(*[0.1] * 600, *[0.9] * 600).quantiles(1000, 1)[0] == 900
+        assert len(seen(*[0.1] * 1200)) == 600
+
+
+class TestWhetherTheyHold:
+    def test_they_are_told_once_enough_have_come_true(self) -> None:
+        assert not seen(*spread(199)).calibrated("q")
+        assert seen(*spread(200)).calibrated("q")
+
+    def test_not_while_ninety_of_a_hundred_are_much_more_or_fewer(self) -> None:
+        longer_and_longer = [1 + number / 10 for number in range(1, 60)]
+        for rest in (longer_and_longer, [0.0] * 300):
+            assert not seen(*spread(200), *rest).calibrated("q")
+        assert seen(*spread(200), *longer_and_longer).score().coverage[2] < 0.8
+        assert seen(*spread(200), *[0.0] * 300).score().coverage[2] > 0.97
+
+    def test_each_queue_has_a_word_of_its_own_once_it_has_enough(self) -> None:
+        calibration = seen(*spread(250))
+        for _ in range(100):
+            calibration.observe(ObservedStart("late", 1, 1000, 1500, calibration.quantiles(1000, 1)))
+            for part in spread(3):
+                calibration.observe(ObservedStart("q", 1, 1000, round(1000 * part), (50, 500, 800, 900, 950)))
+        assert not calibration.calibrated("late")
+
+    def test_the_score_is_of_the_last_three_hundred(self) -> None:
+        score = seen(*[1.0] * 400, *spread(300)).score()
+        assert score.starts == 300
+
+    def test_pinball_loss_is_what_the_field_calls_so(self) -> None:
+        calibration = StartCalibration()
+        calibration.observe(ObservedStart("q", 1, 100, 60, (0, 50, 80, 90, 95)))
+        # 0.5 * 10 above P50; 0.2 * 20 below P80; 0.1 * 30 below P90
+        assert calibration.score().pinball_loss == pytest.approx((5 + 4 + 3) / 3)
+        assert calibration.score().coverage == (0.0, 1.0, 1.0)
+
+
+STARTS = st.lists(
+    st.builds(
+        ObservedStart,
+        st.sampled_from(["a", "b"]),
+        st.integers(1, 300),
+        st.integers(1, 700_000),
+        st.integers(0, 900_000),
+        st.just(()) | st.tuples(*[st.integers(0, 900_000)] * 5),
+    ),
+    max_size=700,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(STARTS, st.integers(1, 700_000), st.integers(1, 300))
+def test_a_restart_changes_nothing_and_quantiles_are_in_order(
+    starts: list[ObservedStart], told: int, pods: int
+) -> None:
+    before, after = StartCalibration(), StartCalibration()
+    for start in starts:
+        before.observe(start)
+    stored, fault = decode_starts(encode_starts(StoredStarts(before.starts), 200_000))
+    assert not fault
+    after.recall(stored.promised)
+    assert after.starts == before.starts == tuple(starts[-600:])
+    assert after.quantiles(told, pods) == before.quantiles(told, pods)
+    assert [after.score(queue) for queue in (None, "a", "b")] == [before.score(q) for q in (None, "a", "b")]
+    assert list(before.quantiles(told, pods)) == sorted(before.quantiles(told, pods))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 2000), min_size=100, max_size=300), st.integers(1, 100_000))
+def test_a_quantile_is_the_order_statistic_of_the_ratios(waits: list[int], told: int) -> None:
+    calibration = StartCalibration()
+    for wait in waits:
+        calibration.observe(ObservedStart("q", 1, 1000, wait))
+    # All have been told the same, so there is one bucket for all that ask for something else.
+    found = calibration.quantiles(told, 1)
+    for percent, wait in zip(PERCENTS, found, strict=True):
+        ratio = sorted(waits)[min(len(waits), -(-(len(waits) + 1) * percent // 100)) - 1]
+        assert abs(wait - Fraction(ratio * told, 1000)) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"version":1,"starts":3}', '{"version":1,"starts":{"promised":[[1]]}}']
+)
+def test_what_cannot_be_read_is_said_and_forgotten(text: str) -> None:
+    starts, fault = decode_starts(text)
+    assert starts == StoredStarts()
+    assert "forgotten" in fault
+
+
+def test_what_makes_no_sense_is_left_out() -> None:
+    calibration = StartCalibration()
+    calibration.recall(
+        [ObservedStart("q", 1, 0, 5), ObservedStart("q", 1, 5, -1), ObservedStart("q", 1, 5, 1, (1,))]
+    )
+    assert not len(calibration)
+
+
+def test_no_more_than_an_object_holds_is_written() -> None:
+    starts = StoredStarts(seen(*spread(300), queue="q" * 200).starts)
+    text = encode_starts(starts, 20_000)
+    assert len(text) <= 20_000
+    assert decode_starts(text)[0].promised[-1] == starts.promised[-1]
+
+
+class TestWhatPeopleAreTold:
+    def world(self, parts: list[float]) -> Scenario:
+        world = Scenario(policy()).node("a", cpu=4)
+        plan_of(world).starts.calibration.recall(seen(*parts).starts)
+        busy(world, "runs", "a", 1000, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        # What happens on another node lets cycles pass.
+        world.node("b", cpu=1)
+        for number in range(5):
+            busy(world, f"small-{number}", "b", 2000)
+        return world.settle()
+
+    def test_an_expected_start_beside_the_promise(self) -> None:
+        words = self.world(spread(300)).why_pod("head").message
+        assert "no later than 1970-01-01T00:33:20Z" in words
+        assert "; expected 1970-01-01T00:25:00Z, in 80 of 100 cases until 1970-01-01T00:30:00Z; " in words
+
+    def test_none_while_nobody_knows_how_good_it_is(self) -> None:
+        assert "expected" not in self.world(spread(150)).why_pod("head").message
+
+    def test_another_one_once_it_has_passed_and_nothing_in_between(self) -> None:
+        world = self.world(spread(300))
+        said = len([plan for plan in world.plans if plan.pods])
+        cycles = len(world.plans)
+        for number, now in enumerate((1200, 1400, 1499)):
+            world.now = now
+            world.gone(f"small-{number}").settle()
+        assert len(world.plans) >= cycles + 3
+        assert len([plan for plan in world.plans if plan.pods]) == said
+        world.now = 1510
+        world.gone("small-3").settle()
+        assert "; expected 1970-01-01T00:30:00Z, in 80" in world.why_pod("head").message
+
+    def test_a_lost_start_is_told_with_its_cause_and_counted(self) -> None:
+        world = Scenario(policy()).nodes(2, cpu=4).pod("service", node="n2", cpu=4)
+        busy(world, "one", "n1", 100, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        world.now += 10
+        world.gone("one").no_node("n1").settle()
+        plan = plan_of(world)
+        assert not plan.active
+        told = f"Its start at {format_moment(1100)} was lost at {format_moment(1010)}: NodeLost"
+        assert told in world.why_pod("head").message
+        assert dict(plan.starts.outcomes.counts) == {SlipCause.NODE_LOST.value: 1}
+        # What it is promised next remembers that.
+        world.now += 10
+        world.node("n3", cpu=4)
+        busy(world, "two", "n3", 300, cpu=4)
+        waiting(world, "other", 50, cpu=4).settle()
+        (kept,) = plan.all()
+        assert [slip.start for slip in kept.slips] == [0]
+        assert not plan.starts.lost(kept.key)
+
+    def test_a_kept_promise_is_counted_and_seen(self) -> None:
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "head", 50, cpu=4)
+        world.settle()
+        world.now += 20
+        world.gone("runs").settle()
+        plan = plan_of(world)
+        assert dict(plan.starts.outcomes.counts) == {KEPT: 1}
+        assert plan.starts.calibration.starts == (ObservedStart("default", 1, 100, 20),)
+
+
+class TestForecasts:
+    def test_those_without_a_promise_are_seen_too(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        for name in ("head", "next"):
+            world.now += 1
+            waiting(world, name, 50, cpu=4)
+        world.settle()
+        assert plan_of(world).starts.forecasts.keys == ["next"]
+        world.now = 1050
+        world.gone("runs").settle()
+        world.now = 1060
+        world.gone("head").settle()
+        (start,) = plan_of(world).starts.forecasts.calibration.starts
+        assert (start.told, start.waited) == (1150 - 1002, 1060 - 1002)
+
+    def test_who_goes_away_is_none(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        for name in ("head", "next"):
+            world.now += 1
+            waiting(world, name, 50, cpu=4)
+        world.settle().gone("next", "runs").settle()
+        assert not plan_of(world).starts.forecasts.keys
+        assert not plan_of(world).starts.forecasts.calibration.starts
+
+    def test_they_are_told_once_they_are_worth_it(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        plan_of(world).starts.forecasts.calibration.recall(seen(*spread(300)).starts)
+        busy(world, "runs", "a", 1000, cpu=4)
+        for name in ("head", "next"):
+            waiting(world, name, 200, cpu=4)
+        world.settle()
+        assert (
+            "No start is kept for it; expected 1970-01-01T00:27:00Z, in 80 of 100 cases until 1970-01-01T00:33:00Z."
+            in world.why_pod("next").message
+        )
+
+    def test_a_policy_may_do_without(self) -> None:
+        world = Scenario(policy(depth=1, forecastSeconds=0)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        for name in ("head", "next"):
+            waiting(world, name, 50, cpu=4)
+        world.settle()
+        assert not plan_of(world).starts.forecasts.keys
+
+
+def test_what_prometheus_is_told() -> None:
+    world = Scenario(policy()).node("a", cpu=4)
+    plan = plan_of(world)
+    for number in range(60):
+        plan.starts.calibration.recall([ObservedStart(f"q{number:02}", 1, 100, 60, (0, 50, 80, 90, 95))])
+    plan.starts.outcomes.counts[KEPT] += 3
+    samples = [sample for family in StartMetrics(lambda: plan).collect() for sample in family.samples]
+    covered = {
+        (each.labels["queue"], each.labels["quantile"]): each.value
+        for each in samples
+        if each.name == "phalanx_start_forecast_coverage"
+    }
+    assert (covered["", "0.5"], covered["", "0.9"], covered["q00", "0.8"]) == (0.0, 1.0, 1.0)
+    assert len({queue for queue, _ in covered}) == 51
+    assert ("phalanx_promised_starts_total", 3.0) in [(each.name, each.value) for each in samples]
+    assert all(not family.samples for family in StartMetrics(lambda: None).collect())

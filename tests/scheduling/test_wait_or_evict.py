@@ -1,0 +1,87 @@
+"""Preempt or wait: a policy says what an eviction may cost for who starts by itself soon."""
+
+from __future__ import annotations
+
+from .scenario import Scenario
+from .test_reserve import busy, lasting, plan_of, runs_for, start_of, waiting
+
+
+def policy(**arguments: object) -> str:
+    stated = ", ".join(f"{key}: {value}" for key, value in ({"startDelaySeconds": 0} | arguments).items())
+    return f"""
+actions: "enqueue, allocate, reserve, preempt, backfill"
+tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: predicates}}]}}]
+configurations: [{{name: reserve, arguments: {{{stated}}}}}]
+"""
+
+
+def world(ends: int = 100, **arguments: object) -> Scenario:
+    """Somebody more important comes while a pod runs that ends `ends` seconds after the beginning."""
+    made = Scenario(policy(**arguments)).node("a", cpu=4)
+    busy(made, "runs", "a", ends, cpu=4)
+    return waiting(made, "important", 50, cpu=4, priority=1000)
+
+
+class TestWhoStartsSoonWaits:
+    def test_without_a_word_of_the_policy_others_go(self) -> None:
+        assert world().settle().evicted == ["runs"]
+
+    def test_nobody_goes_for_who_starts_within_the_time(self) -> None:
+        made = world(waitInsteadSeconds=100).settle()
+        assert made.evicted == []
+        assert start_of(made, "important") == 100
+        assert "so soon that nobody is evicted for it" in made.why_pod("important").message
+
+    def test_whoever_would_wait_longer_has_others_evicted(self) -> None:
+        assert world(waitInsteadSeconds=99).settle().evicted == ["runs"]
+
+    def test_an_end_that_nobody_knows_is_not_waited_for(self) -> None:
+        made = Scenario(policy(waitInsteadSeconds=10**6)).node("a", cpu=4).pod("runs", node="a", cpu=4)
+        waiting(made, "important", 50, cpu=4, priority=1000)
+        assert made.settle().evicted == ["runs"]
+
+    def test_who_waits_has_a_start_kept_beyond_the_depth(self) -> None:
+        made = Scenario(policy(waitInsteadSeconds=1000)).node("a", cpu=4).node("b", cpu=4)
+        busy(made, "one", "a", 100, cpu=4)
+        busy(made, "two", "b", 200, cpu=4)
+        waiting(made, "first", 50, cpu=4, priority=1000)
+        waiting(made, "second", 50, cpu=4, priority=1000)
+        made.settle()
+        assert made.evicted == []
+        assert [start_of(made, name) for name in ("first", "second")] == [100, 150]
+        assert len(plan_of(made)) == 2
+
+    def test_when_the_start_moves_beyond_the_time_others_go_after_all(self) -> None:
+        made = Scenario(policy(waitInsteadSeconds=150)).node("a", cpu=4).node("b", cpu=4)
+        busy(made, "one", "a", 100, cpu=4)
+        busy(made, "two", "b", 1000, cpu=4)
+        waiting(made, "important", 50, cpu=4, priority=1000)
+        made.settle()
+        assert made.evicted == []
+        made.no_node("a").settle()
+        assert made.evicted == ["two"]
+
+
+class TestWhatAnEvictionMayCost:
+    def late(self, **arguments: object) -> Scenario:
+        """The pod has run for 900 seconds, and would for 100 more."""
+        made = Scenario(policy(**arguments)).node("a", cpu=4)
+        made.now += 900
+        made.pod(
+            "runs",
+            node="a",
+            cpu=4,
+            pod_class=runs_for(1000),
+            more={**lasting(1000), "started": 1000, "bound": 1000},
+        )
+        return waiting(made, "important", 50, cpu=4, priority=1000)
+
+    def test_work_may_be_worth_more_than_the_time_that_is_gained(self) -> None:
+        made = self.late(maxLostWorkPercent=100).settle()
+        assert made.evicted == []
+        assert start_of(made, "important") == 1000
+        assert "nobody is evicted for it" in made.why_pod("important").message
+
+    def test_what_is_cheap_enough_goes(self) -> None:
+        assert self.late(maxLostWorkPercent=900).settle().evicted == ["runs"]
+        assert self.late(maxLostWorkPercent=899).settle().evicted == []

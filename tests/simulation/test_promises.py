@@ -1,0 +1,71 @@
+"""Starts that are promised in virtual time: who was told what, how it came, and what stands idle for it."""
+
+from __future__ import annotations
+
+from phalanx.simulation.metrics import promise_metrics, start_metrics
+from phalanx.simulation.world import World
+from tests.simulation.worlds import START, history, job, nodes, story, world
+
+KEEPING = """
+actions: "allocate, reserve, backfill"
+tiers: [{plugins: [{name: predicates}]}]
+configurations: [{name: reserve, arguments: {depth: 1, startDelaySeconds: 0}}]
+"""
+JOBS = [
+    job("runs", run=60, cpu=3, limit=100),
+    job("large", submit=1, run=50, cpu=4, limit=50),
+    job("long", submit=2, run=200, cpu=1, limit=200),
+]
+
+
+def promised(made: World) -> tuple[object, object]:
+    """How many promised starts there were, and how many were broken without a cause."""
+    told = start_metrics(made.scheduler.cycle_history.reservations)
+    return told["promises"], told["broken_promises"]
+
+
+def test_the_first_promise_is_kept_with_the_job_and_what_came_of_it() -> None:
+    made = world(JOBS, nodes(1), KEEPING)
+    made.run()
+    assert story(made)["large"] == (60, 110, "done")
+    large = history(made, "large")
+    # Its room comes free at the limit of who runs, and came earlier.
+    assert (large.promised, large.lateness, large.slip) == (START + 100, -40, "")
+    assert history(made, "runs").promised is None
+    # Then the long one is the first that waits.
+    assert (history(made, "long").promised, history(made, "long").lateness) == (START + 110, 0)
+    told = promise_metrics(made.histories)
+    assert told["promises_kept_ratio"] == 1
+    assert (told["mean_earliness_seconds"], told["mean_lateness_seconds"]) == (20, 0)
+    assert promised(made) == (2, 0)
+
+
+def test_idle_counts_as_reserved_while_another_waits_for_it() -> None:
+    made = world(JOBS, nodes(1), KEEPING)
+    made.run()
+    # One core, from when the long job came until the large one started.
+    assert made.promises.idle_seconds == (60 - 2) * 1000
+    alone = world(JOBS[:2], nodes(1), KEEPING)
+    alone.run()
+    assert alone.promises.idle_seconds == 0
+
+
+def test_a_lost_node_is_a_slip_with_its_cause() -> None:
+    jobs = [job("runs", run=90, cpu=4, limit=100), job("large", submit=1, run=50, cpu=4, limit=50, pods=2)]
+    made = world(jobs, nodes(2), KEEPING)
+    made.lose_node(START + 20, "n1", 200)
+    made.run()
+    large = history(made, "large")
+    assert large.promised == START + 100
+    assert large.start is not None
+    assert large.start >= START + 220
+    assert promised(made)[1] == 0
+    assert promise_metrics(made.histories)["max_lateness_seconds"] == large.lateness
+
+
+def test_without_the_action_nobody_is_promised_anything() -> None:
+    made = world(JOBS, nodes(1))
+    made.run()
+    assert all(each.promised is None for each in made.histories)
+    assert promised(made) == (0, 0)
+    assert promise_metrics(made.histories)["promises_kept_ratio"] == 1

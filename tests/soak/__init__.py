@@ -1,0 +1,1 @@
+"""Long random lives of a cluster, in virtual time: `make soak`."""

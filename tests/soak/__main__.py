@@ -1,0 +1,62 @@
+"""`python -m tests.soak [--steps N] [--seed N]`: lives long, and writes down what goes wrong as a short story.
+
+`--replay FILE` lives such a story again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from .cluster import POLICIES
+from .life import live, objects_kept, read, relive, shrink, write
+
+#: Steps of one life: long enough that what is kept of the dead would show.
+LIFE = 2000
+#: So much more may be kept at the end of a life than after its first quarter, as what lives then varies.
+MOST_GROWTH = 1.5
+
+
+def main() -> int:
+    stated = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    stated.add_argument("--steps", type=int, default=200_000, help=f"steps in all, of lives of {LIFE} each")
+    stated.add_argument("--seed", type=int, default=0, help="of the first life; each has the next one")
+    stated.add_argument("--report", type=Path, default=Path(), help="where stories of faults are written")
+    stated.add_argument("--replay", type=Path, help="a story to live again")
+    chosen = stated.parse_args()
+    if chosen.replay is not None:
+        life = relive(read(chosen.replay))
+        print(life.fault or "nothing goes wrong any more")
+        return 1 if life.fault else 0
+    faults, begun, grown = 0, time.monotonic(), [0, 0]
+    for number in range(-(-chosen.steps // LIFE)):
+        seed, kept = chosen.seed + number, [0, 0]
+
+        def done(step: int, seed: int = seed, kept: list[int] = kept, number: int = number) -> None:
+            if sys.stderr.isatty() and step % 100 == 0:
+                print(f"\rseed {seed}, step {number * LIFE + step:,} of {chosen.steps:,}", end="", file=sys.stderr)
+            if step in (LIFE // 4, LIFE - 1):
+                kept[step == LIFE - 1] = objects_kept()
+
+        life = live(seed, min(LIFE, chosen.steps - number * LIFE), done)
+        if life.fault:
+            faults += 1
+            print(f"\nseed {seed} ({life.story.policy}), step {len(life.story.steps)}: {life.fault}; shrinking ...")
+            path = chosen.report / f"soak-{seed}.jsonl"
+            short = shrink(life.story)
+            write(short, life.fault, path)
+            print(f"{len(short.steps)} steps that matter: python -m tests.soak --replay {path}")
+        elif all(kept) and kept[1] > kept[0] * MOST_GROWTH:
+            faults += 1
+            print(f"\nseed {seed} ({life.story.policy}): {kept[0]:,} objects were kept, at the end {kept[1]:,}")
+        grown = [sum(pair) for pair in zip(grown, kept, strict=True)]
+    seconds = time.monotonic() - begun
+    growth = f"; objects kept {grown[1] / grown[0]:.2f} times those of the first quarter" if grown[0] else ""
+    print(f"{chosen.steps:,} steps under {len(POLICIES)} policies in {seconds:.0f} s: {faults} faults{growth}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""A cluster that lives long: everything that must hold is looked at in every cycle."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from phalanx.model.decisions import EvictionReason, Plan
+from phalanx.model.gang import GangKey, Problem
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
+from phalanx.scheduling.reservations.outcomes import NO_CAUSE
+from phalanx.scheduling.scheduler import never
+
+from ..scheduling.scenario import Scenario
+
+QUEUES = ("a", "b", "c")
+POLICIES = {
+    "usual": """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}, {name: binpack}]}]
+""",
+    "queues": """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: capacity}, {name: predicates}, {name: binpack}]
+""",
+    "shares": """
+actions: "enqueue, allocate, reclaim, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: drf}, {name: proportion}, {name: predicates}, {name: nodeorder}]
+""",
+    "starts": """
+actions: "enqueue, allocate, reserve, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: network-topology-aware}]}]
+configurations: [{name: reserve, arguments: {depth: 0, startDelaySeconds: 0}}]
+""",
+    "all": """
+actions: "enqueue, allocate, reserve, gangpreempt, preempt, reclaim, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: fairshare}, {name: capacity}, {name: predicates}, {name: nodeorder}]
+configurations: [{name: reserve, arguments: {depth: 2, startDelaySeconds: 0, waitInsteadSeconds: 60}}]
+""",
+}
+
+
+class SoakCluster(Scenario):
+    """`digest` is of all that was decided so far: equal stories give equal digests. It forgets what is over: only
+    what the scheduler keeps can grow."""
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(POLICIES[policy])
+        self._settles_at_once = policy != "all"
+        self.binds = self.evictions = self.cycles = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        # uid -> node, of bindings that nobody has said to have failed.
+        self._sent: dict[str, str] = {}
+        for name in QUEUES:
+            self.queue(name)
+        for number in range(4):
+            self.node(f"n{number}", cpu=4, gpu=2, labels={"kubernetes.io/hostname": f"n{number}"})
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def has(self, name: str, *states: MemberState) -> bool:
+        return name in self.state.pods and self.state.pods[name].state in states
+
+    def knows_gang(self, name: str) -> bool:
+        found = self.state.gangs.get(GangKey(self.namespace, name))
+        return found is not None and found.spec is not None
+
+    # what happens
+
+    def gone(self, *names: str) -> SoakCluster:
+        super().gone(*names)
+        for name in names:
+            self._sent.pop(name, None)
+            self._observed.pop(f"pod {name}", None)
+            self._pod_verdicts.pop(name, None)
+        return self
+
+    def no_gang(self, name: str) -> SoakCluster:
+        """Its object is deleted: while there are pods that name it, those are told that it is missing."""
+        record = self.state.gangs[GangKey(self.namespace, name)]
+        if record.members and record.spec is not None:
+            missing = Problem("PodGroupNotFound", f"PodGroup {name} does not exist")
+            self.gang(name, record.spec.min_member, problem=missing)
+            return self
+        super().no_gang(name)
+        self._observed.pop(f"gang {name}", None)
+        self._gang_verdicts.pop(name, None)
+        return self
+
+    def binding_fails(self, name: str) -> None:
+        self.state.pods.binding_failed(name)
+        self._sent.pop(name, None)
+
+    def wait(self, seconds: int) -> None:
+        """Time passes; the kubelet kills whoever has reached its limit; the scheduler wakes when it wants to."""
+        until = self.now + seconds
+        while self.now < until:
+            wakes = [*self._ends().values(), self.scheduler.next_recheck or until]
+            self.now = min([math.ceil(wake) for wake in wakes if self.now < wake < until], default=until)
+            for uid in [uid for uid, end in self._ends().items() if end <= self.now]:
+                self.gone(uid)
+            self.scheduler.activate_due(self.now)
+            self.work()
+
+    def _ends(self) -> dict[str, int]:
+        running = ((uid, record) for uid, record in self.state.pods.items() if record.state is MemberState.RUNNING)
+        return {
+            uid: record.pod.started + record.pod.run_time.limit
+            for uid, record in running
+            if record.pod.started and record.pod.run_time.limit
+        }
+
+    def confirm(self, *names: str) -> SoakCluster:
+        super().confirm(*names)
+        for uid, record in list(self.state.pods.items()):
+            if record.state is MemberState.RUNNING and not record.pod.started:
+                self.becomes(uid, started=self.now, bound=self.now)
+        return self
+
+    def restart(self) -> SoakCluster:
+        """Bindings that were sent and not seen yet have arrived, or have not: the new process cannot know."""
+        for uid in [uid for uid, record in self.state.pods.items() if record.state is MemberState.ASSUMED]:
+            self._sent.pop(uid, None)
+        super().restart()
+        return self
+
+    # what must hold
+
+    def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
+        before = self._needs()
+        priorities = {uid: record.pod.priority for uid, record in self.state.pods.items()}
+        plan = super().cycle(should_stop)
+        self.plans.clear()
+        self.cycles += 1
+        self.binds += len(plan.binds)
+        self.evictions += len(plan.evictions)
+        self._hash.update(repr(plan).encode())
+        assert not plan.failures, plan.failures
+        self._gangs_start_whole(before, plan)
+        self._nobody_is_bound_twice(plan)
+        self._victims_are_lesser(priorities, plan)
+        self._no_promise_is_broken()
+        return plan
+
+    def rest(self) -> None:
+        """Works until there is nothing to do: then nothing may be said any more, and who waits knows why.
+
+        Where starts are kept and others are evicted, who is overtaken by whom may take some cycles more.
+        """
+        for left in reversed(range(1 if self._settles_at_once else 5)):
+            self.work()
+            plan = self.cycle()
+            said = (plan.binds, plan.evictions, plan.nominations, plan.admissions, plan.gangs, plan.pods)
+            if not any(said):
+                break
+            assert left, f"something was done or said although nothing had changed: {plan}"
+        for record in self.state.pods.values():
+            if record.state is MemberState.PENDING and not record.evicting and record.nomination is None:
+                told = record.last_verdict is not None
+                gang = record.gang
+                told |= gang is not None and gang.last_verdict is not None
+                assert told, f"{record.pod.name} waits and was never told why"
+
+    def _needs(self) -> dict[GangKey, QuorumRequirement]:
+        gangs = self.state.gangs.items()
+        return {key: quorum_requirement(gang, gang.spec) for key, gang in gangs if gang.spec is not None}
+
+    def _gangs_start_whole(self, before: dict[GangKey, QuorumRequirement], plan: Plan) -> None:
+        counts = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
+        for key, placed in counts.items():
+            assert placed >= before[key].total, f"{key} started in part: {placed} of {before[key].total}"
+
+    def _nobody_is_bound_twice(self, plan: Plan) -> None:
+        for bind in plan.binds:
+            former = self._sent.setdefault(bind.uid, bind.node)
+            assert former == bind.node, f"{bind.name} was sent to {former} and is sent to {bind.node}"
+        assert len({bind.uid for bind in plan.binds}) == len(plan.binds)
+
+    def _victims_are_lesser(self, priorities: dict[str, int], plan: Plan) -> None:
+        """Nobody goes for somebody of the same queue who does not outrank him, and nobody for nobody."""
+        holders: dict[str, set[str]] = {}
+        for each in plan.nominations:
+            holders.setdefault(each.cause, set()).add(each.uid)
+        for victim in plan.evictions:
+            comes = holders.get(victim.cause, set())
+            if victim.reason in (EvictionReason.PREEMPTED, EvictionReason.RECLAIMED):
+                assert comes, f"{victim.name} goes for {victim.preemptor}, who is promised nothing"
+            if victim.reason is EvictionReason.PREEMPTED:
+                best = max(priorities[uid] for uid in comes)
+                assert priorities[victim.uid] < best, f"{victim.name} goes for {victim.preemptor} of no higher rank"
+
+    def _no_promise_is_broken(self) -> None:
+        plan = self.scheduler.cycle_history.reservations
+        if plan is not None:
+            assert not plan.starts.outcomes.counts[NO_CAUSE], "a promised start was missed without a cause"

@@ -1,0 +1,107 @@
+"""Lives: a seed and a policy give a story; a story that goes wrong shrinks to the steps that matter."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from .cluster import POLICIES, SoakCluster
+from .steps import Draw, Step, play
+
+#: After so many steps all is let come to rest.
+REST_EVERY = 10
+
+
+class Story(msgspec.Struct, frozen=True):
+    """What happened to a cluster under a policy."""
+
+    policy: str
+    steps: list[Step]
+
+
+class Life(msgspec.Struct):
+    """A story as it was lived: `fault` says what went wrong at its last step, "" for nothing."""
+
+    story: Story
+    cluster: SoakCluster
+    fault: str = ""
+
+
+def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: None) -> Life:
+    """Draws a life and lives it, up to the first fault."""
+    policy = list(POLICIES)[seed % len(POLICIES)]
+    cluster, draw = SoakCluster(policy), Draw(seed)
+    life = Life(Story(policy, []), cluster)
+    for number in range(steps):
+        step = draw.step(cluster)
+        life.story.steps.append(step)
+        life.fault = fault_of(cluster, step, number)
+        done(number)
+        if life.fault:
+            break
+    return life
+
+
+def relive(story: Story) -> Life:
+    """Lives a story once more."""
+    cluster = SoakCluster(story.policy)
+    for number, step in enumerate(story.steps):
+        if fault := fault_of(cluster, step, number):
+            return Life(Story(story.policy, story.steps[: number + 1]), cluster, fault)
+    return Life(story, cluster)
+
+
+def fault_of(cluster: SoakCluster, step: Step, number: int) -> str:
+    """What is wrong after a step, "" for nothing."""
+    try:
+        play(step, cluster)
+        cluster.cycle()
+        if number % REST_EVERY == REST_EVERY - 1:
+            cluster.rest()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def shrink(story: Story, patience: int = 2000) -> Story:
+    """A shorter story that goes wrong as well, after at most so many trials (Zeller's ddmin: leaves out ever
+    smaller parts)."""
+    steps, size, kind = list(story.steps), max(1, len(story.steps) // 2), kind_of(relive(story).fault)
+    while size and patience:
+        begin = 0
+        while begin < len(steps) and patience:
+            patience -= 1
+            fewer = Story(story.policy, steps[:begin] + steps[begin + size :])
+            found = relive(fewer)
+            if found.fault and kind_of(found.fault) == kind:
+                steps = list(found.story.steps)
+            else:
+                begin += size
+        size //= 2
+    return Story(story.policy, steps)
+
+
+def kind_of(fault: str) -> str:
+    """What faults of one kind have in common: their first words, names and numbers aside."""
+    return " ".join(word for word in fault.split()[:12] if word.isalpha())
+
+
+def write(story: Story, fault: str, path: Path) -> None:
+    """One step a line, after what went wrong."""
+    lines = [msgspec.json.encode({"policy": story.policy, "fault": fault}).decode()]
+    lines += [msgspec.json.encode(step).decode() for step in story.steps]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read(path: Path) -> Story:
+    head, *lines = path.read_text().splitlines()
+    return Story(msgspec.json.decode(head)["policy"], [msgspec.json.decode(line, type=Step) for line in lines])
+
+
+def objects_kept() -> int:
+    """How many objects there are that can hold others."""
+    gc.collect()
+    return len(gc.get_objects())

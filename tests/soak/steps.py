@@ -1,0 +1,282 @@
+"""What may happen to a cluster, as steps that can be drawn, written down and played again."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from phalanx.model.events import MaintenanceWindowRemoved, MaintenanceWindowUpdated
+from phalanx.model.maintenance import MaintenanceWindow
+from phalanx.model.pod import MemberState, PodClass, PodPhase
+from phalanx.model.run_time import RunTime
+from phalanx.model.selectors import Taint
+from phalanx.model.topology import TopologyRule
+
+from .cluster import QUEUES, SoakCluster
+
+NODES, PODS = 8, 60
+RACK = "topology.kubernetes.io/rack"
+#: How often each happens, in parts of their sum.
+WEIGHTS = {
+    "node": 4,
+    "no_node": 1,
+    "queue": 2,
+    "quota": 1,
+    "job": 14,
+    "single": 8,
+    "grow": 3,
+    "minimum": 1,
+    "finish": 18,
+    "gone": 6,
+    "no_gang": 2,
+    "confirm": 22,
+    "depart": 14,
+    "fail": 2,
+    "wait": 16,
+    "window": 1,
+    "no_window": 1,
+    "restart": 1,
+}
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that happens: to whom, and how. Whoever is not there any more is passed over."""
+
+    what: str
+    name: str = ""
+    how: dict[str, Any] = {}
+
+
+class Draw:
+    """Draws steps from a seed, for a cluster as it is at the moment."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._made = 0
+
+    def step(self, cluster: SoakCluster) -> Step:
+        what = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        if len(cluster.state.pods) > PODS and what in ("job", "single", "grow"):
+            what = "gone"
+        drawn: Step = getattr(self, f"_{what}")(cluster)
+        return drawn
+
+    def _pick(self, cluster: SoakCluster, *states: MemberState) -> str:
+        found = sorted(uid for uid, record in cluster.state.pods.items() if record.state in states)
+        return self._random.choice(found) if found else ""
+
+    def _gang(self, cluster: SoakCluster) -> str:
+        found = sorted(gang.key.name for gang in cluster.state.gangs.values() if gang.spec is not None)
+        return self._random.choice(found) if found else ""
+
+    def _name(self, prefix: str) -> str:
+        self._made += 1
+        return f"{prefix}{self._made:05}"
+
+    def _asked(self) -> dict[str, Any]:
+        draw = self._random
+        limit = draw.choice([0, 0, 60, 300, 1000])
+        return {
+            "queue": draw.choice(QUEUES),
+            "priority": draw.choice([0, 0, 0, 10, 100]),
+            "limit": limit,
+            **draw.choice([{"cpu": 1}, {"cpu": 1}, {"cpu": 2}, {"cpu": 1, "gpu": 1}, {"gpu": 2}, {"cpu": 4}]),
+        }
+
+    def _node(self, cluster: SoakCluster) -> Step:
+        draw, number = self._random, self._random.randrange(NODES)
+        how = {"cpu": draw.choice([4, 8]), "gpu": draw.choice([0, 2, 4]), "rack": "xyz"[number % 3]}
+        how |= draw.choice([{}, {}, {}, {}, {"unschedulable": True}, {"taint": "odd"}])
+        return Step("node", f"n{number}", how)
+
+    def _no_node(self, cluster: SoakCluster) -> Step:
+        return Step("no_node", f"n{self._random.randrange(NODES)}")
+
+    def _queue(self, cluster: SoakCluster) -> Step:
+        draw = self._random
+        how: dict[str, Any] = {"weight": draw.choice([1, 1, 2, 4]), "reclaimable": draw.random() < 0.8}
+        for word, chance in (("capability", 0.4), ("deserved", 0.4), ("guarantee", 0.2)):
+            if draw.random() < chance:
+                least = {"guarantee": 1, "deserved": 4, "capability": 8}[word]
+                how[word] = {"cpu": draw.randint(least, least * 3), "gpu": draw.randint(least // 2, least)}
+        return Step("queue", draw.choice(QUEUES), how)
+
+    def _quota(self, cluster: SoakCluster) -> Step:
+        draw, least = self._random, self._random.randint(2, 10)
+        return Step("quota", "ns", {"min": {"cpu": least}, "max": {"cpu": least + draw.choice([0, 8, 40])}})
+
+    def _job(self, cluster: SoakCluster) -> Step:
+        draw, members = self._random, self._random.choice([1, 2, 2, 3, 4, 6])
+        how = {"members": members, "minimum": draw.choice([members, members, max(1, members - 1), 1])}
+        near = draw.choice(["", "", "", "hard", "soft"])
+        return Step("job", self._name("job"), how | self._asked() | ({"near": near} if near else {}))
+
+    def _single(self, cluster: SoakCluster) -> Step:
+        return Step("single", self._name("pod"), self._asked())
+
+    def _grow(self, cluster: SoakCluster) -> Step:
+        return Step("grow", self._gang(cluster), {"pod": self._name("more"), **self._asked()})
+
+    def _minimum(self, cluster: SoakCluster) -> Step:
+        return Step("minimum", self._gang(cluster), {"minimum": self._random.randint(1, 5)})
+
+    def _finish(self, cluster: SoakCluster) -> Step:
+        failed = self._random.random() < 0.2
+        return Step("finish", self._pick(cluster, MemberState.RUNNING), {"failed": True} if failed else {})
+
+    def _gone(self, cluster: SoakCluster) -> Step:
+        return Step("gone", self._pick(cluster, *MemberState))
+
+    def _no_gang(self, cluster: SoakCluster) -> Step:
+        return Step("no_gang", self._gang(cluster))
+
+    def _confirm(self, cluster: SoakCluster) -> Step:
+        return Step("confirm", self._pick(cluster, MemberState.ASSUMED) if self._random.random() < 0.3 else "")
+
+    def _depart(self, cluster: SoakCluster) -> Step:
+        leaving = sorted(uid for uid, record in cluster.state.pods.items() if record.evicting)
+        return Step("depart", self._random.choice(leaving) if leaving and self._random.random() < 0.3 else "")
+
+    def _fail(self, cluster: SoakCluster) -> Step:
+        return Step("fail", self._pick(cluster, MemberState.ASSUMED))
+
+    def _wait(self, cluster: SoakCluster) -> Step:
+        return Step("wait", how={"seconds": self._random.choice([1, 10, 10, 60, 300])})
+
+    def _window(self, cluster: SoakCluster) -> Step:
+        draw = self._random
+        how = {"nodes": [f"n{draw.randrange(NODES)}"], "start": draw.choice([30, 600]), "length": 600}
+        return Step("window", draw.choice("vw"), how)
+
+    def _no_window(self, cluster: SoakCluster) -> Step:
+        return Step("no_window", self._random.choice("vw"))
+
+    def _restart(self, cluster: SoakCluster) -> Step:
+        return Step("restart")
+
+
+def play(step: Step, cluster: SoakCluster) -> None:
+    """Lets it happen."""
+    _PLAYS[step.what](cluster, step.name, dict(step.how))
+
+
+def _pod(cluster: SoakCluster, name: str, how: dict[str, Any], gang: str = "") -> None:
+    limit = how.pop("limit", 0)
+    lasting = {"run_time": RunTime(limit), "grace": 0} if limit else {}
+    fields = {key: value for key, value in how.items() if key in ("queue", "priority", "cpu", "gpu")}
+    cluster.pod(name, gang=gang, pod_class=PodClass(run_limit=limit), more=lasting, **fields)
+
+
+def _job(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    near = {"hard": TopologyRule.by_label(RACK), "soft": TopologyRule(preferred=RACK)}.get(how.pop("near", ""))
+    cluster.gang(name, how.pop("minimum"), created=cluster.now, queue=how["queue"], topology=near)
+    for number in range(how.pop("members")):
+        _pod(cluster, f"{name}-{number}", dict(how), gang=name)
+
+
+def _grow(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name and cluster.knows_gang(name):
+        _pod(cluster, how.pop("pod"), how, gang=name)
+
+
+def _minimum(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name and cluster.knows_gang(name):
+        cluster.gang(name, how["minimum"])
+
+
+def _node(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    labels = {RACK: how.pop("rack"), "kubernetes.io/hostname": name}
+    taints = [Taint(key)] if (key := how.pop("taint", "")) else []
+    cluster.node(name, labels=labels, taints=taints, **how)
+
+
+def _no_node(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if cluster.state.nodes.row(name) >= 0:
+        cluster.no_node(name)
+
+
+def _queue(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    cluster.queue(name, **how)
+
+
+def _quota(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    cluster.elastic_quota(name, how["min"], how["max"])
+
+
+def _no_gang(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name and cluster.knows_gang(name):
+        cluster.no_gang(name)
+
+
+def _finish(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if cluster.has(name, MemberState.RUNNING):
+        cluster.finishes(name, phase=PodPhase.FAILED if how.get("failed") else PodPhase.SUCCEEDED)
+
+
+def _gone(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name in cluster.state.pods:
+        cluster.gone(name)
+
+
+def _confirm(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if not name:
+        cluster.confirm()
+    elif cluster.has(name, MemberState.ASSUMED):
+        cluster.confirm(name)
+
+
+def _depart(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if not name:
+        cluster.depart()
+    elif name in cluster.state.pods and cluster.state.pods[name].evicting:
+        cluster.depart(name)
+
+
+def _fail(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if cluster.has(name, MemberState.ASSUMED):
+        cluster.binding_fails(name)
+
+
+def _wait(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    cluster.wait(how["seconds"])
+
+
+def _window(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    start = cluster.now + how["start"]
+    made = MaintenanceWindow(
+        name, f"uid-{name}-{start}", tuple(how["nodes"]), start=start, end=start + how["length"]
+    )
+    cluster.observe(f"window {name}", MaintenanceWindowUpdated(made))
+
+
+def _no_window(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name in cluster.state.nodes.maintenance.windows:
+        cluster.observe(f"window {name}", MaintenanceWindowRemoved(name))
+
+
+def _restart(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    cluster.restart()
+
+
+_PLAYS = {
+    "node": _node,
+    "no_node": _no_node,
+    "queue": _queue,
+    "quota": _quota,
+    "job": _job,
+    "single": lambda cluster, name, how: _pod(cluster, name, how),
+    "grow": _grow,
+    "minimum": _minimum,
+    "finish": _finish,
+    "gone": _gone,
+    "no_gang": _no_gang,
+    "confirm": _confirm,
+    "depart": _depart,
+    "fail": _fail,
+    "wait": _wait,
+    "window": _window,
+    "no_window": _no_window,
+    "restart": _restart,
+}

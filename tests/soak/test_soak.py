@@ -1,0 +1,58 @@
+"""That lives of clusters go well, that they can be lived again, and that faults are found and shrink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .cluster import POLICIES, SoakCluster
+from .life import Story, fault_of, live, read, relive, shrink, write
+from .steps import Step
+
+
+@pytest.mark.parametrize("seed", range(len(POLICIES)))
+def test_short_lives_go_well_and_can_be_lived_again(seed: int) -> None:
+    life = live(seed, 60)
+    assert not life.fault
+    again = relive(life.story)
+    assert again.cluster.digest == life.cluster.digest
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_longer_lives_go_well(seed: int) -> None:
+    life = live(seed, 600)
+    assert not life.fault, (life.story.policy, life.fault)
+    assert life.cluster.binds > 50
+
+
+def test_a_fault_shrinks_to_the_steps_that_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that cannot bear a node of 8 CPUs while there is a queue that lends nothing."""
+    check = SoakCluster.cycle
+
+    def fragile(cluster: SoakCluster, *arguments: object) -> object:
+        plan = check(cluster)
+        lends = all(each.spec is None or each.spec.weight < 4 for each in cluster.state.ledger.accounts.values())
+        assert lends or "jobx" not in str(cluster.state.gangs), "it cannot bear this"
+        return plan
+
+    monkeypatch.setattr(SoakCluster, "cycle", fragile)
+    noise = live(0, 40).story.steps
+    job = Step("job", "jobx", {"members": 1, "minimum": 1, "queue": "a", "priority": 0, "limit": 0, "cpu": 1})
+    heavy = Step("queue", "a", {"weight": 4, "reclaimable": True})
+    story = Story("usual", [*noise[:20], heavy, *noise[20:30], job, *noise[30:]])
+    if not relive(story).fault:
+        pytest.fail("the fault is not seen")
+    short = shrink(story)
+    assert len(short.steps) <= 3
+    assert job in short.steps or heavy in short.steps
+    write(short, "it cannot bear this", tmp_path / "story.jsonl")
+    assert read(tmp_path / "story.jsonl") == short
+
+
+def test_what_raises_is_a_fault() -> None:
+    cluster = SoakCluster("usual")
+    assert fault_of(cluster, Step("minimum", "none", {"minimum": 1}), 0) == ""
+    assert fault_of(cluster, Step("odd"), 1) == "KeyError: 'odd'"

@@ -1,0 +1,33 @@
+"""Behind every cell of ours in docs/compare.md stands a test that is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+LINK = re.compile(r'\[[^\]]+\]\(([^) ]+) "(\w+)"\)')
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (DOCS / "compare.md").read_text("utf-8").splitlines()
+    if line.startswith("|") and not line.startswith(("| | ", "|---"))
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_our_cell_names_tests_that_are_there(row: list[str]) -> None:
+    assert len(row) == 9, "a column for each of us"
+    links = LINK.findall(row[1])
+    assert links or row[1] == "no", "without a test we do not say that we have it"
+    for file, name in links:
+        tree = ast.parse((DOCS / file).read_text("utf-8"))
+        functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        assert name in {each.name for each in functions}, f"{file} has no {name}"
+
+
+def test_there_are_rows_in_which_we_have_nothing_and_others_do() -> None:
+    assert len(ROWS) > 25
+    assert any(row[1] == "no" for row in ROWS)

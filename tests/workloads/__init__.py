@@ -1,0 +1,1 @@
+"""What operators make, as a scheduler sees it."""

@@ -1,0 +1,176 @@
+"""Jobs: indexed ones start together, all others pod by pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.dialects.workloads.kubernetes import COMPLETION_INDEX
+from tests.workloads.played import JOB, Played
+
+OF = "batch/v1/Job/train"
+INDEXED: dict[str, Any] = {"completionMode": "Indexed", "parallelism": 4, "completions": 4}
+
+
+def index(number: int) -> dict[str, Any]:
+    return {
+        "annotations": {COMPLETION_INDEX: str(number)},
+        "labels": {COMPLETION_INDEX: str(number), "batch.kubernetes.io/job-name": "train"},
+    }
+
+
+def created(play: Played, *numbers: int) -> Played:
+    for number in numbers:
+        play.create(f"train-{number}", of=OF, **index(number))
+    return play
+
+
+def test_the_pods_of_an_indexed_job_start_together_once_all_are_created() -> None:
+    play = Played().room(8).owner(JOB, "train", **INDEXED)
+    created(play, 0, 1, 2).run()
+    assert play.placed() == []
+    assert "has 3 of the 4 members" in play.why_of("train-0")
+    created(play, 3).run()
+    assert len(play.placed()) == 4
+
+
+def test_of_two_jobs_that_fit_one_at_a_time_one_runs_whole() -> None:
+    """Pod by pod each would get half, and both would wait for ever."""
+    play = Played().room(6).owner(JOB, "train", **INDEXED).owner(JOB, "other", **INDEXED)
+    for number in range(4):
+        play.create(f"other-{number}", of="batch/v1/Job/other", **index(number))
+        created(play, number)
+    play.run()
+    assert sorted(len(play.placed(name)) for name in ("train", "other")) == [0, 4]
+
+
+def test_nothing_starts_until_the_job_is_seen() -> None:
+    play = Played().room(8)
+    created(play, 0, 1, 2, 3).run()
+    assert play.placed() == []
+    assert play.gang_of("train-0").problem is not None
+    assert "waiting to see Job train" in str(play.gang_of("train-0").problem)
+    play.owner(JOB, "train", **INDEXED).run()
+    assert len(play.placed()) == 4
+
+
+def test_where_jobs_cannot_be_read_pods_start_one_by_one_and_their_users_are_told() -> None:
+    play = Played().room(2)
+    created(play, 0, 1, 2, 3).not_readable(JOB).run()
+    assert len(play.placed()) == 2
+    (warning,) = play.gang_of("train-0").warnings
+    assert warning.code == "OwnerNotReadable"
+
+
+def test_a_work_queue_is_no_gang() -> None:
+    play = Played().room(1)
+    play.create("w-1", "w-2", of="batch/v1/Job/queue", labels={"batch.kubernetes.io/job-name": "queue"}).run()
+    assert play.alone() == ["w-1", "w-2"]
+    assert len(play.placed()) == 1
+    # An indexed one too, where more indexes than pods are wanted.
+    play = Played().room(1).owner(JOB, "train", completionMode="Indexed", parallelism=4, completions=100)
+    created(play, 0, 1, 2, 3).run()
+    assert len(play.placed()) == 1
+
+
+def test_a_replacement_starts_at_once_while_others_run() -> None:
+    play = Played().room(4).owner(JOB, "train", **INDEXED)
+    created(play, 0, 1, 2, 3).run()
+    play.gone("train-2")
+    play._take(play.intake.pod_removed("ns", "train-2", "train-2"))
+    play.create("train-2b", of=OF, **index(2)).run()
+    assert len(play.placed()) == 4
+
+
+def test_what_is_left_of_a_job_is_all_that_its_minimum_counts() -> None:
+    """Three indexes have succeeded and their pods are gone: the last one must not wait for them."""
+    play = Played().room(4).owner(JOB, "train", status={"succeeded": 3}, **INDEXED)
+    created(play, 3).run()
+    assert play.placed() == ["train-3"]
+
+
+def test_annotations_on_the_pod_come_before_those_of_the_job_and_these_before_the_rule() -> None:
+    play = Played().room(8).owner(JOB, "train", annotations={"phalanx.dev/min-count": "2"}, **INDEXED)
+    created(play, 0)
+    assert play.gang_of("train-0").min_member == 2
+    play = Played().owner(JOB, "train", annotations={"phalanx.dev/min-count": "2"}, **INDEXED)
+    own = {COMPLETION_INDEX: "0", "phalanx.dev/min-count": "3"}
+    play.create("train-0", of=OF, annotations=own)
+    assert play.gang_of("train-0").min_member == 3
+
+
+def test_a_pod_or_its_job_may_stay_out() -> None:
+    for key, value in (("phalanx.dev/gang", "false"), ("kai.scheduler/skip-podgrouper", "true")):
+        play = Played().room(1).owner(JOB, "train", **INDEXED)
+        play.create("train-0", of=OF, annotations={COMPLETION_INDEX: "0", key: value}).run()
+        assert (play.alone(), play.placed()) == (["train-0"], ["train-0"])
+        play = Played().room(1).owner(JOB, "train", annotations={key: value}, **INDEXED)
+        assert created(play, 0).run().placed() == ["train-0"]
+
+
+def test_a_rule_can_be_switched_off() -> None:
+    for word in ("Job", "*"):
+        play = Played(ungrouped=frozenset({word})).room(1)
+        assert created(play, 0).run().placed() == ["train-0"]
+        assert play.intake.workloads.wanted == set()
+
+
+def test_a_minimum_on_pods_of_any_owner_makes_a_gang_of_that_owners_pods() -> None:
+    play = Played().room(4)
+    rs = "apps/v1/ReplicaSet/serve"
+    play.create("serve-1", of=rs, annotations={"phalanx.dev/min-count": "2"}).run()
+    assert play.placed() == []
+    play.create("serve-2", of=rs, annotations={"phalanx.dev/min-count": "2"}).run()
+    assert len(play.placed()) == 2
+    assert play.intake.workloads.wanted == set()
+
+
+def test_pods_of_deployments_and_stateful_sets_are_on_their_own() -> None:
+    play = Played().room(1)
+    for kind in ("ReplicaSet", "StatefulSet", "DaemonSet"):
+        play.create(f"{kind}-1".lower(), of=f"apps/v1/{kind}/{kind.lower()}")
+    assert len(play.alone()) == 3
+
+
+def test_pods_of_other_schedulers_are_left_alone() -> None:
+    play = Played()
+    play.create("train-0", of=OF, schedulerName="default-scheduler", **index(0))
+    assert play.alone() == ["train-0"]
+    assert play.intake.workloads.wanted == set()
+
+
+def test_who_forges_an_owner_harms_only_himself() -> None:
+    """The uid is not that of the Job: such a pod is in another gang, of which nobody says anything."""
+    play = Played().room(8).owner(JOB, "train", **INDEXED)
+    forged = "batch/v1/Job/other"
+    play.create("forged", of=forged, **index(0))
+    created(play, 0, 1, 2, 3).run()
+    assert play.placed() == ["train-0", "train-1", "train-2", "train-3"]
+    assert play.waiting() == ["forged"]
+
+
+def test_what_was_said_holds_for_pods_that_are_left_of_a_job_that_is_gone() -> None:
+    play = Played().room(8).owner(JOB, "train", **INDEXED)
+    created(play, 0, 1, 2, 3).run()
+    play.no_owner(JOB, "train")
+    assert play.gang_of("train-0").problem is None
+    assert len(play.intake.owners) == 0
+    for number in range(4):
+        play._take(play.intake.pod_removed("ns", f"train-{number}", f"train-{number}"))
+    assert not play.intake._gangs._sizes
+
+
+def test_nothing_is_kept_of_jobs_that_are_over() -> None:
+    play = Played()
+    for number in range(100):
+        done = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 4}
+        play.owner(JOB, f"job-{number}", status=done, **INDEXED)
+    assert len(play.intake.owners) == 0
+    assert not play.intake._gangs._sizes
+
+
+def test_a_job_that_cannot_be_read_is_named_and_holds_its_own_pods_only() -> None:
+    play = Played().room(8).owner(JOB, "train", completionMode="Indexed", parallelism="many")
+    created(play, 0).run()
+    assert play.placed() == []
+    (warning,) = [each for each in play.intake.drain_warnings() if each.reason == "InvalidWorkload"]
+    assert warning.message.startswith('spec.parallelism is "many"')
