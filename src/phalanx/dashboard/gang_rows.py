@@ -8,6 +8,7 @@ from phalanx.dashboard.rehearsal import PlannedStart, RehearsedVerdict
 from phalanx.model.gang import GangCounts
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
+from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 
 _NO_VERDICT = RehearsedVerdict("")
 # A list need not hold a page of text per row; the gang's own page has it all.
@@ -101,6 +102,10 @@ def _told(row: GangRow, verdict: RehearsedVerdict | None, start: PlannedStart | 
     if row.pending or row.state == "Waiting":
         said = verdict or _NO_VERDICT
         row.reason, row.message, row.change = said.reason, said.message[:_MOST_TEXT], said.change[:_MOST_TEXT]
+        there = row.pending + row.placed + row.gated
+        if not said.reason and row.state == "Waiting" and there < row.minimum:
+            row.reason = NOT_ENOUGH_MEMBERS
+            row.message = f"the gang has {there} of the {row.minimum} members that it needs, and none is pending"
     if start is not None and row.state in WAITING:
         promised = start.start.no_later_than
         row.start = promised or start.start.planned
