@@ -104,6 +104,7 @@ class ClusterWatch:
         self._pod_rows: dict[str, str] = {}
         self._row_owners: dict[str, str] = {}
         self._starts: dict[GangKey | str, PlannedStart] = {}
+        self._shares: dict[str, tuple[float, float]] = {}
         self._marks: dict[GangKey, deque[Mark]] = {}
         self._reasons: dict[GangKey, str] = {}
         self._former: dict[str, str] = {}
@@ -349,6 +350,8 @@ class ClusterWatch:
 
     async def _rehearse_for_ever(self) -> None:
         while True:
+            if self._shares:
+                self.history.add(time.time(), self._shares)
             changed = self.state.version != self._rehearsed_version or bool(self.rehearsal.untold)
             begun = time.monotonic()
             if changed or self.last is None or time.time() - self.last.now >= _MOST_PAUSE:
@@ -407,7 +410,7 @@ class ClusterWatch:
             rows.append((row, QueueRow(id=row, place=place, quota=quota), row))
             place += 1
         self.tables["queues"].replace(rows)
-        self.history.add(found.now, shares)
+        self._shares = shares
         self.tables["reservations"].replace(reservation_rows(self.state, found.starts, found.now))
         await self._flush()
 

@@ -14,13 +14,13 @@ import { WhatIf } from "/static/views/whatif.js";
 import { Login } from "/static/views/login.js";
 
 const VIEWS = [
-  { path: "/", key: "o", name: "Overview", view: Overview, icon: "▦" },
-  { path: "/gangs", key: "w", name: "Gangs", view: Gangs, icon: "☰" },
-  { path: "/queues", key: "q", name: "Queues", view: Queues, icon: "⑂" },
-  { path: "/nodes", key: "n", name: "Nodes", view: Nodes, icon: "▤" },
-  { path: "/reservations", key: "r", name: "Reservations", view: Reservations, icon: "◷" },
-  { path: "/evictions", key: "e", name: "Evictions", view: Evictions, icon: "⇄" },
-  { path: "/what-if", key: "i", name: "What if", view: WhatIf, icon: "?" },
+  { path: "/", key: "o", name: "Overview", view: Overview, icon: "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z" },
+  { path: "/gangs", key: "w", name: "Gangs", view: Gangs, icon: "M4 6h16M4 12h16M4 18h10" },
+  { path: "/queues", key: "q", name: "Queues", view: Queues, icon: "M6 4v16M6 8h6v0M6 16h6M15 5h5v6h-5zM15 13h5v6h-5z" },
+  { path: "/nodes", key: "n", name: "Nodes", view: Nodes, icon: "M4 5h16v6H4zM4 13h16v6H4zM8 8h.01M8 16h.01" },
+  { path: "/reservations", key: "r", name: "Reservations", view: Reservations, icon: "M12 4a8 8 0 1 0 .01 0M12 8v4l3 2" },
+  { path: "/evictions", key: "e", name: "Evictions", view: Evictions, icon: "M4 8h14l-4-4M20 16H6l4 4" },
+  { path: "/what-if", key: "i", name: "What if", view: WhatIf, icon: "M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .8-1 1.7M12 17h.01" },
 ];
 
 function App() {
@@ -33,14 +33,14 @@ function App() {
     const moved = () => {
       const next = place();
       if (next.path.startsWith("login=")) {
-        enter();
+        enter().then(() => setWhere(place()));
         return;
       }
       setWhere(next);
       window.scrollTo(0, 0);
     };
     window.addEventListener("hashchange", moved);
-    enter();
+    enter().then(() => setWhere(place()));
     return () => window.removeEventListener("hashchange", moved);
   }, []);
   const namespace = where.query.get("ns") || "";
@@ -66,7 +66,7 @@ function App() {
         <div class="brand"><img src="/static/icon.svg" alt="" width="26" height="26" /><strong>Phalanx</strong></div>
         <ul>${VIEWS.filter((view) => view.path !== "/what-if" || known.session.what_if).map((view) => html`
           <li key=${view.path}><${Link} to=${to(view.path)} aria-current=${active(where.path, view.path) ? "page" : null} title=${`g ${view.key}`}>
-            <span class="icon" aria-hidden="true">${view.icon}</span><span>${view.name}</span></${Link}></li>`)}</ul>
+            <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${view.icon} /></svg><span>${view.name}</span></${Link}></li>`)}</ul>
         <div class="foot">
           <${Health} />
           <p class="who" title="Who looks">${known.session.user}</p>

@@ -35,6 +35,13 @@ export function quantity(text) {
   return found ? Number(found[1]) * (SUFFIX[found[2]] || 1) : 0;
 }
 
+// A quantity as it came, shortened like any other amount.
+export function written(name, text) {
+  if (text === undefined || text === null) return "";
+  const value = quantity(text);
+  return amount(name, name === "cpu" ? value * 1000 : value);
+}
+
 export function percent(value) {
   return `${Math.round(value * 10) / 10} %`;
 }
@@ -80,7 +87,7 @@ export function important(names) {
   return [...names].sort((a, b) => order(a) - order(b) || (a < b ? -1 : 1));
 }
 
-export function asks(row) {
+export function asks(row, most = 3) {
   const names = important(Object.keys(row.asks || {}));
-  return names.slice(0, 3).map((name) => `${amount(name, row.asks[name])} ${resource(name)}`).join(", ");
+  return names.slice(0, most).map((name) => `${amount(name, row.asks[name])} ${resource(name)}`).join(", ");
 }

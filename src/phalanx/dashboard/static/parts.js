@@ -77,7 +77,7 @@ export const GLYPHS = {
 };
 
 export function State({ word }) {
-  return html`<span class=${`state s-${word}`}><span class="glyph" aria-hidden="true">${GLYPHS[word] || "·"}</span>${word}</span>`;
+  return html`<span class=${`word s-${word}`}><span class="glyph" aria-hidden="true">${GLYPHS[word] || "·"}</span>${word}</span>`;
 }
 
 export function Link({ to, children, ...rest }) {

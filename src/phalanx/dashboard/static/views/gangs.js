@@ -80,10 +80,10 @@ export function Gangs() {
           <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.name : html`<span class="muted">${row.namespace}/</span>${row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
           <td class="queue">${row.queue || ""}</td>
           <td class="members" title=${`${row.running || 0} run, ${row.placed || 0} have nodes, ${row.minimum || 0} are the minimum`}>${row.placed || 0}/${row.minimum || 0}</td>
-          <td class="asks">${asks(row)}</td>
+          <td class="asks" title=${asks(row)}>${asks(row, 2)}</td>
           <td class="age">${age(row.created, now)}</td>
           <td class="start">${row.start && html`<span title=${row.start_kind}>${row.start_kind === "planned" ? "~ " : "≤ "}${clock(row.start)}</span>`}</td>
-          <td class="why">${row.message && html`<span class="reason">${row.reason}</span> <span title=${row.message}>${row.message}</span>`}</td>`} />
+          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${row.message}</span>`}</td>`} />
     </div>`}
   </${Page}>`;
 }

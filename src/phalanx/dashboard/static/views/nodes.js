@@ -62,7 +62,7 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
     return () => watcher.disconnect();
   }, []);
   const count = groups.reduce((sum, [, rows]) => sum + rows.length, 0);
-  const cell = count > 4000 ? 8 : count > 1200 ? 12 : count > 300 ? 18 : 26;
+  const cell = count > 4000 ? 8 : count > 1200 ? 12 : count > 400 ? 18 : count > 120 ? 28 : 40;
   const layout = useMemo(() => {
     const columns = Math.max(1, Math.floor((wide - 4) / (cell + GAP)));
     let y = 0;
@@ -78,8 +78,10 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
     canvas.current.width = wide * ratio;
     canvas.current.height = layout.tall * ratio;
     context.scale(ratio, ratio);
-    const scale = [0, 1, 2, 3, 4, 5].map((step) => color(mode === "used" ? `heat${step}` : `room${step}`)), none = color("cell"), text = color("muted"), mark = color("accent"), bad = color("bad");
+    const scale = [0, 1, 2, 3, 4, 5].map((step) => color(mode === "used" ? `heat${step}` : `room${step}`)), none = color("cell"), line0 = color("line"), text = color("muted"), mark = color("accent"), bad = color("bad");
     context.font = "600 12px system-ui, sans-serif";
+    const inks = scale.map((shade) => (bright(shade) > 140 ? "#10131a" : "#ffffff"));
+    const label = (row) => (mode === "used" ? amount(name, row.free?.[name] || 0) : String(Math.floor((row.free?.[name] || 0) / each)));
     for (const { title, rows, y, columns } of layout.placed) {
       const top = y + (title ? HEAD : 0);
       if (title) {
@@ -92,6 +94,17 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
         context.beginPath();
         context.roundRect(x, line, cell, cell, Math.min(4, cell / 5));
         context.fill();
+        if (share < 0) {
+          context.strokeStyle = line0;
+          context.lineWidth = 1;
+          context.stroke();
+        } else if (cell >= 28) {
+          const step = Math.min(5, Math.round(share * 5));
+          context.fillStyle = inks[step];
+          context.textAlign = "center";
+          context.fillText(label(row), x + cell / 2, line + cell / 2 + 4);
+          context.textAlign = "start";
+        }
         if (row.closed) {
           context.strokeStyle = bad;
           context.lineWidth = 2;
@@ -140,8 +153,14 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
     onMouseMove=${move} onMouseLeave=${() => { tip.current.hidden = true; }} onClick=${(event) => choose(at(event)?.id || "")} onKeyDown=${keyed}></canvas><div class="tip" ref=${tip} hidden></div></div>`;
 }
 
+// How bright a colour of the style is, 0 to 255, to write on it in black or white.
+function bright(shade) {
+  const value = parseInt(shade.slice(1), 16);
+  return 0.299 * (value >> 16) + 0.587 * ((value >> 8) & 255) + 0.114 * (value & 255);
+}
+
 function Scale({ mode }) {
-  return html`<ul class="legend"><li>${mode === "used" ? "idle" : "no room"}</li>${[0, 1, 2, 3, 4, 5].map((step) => html`<li key=${step}><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span></li>`)}<li>${mode === "used" ? "full" : "all free"}</li><li><span class="swatch cell"></span>has none</li><li><span class="swatch closed"></span>closed</li></ul>`;
+  return html`<ul class="legend"><li>${mode === "used" ? "idle" : "no room"}</li>${[0, 1, 2, 3, 4, 5].map((step) => html`<li key=${step} class="step"><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span></li>`)}<li>${mode === "used" ? "full" : "all free"}</li><li><span class="swatch cell"></span>has none</li><li><span class="swatch closed"></span>closed</li></ul>`;
 }
 
 // The biggest gang that fits now, size by size: what is free is worth only as much as it hangs together.

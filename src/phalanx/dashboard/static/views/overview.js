@@ -73,7 +73,7 @@ function Shares({ queues }) {
 }
 
 function Latest({ table, now }) {
-  const rows = useMemo(() => [...table.rows.values()].sort((a, b) => (a.when < b.when ? 1 : -1)).slice(0, 6), [table.changes]);
+  const rows = useMemo(() => [...table.rows.values()].sort((a, b) => (a.when < b.when ? 1 : -1)).slice(0, 5), [table.changes]);
   if (table.state !== "there" || table.omitted.length) return html`<${TableState} table=${table} what="evictions" />${table.state === "there" && rows.length === 0 && html`<${Empty}>None that you may see.</${Empty}>`}`;
   if (!rows.length) return html`<${Empty}>Nobody was evicted lately.</${Empty}>`;
   return html`<ul class="feed">${rows.map((row) => html`<li key=${row.id}><span class="when" title=${clock(row.when)}>${age(row.when, now)}</span><div><strong>${row.namespace}/${row.pod}</strong><p>${row.message}</p></div></li>`)}</ul>

@@ -1,6 +1,6 @@
 import { html, useMemo, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, Link, Page, TableState, to, useAnswer, useNow, useParameter, useTables } from "/static/parts.js";
-import { important, percent, plural, quantity, resource } from "/static/format.js";
+import { important, percent, plural, resource, written } from "/static/format.js";
 import { Chart, Strip } from "/static/chart.js";
 
 export function Queues() {
@@ -73,7 +73,7 @@ function Details({ row, history, close }) {
     ${(each.partners || []).length > 0 && html`<p>${Object.keys(each.borrowed || {}).length ? "Borrows from" : "Lends to"} <strong>${each.partners.join(", ")}</strong>${each.further_partners ? ` and ${each.further_partners} more` : ""}.</p>`}
     ${each.first && html`<div class="help"><strong>First in line: ${each.first.name}</strong><p>${each.first.message}</p>${each.first.change && html`<p>What would help: ${each.first.change}</p>`}</div>`}
     <div class="grid two"><div class="scrollx"><table class="plain"><thead><tr><th></th>${names.map((name) => html`<th key=${name} scope="col" class="num">${resource(name)}</th>`)}</tr></thead>
-      <tbody>${kinds.map(([key, title]) => html`<tr key=${key}><th scope="row">${title}</th>${names.map((name) => html`<td key=${name} class="num" title=${quantity(each[key][name])}>${each[key][name] ?? ""}</td>`)}</tr>`)}</tbody></table></div>
+      <tbody>${kinds.map(([key, title]) => html`<tr key=${key}><th scope="row">${title}</th>${names.map((name) => html`<td key=${name} class="num" title=${each[key][name]}>${written(name, each[key][name])}</td>`)}</tr>`)}</tbody></table></div>
     <div><div class="filters" role="group" aria-label="How far back">${[[10, "hour"], [60, "day"], [600, "two weeks"]].map(([value, title]) => html`<button key=${value} class="chip" aria-pressed=${resolution === value} onClick=${() => setResolution(value)}>${title}</button>`)}</div>
       ${drawn ? html`<${Chart} times=${drawn.times} lines=${drawn.lines} height=${170} label=${`Share of ${each.name} over time`} />` : html`<${Empty}>Too little was seen since the dashboard started.</${Empty}>`}</div></div>
     ${(each.tenants || []).length > 0 && html`<h3>Within it</h3><ul class="bars">${each.tenants.map((one) => html`<li key=${one.kind + one.name}><span class="name">${one.kind} ${one.name}</span><${Bar} parts=${[{ kind: "used", value: one.share || 0 }]} whole=${Math.max(1, each.share || 0)} label=${`${one.name} uses ${percent(one.share || 0)}`} /><span class="count">${percent(one.share || 0)}</span></li>`)}</ul>`}
