@@ -38,8 +38,6 @@ class Api:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
-        self._redactions: dict[tuple[object, ...], Redaction] = {}
-        self._redactions_of = -1
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -73,14 +71,7 @@ class Api:
             raise
 
     def redaction(self, scope: Scope) -> Redaction:
-        """Good until the next rehearsal: what is said names nothing that was not there by then."""
-        if self._redactions_of != self._watch.generation or len(self._redactions) > 256:
-            self._redactions, self._redactions_of = {}, self._watch.generation
-        key = (scope.namespace, scope.everything, scope.nodes, scope.queues)
-        found = self._redactions.get(key)
-        if found is None:
-            found = self._redactions[key] = Redaction(scope, self._watch)
-        return found
+        return Redaction(scope, self._watch.names)
 
     def encoded(self, scope: Scope, rows: list[bytes]) -> list[bytes]:
         """Rows as this viewer may read them."""

@@ -86,7 +86,8 @@ class RehearsalProcess:
 
     async def _exchange(self, request: Rehearse | AskWhy) -> Any:
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         async with self._turn:
             try:
                 while self._facts:

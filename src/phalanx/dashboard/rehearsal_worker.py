@@ -139,8 +139,7 @@ class Rehearser:
             start = times.start(each)
             if each.unit.pod is not None:
                 starts.append(PlannedStart(each.queue, 1, start, None, each.unit.pod.pod.key))
-            for gang in each.unit.gangs:
-                starts.append(PlannedStart(each.queue, each.pods, start, gang.key))
+            starts += [PlannedStart(each.queue, each.pods, start, gang.key) for gang in each.unit.gangs]
 
         def ask(question: AskWhy) -> Answer:
             if question.pod:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from phalanx.dashboard.access import AccessError, Login, Right, Viewer
+from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.schema import schema
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.kube.paths import Resource
@@ -21,6 +21,9 @@ _QUEUES = Resource(QUEUES.group, QUEUES.version, QUEUES.plural, QUEUES.kind, nam
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 # What may be a name, or names joined as people join them: namespace/name.
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?")
+_CALLED = re.compile(
+    r"\b([Qq]ueue|[Nn]ode|[Uu]ser|[Nn]amespace|[Qq]uota) ([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+)
 # Fields of answers are no names, whatever others call their gangs; and these hold words of ours.
 _FIELDS = frozenset(name for each in schema()["$defs"].values() for name in each.get("properties", ()))
 _WORDS = frozenset({"state", "kind", "reason", "start_kind", "table", "epoch", "family", "what"})
@@ -115,14 +118,14 @@ class Redaction:
     """Takes the names of what a viewer may not see out of texts: sentences name gangs, queues, nodes and users.
 
     Every word of a text is looked at that could be a name. It stays if it names something that the viewer sees, or
-    nothing that is known; a name joined to a namespace that is not his goes whether it is known or not.
+    nothing that was ever seen; a name joined to a namespace that is not his goes whether it is known or not.
     """
 
-    def __init__(self, scope: Scope, watch: ClusterWatch) -> None:
+    def __init__(self, scope: Scope, names: NameIndex) -> None:
         self._scope = scope
+        self._names = names
         #: Whether the viewer may see everything.
         self.idle = scope.everything and scope.nodes and scope.queues is None
-        self._hidden, self._own = _names(scope, watch) if not self.idle else ({}, set())
 
     def applied(self, content: Any) -> Any:
         """Of JSON's types: the same without the names."""
@@ -141,77 +144,54 @@ class Redaction:
         return content
 
     def text(self, text: str) -> str:
+        # Texts of events name what was gone before anybody looked: what follows such a word is a name.
+        text = _CALLED.sub(lambda found: f"{found[1]} {self._called(found[1].lower(), found[2])}", text)
         return _WORD.sub(lambda found: self._word(found.group()), text)
 
+    def _called(self, what: str, name: str) -> str:
+        odd = any(each.isdigit() or each in "-_" for each in name)
+        may = {"queue": self._scope.queues is None, "node": self._scope.nodes}.get(what, self._scope.everything)
+        return name if may or not odd or self._names.owners(name) else "of others"
+
     def _word(self, word: str) -> str:
-        if word in self._own:
-            return word
-        if word in self._hidden:
-            return self._hidden[word]
-        first, slash, rest = word.partition("/")
-        if not slash:
-            return word
-        if first == self._scope.namespace:
-            # Whatever it is called, it is his; only what follows a further slash may be another's.
-            return word if rest in self._own or rest not in self._hidden else f"{first}/{self._hidden[rest]}"
-        if "." in first:
-            return word  # a resource or a label: example.com/gpu
-        parts = [self._hidden.get(part) for part in word.split("/")]
-        if any(parts) or self._scope.namespace:
-            return next((part for part in parts if part), "something of another namespace")
-        return word
+        hidden = self._hidden(word)
+        if hidden:
+            return hidden
+        first, slash, _ = word.partition("/")
+        if not slash or "." in first:
+            return word  # a name, or a resource or a label: example.com/gpu
+        hidden = next((said for part in word.split("/") if (said := self._hidden(part))), "")
+        if hidden:
+            return hidden
+        # Names that nobody has seen are joined to a namespace that is his, or they are not his. (1/2 is a number.)
+        return (
+            word if self._scope.everything or first in ("", self._scope.namespace) or first.isdigit() else _UNKNOWN
+        )
+
+    def _hidden(self, name: str) -> str:
+        """What is said instead of a name; "" where it may be said."""
+        owners = self._names.owners(name)
+        if not owners or any(self._seen(name, what, namespace) for what, namespace in owners):
+            return ""
+        return _ANOTHER[min(what for what, _ in owners)]
+
+    def _seen(self, name: str, what: str, namespace: str) -> bool:
+        scope = self._scope
+        if what == "queue":
+            return scope.queues is None or name in scope.queues
+        if what == "node" or (what == "room" and scope.everything):
+            return scope.nodes
+        return scope.everything or (namespace != "" and namespace == scope.namespace)
 
 
+_UNKNOWN = "something of another namespace"
 _ANOTHER = {
     "namespace": "another namespace",
     "gang": "another gang",
     "pod": "another pod",
     "queue": "another queue",
+    "quota": "another quota",
     "node": "a node",
+    "room": "a node",
     "user": "another user",
 }
-
-
-def _names(scope: Scope, watch: ClusterWatch) -> tuple[dict[str, str], set[str]]:
-    """The names of what is not seen, each with what is said instead, and those of what is."""
-    hidden: dict[str, str] = {}
-    own: set[str] = set()
-    state, namespace = watch.state, scope.namespace
-
-    def note(names: Iterable[str], kind: str, seen: bool) -> None:
-        for name in names:
-            if name and seen:
-                own.add(name)
-            elif name:
-                hidden.setdefault(name, _ANOTHER[kind])
-
-    for account in state.ledger.accounts.values():
-        kind: str = account.key.tree.value if account.key.tree.value in _ANOTHER else "queue"
-        if kind == "namespace":
-            note((account.key.name,), kind, scope.everything or account.key.name == namespace)
-        elif kind == "user":
-            note((account.key.name,), kind, scope.everything)
-        else:
-            visible = scope.queues is None or account.key.name in scope.queues
-            note((account.key.name,), "queue", visible)
-    if not scope.nodes:
-        note((name for name in state.nodes.names if name), "node", False)
-    if scope.everything:
-        return hidden, own
-    for gang in state.gangs:
-        mine = gang.namespace == namespace
-        note((gang.namespace,), "namespace", mine)
-        note((gang.name,), "gang", mine)
-        note((str(gang),), "gang", mine)
-    for record in state.pods.values():
-        mine = record.pod.namespace == namespace
-        note((record.pod.namespace,), "namespace", mine)
-        note((record.pod.name,), "pod", mine)
-        if record.pod.user:
-            note((record.pod.user,), "user", mine)
-        if mine and record.pod.node:
-            own.add(record.pod.node)
-    for name, kind in watch.former_names():
-        if name not in own:
-            hidden.setdefault(name, _ANOTHER[kind])
-    return hidden, own

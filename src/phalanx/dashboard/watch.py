@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import msgspec
 
@@ -20,6 +20,7 @@ from phalanx.dashboard.eviction_rows import Evictions
 from phalanx.dashboard.gang_rows import gang_row, pod_row
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
+from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.node_rows import node_row
 from phalanx.dashboard.rehearsal import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
 from phalanx.dashboard.rehearsal_process import RehearsalProcess
@@ -53,7 +54,6 @@ _MOST_PAUSE = 60.0
 _RECORD_PERIOD = 10.0
 _MARKS_OF_GANG, _MOST_MARKED = 48, 20_000
 _REASONS_TOLD = 8
-_MOST_FORMER = 50_000
 _MOST_CHANGED_ROWS = 1 << 15
 
 
@@ -70,8 +70,10 @@ class WatchedState(ClusterState):
     """Tells on each fact that it takes in."""
 
     rehearsal: RehearsalProcess
+    names: NameIndex
 
     def apply(self, event: ClusterEvent) -> None:
+        self.names.take_in(event)
         super().apply(event)
         self.rehearsal.tell(event)
 
@@ -94,6 +96,7 @@ class ClusterWatch:
         self.generation = 0
         self.state = WatchedState(options.schedulers)
         self.state.rehearsal = rehearsal
+        self.names = self.state.names = NameIndex()
         self._client = client
         self._failures = Failures()
         self._waiters: set[asyncio.Event] = set()
@@ -107,7 +110,6 @@ class ClusterWatch:
         self._shares: dict[str, tuple[float, float]] = {}
         self._marks: dict[GangKey, deque[Mark]] = {}
         self._reasons: dict[GangKey, str] = {}
-        self._former: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._targets: dict[str, DisruptionTarget] = {}
         self._stored, self._records_read = StoredPlan(), float("-inf")
@@ -178,10 +180,6 @@ class ClusterWatch:
     def marks(self, key: GangKey) -> list[Mark]:
         return list(self._marks.get(key, ()))
 
-    def former_names(self) -> Iterator[tuple[str, str]]:
-        """Names of what was there and may be gone, each with its kind: texts of the past still name it."""
-        yield from self._former.items()
-
     def row(self, row: str) -> GangRow | None:
         encoded = self.tables["gangs"].get(row)
         return msgspec.json.decode(encoded, type=GangRow) if encoded is not None else None
@@ -204,15 +202,7 @@ class ClusterWatch:
         self._refused.pop(uid, None)
         self._targets.pop(uid, None)
         self.lifelines.left(uid, time.time())
-        line = self.lifelines.line(uid)
-        if line is not None:
-            self._remember(line.name, "pod")
         self._pods[uid] = None
-
-    def _remember(self, name: str, kind: str) -> None:
-        self._former[name] = kind
-        if len(self._former) > _MOST_FORMER:
-            del self._former[next(iter(self._former))]
 
     def _gang_touched(self, key: GangKey) -> None:
         self._gangs[key] = None
@@ -249,8 +239,6 @@ class ClusterWatch:
     def _put_gang(self, key: GangKey) -> None:
         record, table = self.state.gangs.get(key), self.tables["gangs"]
         if record is None:
-            self._remember(key.name, "gang")
-            self._remember(key.namespace, "namespace")
             table.drop(str(key))
             self._reasons.pop(key, None)
             return
@@ -411,6 +399,7 @@ class ClusterWatch:
             place += 1
         self.tables["queues"].replace(rows)
         self._shares = shares
+        self.history.add(found.now, shares)
         self.tables["reservations"].replace(reservation_rows(self.state, found.starts, found.now))
         await self._flush()
 
