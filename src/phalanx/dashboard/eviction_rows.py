@@ -1,4 +1,4 @@
-"""Who was evicted and why, from the events that evictions leave behind; they stay known when the events are gone."""
+"""Who was evicted and why, from the events that evictions leave behind; known also when these are gone."""
 
 from __future__ import annotations
 

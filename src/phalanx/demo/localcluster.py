@@ -69,7 +69,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
 
 
 class LocalCluster:
-    """Its parts by name are `apiserver`, `node-agent`, `scheduler`, `controllers`, perhaps `webhook` and `dashboard`.
+    """Its parts by name are `apiserver`, `node-agent`, `scheduler`, `controllers`, maybe `webhook` and `dashboard`.
 
     `dashboard_address` opens the page once, "" for none; the address that is good after it is in `dashboard_file`.
     """
@@ -200,7 +200,9 @@ class LocalCluster:
 
     async def failure(self) -> str:
         """Waits until a part ends by itself, and says which."""
-        waiting = {asyncio.create_task(child.wait()): name for name, child in self._children.items()}
+        # (The cluster goes on without a page.)
+        parts = {name: child for name, child in self._children.items() if name != "dashboard"}
+        waiting = {asyncio.create_task(child.wait()): name for name, child in parts.items()}
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:

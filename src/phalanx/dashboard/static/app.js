@@ -27,7 +27,10 @@ function App() {
   const known = useStore();
   const [where, setWhere] = useState(place());
   const [help, setHelp] = useState(false);
-  const [going, setGoing] = useState(false);
+  const [going, showGoing] = useState(false);
+  // Known at once, so that the next key counts however soon it comes.
+  const gone = useRef(false);
+  const setGoing = (now) => { gone.current = now; showGoing(now); };
   const [error, setError] = useState("");
   useEffect(() => {
     const moved = () => {
@@ -55,8 +58,8 @@ function App() {
     "/": () => document.querySelector("#filter")?.focus(),
     g: () => { setGoing(true); setTimeout(() => setGoing(false), 1500); },
     t: toggleTheme,
-    ...(going ? Object.fromEntries(VIEWS.map((view) => [view.key, () => { setGoing(false); go(view.path, { ns: namespace }); }])) : {}),
-  }, [going, namespace]);
+    ...Object.fromEntries(VIEWS.map((view) => [view.key, () => { if (gone.current) { setGoing(false); go(view.path, { ns: namespace }); } }])),
+  });
   if (!known.session) return html`<${Login} />`;
   const { view: View, args } = route(where.path);
   return html`

@@ -133,7 +133,7 @@ export function VirtualTable({ rows, height, columns, row, open, selected, selec
     j: () => select(Math.min(rows.length - 1, selected + 1)),
     k: () => select(Math.max(0, selected - 1)),
     Enter: () => selected >= 0 && rows[selected] && open(rows[selected]),
-  }, [rows, selected]);
+  });
   const first = Math.max(0, Math.floor(view.top / narrow) - 6);
   const last = Math.min(rows.length, Math.ceil((view.top + view.tall) / narrow) + 6);
   return html`<div class="scroll" ref=${box} tabindex="0" role="region" aria-label=${label}>
@@ -152,12 +152,14 @@ export function VirtualTable({ rows, height, columns, row, open, selected, selec
 }
 
 // Keys that do something while no field is being written in.
-export function useKeys(keys, changes) {
+export function useKeys(keys) {
+  const latest = useRef(keys);
+  latest.current = keys;
   useEffect(() => {
     const pressed = (event) => {
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
       if (event.key === "Enter" && /^(A|BUTTON)$/.test(event.target.tagName)) return;
-      const action = keys[event.key];
+      const action = latest.current[event.key];
       if (action) {
         event.preventDefault();
         action(event);
@@ -165,7 +167,7 @@ export function useKeys(keys, changes) {
     };
     window.addEventListener("keydown", pressed);
     return () => window.removeEventListener("keydown", pressed);
-  }, changes);
+  }, []);
 }
 
 // The address: a path and a query after the #.
