@@ -31,6 +31,7 @@ FLOORS = {
     "simulation": 6,
     "reports": 7,
     "demo": 8,
+    "dashboard": 8,
     "cli": 9,
 }
 # Rooms that must not know each other although their floors would allow it.

@@ -30,6 +30,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "webhook": ("phalanx.cli.webhook:webhook", "Fill in and check jobs, queues, groups and pods at admission."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
+    "dashboard": (
+        "phalanx.cli.dashboard:dashboard",
+        "Serve a page that shows queues, gangs and nodes, live.",
+    ),
     "defrag": ("phalanx.cli.defrag:defrag", "Free nodes, or make room for a gang, by moving pods."),
     "queue": ("phalanx.cli.queue:queue", "Say what queues have, deserve, borrow and wait for."),
     "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
