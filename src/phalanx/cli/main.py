@@ -23,7 +23,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "controllers": ("phalanx.cli.controllers:controllers", "Run the controllers of jobs and groups."),
     "submit": ("phalanx.cli.jobs.submit:submit", "Submit a job from a file or from flags."),
     "job": ("phalanx.cli.jobs.job:job", "Look at jobs, suspend, resume and cancel them, read their output."),
-    "jobs": ("phalanx.cli.jobs.job:jobs", "The same as `phalanx job list`."),
+    "jobs": ("phalanx.cli.jobs.gang_list:jobs", "One line a gang or job: state, members, nodes or reason."),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
         "Make Volcano's short commands: vsub, vjobs, vcancel, ...",
