@@ -42,9 +42,9 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `kind` is vcjob, job, jobset, podgroup, gang (only its pods declare it), or that of who made it. `target` is
     what other commands call it. Members: `running`, `minimum` that start together, `total`. `gpus` are those that
-    its pods ask for, a part of one as a fraction. `started` is when as many as it needs had begun to run, `start` until
-    when it starts by promise, `expected` when half of the like did. Moments are RFC 3339. `reason` (a code) and
-    `message` say why it waits or how it ended.
+    its pods ask for, a part of one as a fraction. `started` is when as many as it needs had begun to run, `start`
+    until when it starts by promise, `expected` when half of the like did. Moments are RFC 3339. `reason` (a code)
+    and `message` say why it waits or how it ended.
     """
 
     kind: str

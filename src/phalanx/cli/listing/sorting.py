@@ -18,19 +18,20 @@ E = TypeVar("E")
 def sorted_entries(
     entries: Sequence[E], sort_by: str, columns: Sequence[Column[E]], document: Callable[[E], Any]
 ) -> list[E]:
-    """By the title of a column, in any case, or by a JSONPath; those without a value come last. Raises
+    """By the title of a column, in any case and without its brackets, or by a JSONPath; those without a value come last. Raises
     click.UsageError."""
     if not sort_by:
         return list(entries)
     reverse, word = sort_by.startswith("-"), sort_by.removeprefix("-")
     for column in columns:
-        if column.title.lower() == word.lower():
+        title = column.title.lower()
+        if word.lower() in (title, title.partition("(")[0]):
             now, order = time.time(), column.order
             keyed = [(order(each) if order is not None else column.text(each, now), each) for each in entries]
             break
     else:
         if word[:1] not in (".", "{", "$", "["):
-            known = ", ".join(column.title for column in columns)
+            known = ", ".join(dict.fromkeys(column.title for column in columns))
             raise click.UsageError(f"--sort-by {word!r}: write one of {known}, or a JSONPath such as .name")
         try:
             path = compile_path(word)
