@@ -18,8 +18,8 @@ E = TypeVar("E")
 def sorted_entries(
     entries: Sequence[E], sort_by: str, columns: Sequence[Column[E]], document: Callable[[E], Any]
 ) -> list[E]:
-    """By the title of a column, in any case and without its brackets, or by a JSONPath; those without a value come last. Raises
-    click.UsageError."""
+    """By the title of a column, in any case and without its brackets, or by a JSONPath; those without a value come
+    last. Raises click.UsageError."""
     if not sort_by:
         return list(entries)
     reverse, word = sort_by.startswith("-"), sort_by.removeprefix("-")
