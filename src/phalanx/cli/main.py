@@ -26,6 +26,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("phalanx.cli.jobs.gang_list:jobs", "One line a gang or job: state, members, nodes or reason."),
     "nodes": ("phalanx.cli.node_list:nodes", "Pools of nodes, what is free, and why one is not used."),
     "order": ("phalanx.cli.turn_order:order", "Who is next, and by which key."),
+    "reservations": (
+        "phalanx.cli.reservation_list:reservations",
+        "Room that is kept: promised starts, and reservations in advance.",
+    ),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
         "Make Volcano's short commands: vsub, vjobs, vcancel, ...",

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 #: Longer cells are cut: an annotation may have 256 KiB.
 MOST = 2000
-# Whatever is neither printed nor a blank: C0 and C1, marks that turn or join writing, separators, lone surrogates.
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
-_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+# Blanks to Python, and more than that to others.
+_BREAKS = frozenset("\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029")
 _IN_JSON = re.compile(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
 
 def harmless(text: str, most: int = MOST) -> str:
-    """One line without control characters: line breaks and tabs are blanks, others are spelled out (`\\x1b`)."""
+    """One line that is only printed: line breaks and tabs are blanks; other control characters, and marks that turn
+    or join writing, are spelled out (`\\x1b`)."""
     if len(text) > most:
         text = text[: most - 1] + "…"
     if text.isascii() and text.isprintable():
@@ -36,8 +36,9 @@ def harmless_json(text: str) -> str:
 
 def _spelled(found: re.Match[str]) -> str:
     character = found[0]
-    if character in "\n\r\t":
-        return " "
-    if unicodedata.category(character) not in _HARMFUL:
+    if character.isprintable():
         return character
-    return character.encode("ascii", "backslashreplace").decode()
+    # Any blank is a plain one; of the rest nobody knows what a terminal makes of it.
+    if character.isspace() and character not in _BREAKS:
+        return " "
+    return repr(character)[1:-1]
