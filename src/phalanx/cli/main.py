@@ -30,6 +30,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "phalanx.cli.reservation_list:reservations",
         "Room that is kept: promised starts, and reservations in advance.",
     ),
+    "hold": ("phalanx.cli.orders.commands:hold", "Keep gangs that wait from starting."),
+    "release": ("phalanx.cli.orders.commands:release", "Let gangs that are held take their turn."),
+    "cancel": ("phalanx.cli.orders.commands:cancel", "Delete gangs with what made them."),
+    "move": ("phalanx.cli.orders.commands:move", "Move gangs that wait to another queue."),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
         "Make Volcano's short commands: vsub, vjobs, vcancel, ...",
