@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +111,16 @@ class TargetFinder:
             members: Sequence[Json] = [await self._get(PODS, rest)]
             first, resource = members[0], PODS
         elif word == "" or word in WORDS:
-            found = await find_job(self._reader, WORDS.get(word, ""), rest, self._namespace)
+            kind = WORDS.get(word, "")
+            try:
+                found = await find_job(self._reader, kind, rest, self._namespace)
+            except click.ClickException:
+                owner = None
+                if kind in ("", GANG):
+                    owner = await self._reader.job_of_group(self._namespace, rest, time.time())
+                if owner is None:
+                    raise
+                found = owner
             members = found.members
             if found.entry.kind == GANG:
                 where = found.resource

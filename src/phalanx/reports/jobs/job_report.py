@@ -149,6 +149,14 @@ class JobReader:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
+    async def job_of_group(self, namespace: str, name: str, now: float) -> FoundJob | None:
+        """The job to which the PodGroup of that name belongs, or the pods that name such a gang."""
+        for found in await self.jobs(namespace, now):
+            named = {_name(group) for group in found.groups}
+            if name in named or (not named and name in {self._gang_of(pod)[0] for pod in found.members[:1]}):
+                return found
+        return None
+
     async def describe(self, job: FoundJob) -> JobDescription:
         uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
         events = [each for each in await self._list(EVENTS, job.entry.namespace) if _about_uid(each) in uids]
