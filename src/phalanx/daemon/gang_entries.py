@@ -78,6 +78,14 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state in (GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED)
 
 
+class GangAnswer(msgspec.Struct, frozen=True):
+    """`moment` is when the list was made, RFC 3339."""
+
+    moment: str
+    items: list[GangEntry]
+    kind: str = "List"
+
+
 def state_of(*, running: int, placed: int, minimum: int, pending: int, terminating: int) -> GangState:
     """Of a gang that has not ended, from its members by number; `placed` have nodes."""
     if running and running >= minimum:
@@ -94,3 +102,12 @@ def state_of(*, running: int, placed: int, minimum: int, pending: int, terminati
 def whole_or_part(percent: int) -> int | float:
     """GPUs from hundredths of one: 4, or 0.5."""
     return percent // 100 if percent % 100 == 0 else percent / 100
+
+
+def gone(entry: GangEntry) -> GangEntry | None:
+    """How a watch shows one that is not listed any more; None where it has only been over for a while."""
+    if entry.over:
+        return None
+    return msgspec.structs.replace(
+        entry, state=GangState.DELETED, running=0, nodes=(), reason="Deleted", message=""
+    )

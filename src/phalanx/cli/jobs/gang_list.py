@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,6 +15,7 @@ from phalanx.cli.listing.options import chosen_options, list_options
 if TYPE_CHECKING:
     from phalanx.cli.listing.options import ListOptions
     from phalanx.daemon.gang_entries import GangEntry
+    from phalanx.kube.client import KubeClient
 
 _KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
 # As Slurm's MinJobAge: those that have ended stay in the list for so many seconds.
@@ -34,6 +37,18 @@ _ENDED_FOR = 300
 @click.option(
     "--kind", "kinds", multiple=True, metavar="KIND", help=f"Only these ({', '.join(_KINDS)}, pytorchjob)."
 )
+@click.option(
+    "--scheduler",
+    envvar="PHALANX_SCHEDULER",
+    metavar="URL",
+    help="Ask the scheduler's process itself (its --metrics-address), which is quick on large clusters.",
+)
+@click.option(
+    "--scheduler-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates to trust there.",
+)
 @click.option("--start", is_flag=True, help="When those that wait start, the earliest first.")
 @list_options()
 @scheduler_names_option("to tell starts of, with --start,")
@@ -45,6 +60,8 @@ def jobs(
     queues: tuple[str, ...],
     states: tuple[str, ...],
     kinds: tuple[str, ...],
+    scheduler: str | None,
+    scheduler_ca: str | None,
     start: bool,
     scheduler_names: tuple[str, ...],
     config: str,
@@ -59,6 +76,9 @@ def jobs(
     as many run as it needs, MEMBERS are those that run, that start together, and all. START is promised to it. The
     last column has its nodes, or (why it waits); -o wide says that in full. Those that have ended are shown for
     five minutes, with --state all for as long as they are there.
+
+    With --scheduler the process is asked that knows all of it already, by your token (or PHALANX_SCHEDULER_TOKEN);
+    you need the right to list the pods. It has gangs by the names of their PodGroups, and pods on their own.
 
     With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
     that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
@@ -81,7 +101,10 @@ def jobs(
         return
     wanted = _states(states)
     everybody = _Filter(me, set(users), set(queues), wanted, {kind.lower() for kind in kinds})
-    _show_gangs(options, everybody, config, lease_namespace)
+    if scheduler is not None and options.selector:
+        raise click.UsageError("--selector does not go with --scheduler, which does not keep labels of jobs")
+    source = _Scheduler(scheduler, scheduler_ca, queues) if scheduler is not None else None
+    _show_gangs(options, everybody, config, lease_namespace, source)
 
 
 def _states(texts: tuple[str, ...]) -> set[str] | None:
@@ -125,14 +148,34 @@ class _Filter:
         return (not self._queues or entry.queue in self._queues) and (not self._kinds or entry.kind in self._kinds)
 
 
-def _show_gangs(options: ListOptions, wanted: _Filter, config: str, lease_namespace: str) -> None:
-    from phalanx.cli.jobs.gang_columns import COLUMNS
-    from phalanx.cli.jobs.who_asks import names_of_asker
-    from phalanx.cli.listing.listing import Found, Listing, show
+Reader = Callable[["KubeClient", str], Awaitable[tuple["list[GangEntry]", "list[str]"]]]
+"""Reads the gangs of a namespace ("" for all), and what could not be read."""
+
+
+class _Scheduler(NamedTuple):
+    """Whose word is asked for: the scheduler's at `url`, by the certificates in a file."""
+
+    url: str
+    authority: str | None
+    queues: tuple[str, ...]
+
+    def reader(self) -> Reader:
+        from phalanx.cli.jobs.scheduler_list import read_scheduler
+
+        token = os.environ.get("PHALANX_SCHEDULER_TOKEN", "")
+        queue = self.queues[0] if len(self.queues) == 1 else ""
+
+        async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
+            return (await read_scheduler(client, self.url, self.authority, token, where, queue)).items, []
+
+        return read
+
+
+def _reader_of_lists(options: ListOptions, wanted: _Filter, config: str, lease_namespace: str) -> Reader:
     from phalanx.cli.listing.progress import Progress
     from phalanx.daemon.policy_file import dialect_options, read_policy
     from phalanx.model.matching import all_hold
-    from phalanx.reports.gangs.gang_list import gang_entries, gone
+    from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
     from phalanx.reports.promised_starts import read_plan
     from phalanx.scheduling.framework.errors import PolicyError
@@ -147,24 +190,38 @@ def _show_gangs(options: ListOptions, wanted: _Filter, config: str, lease_namesp
         )
     readers: list[JobReader] = []
 
-    async def read(client: Any) -> Found[GangEntry]:
+    async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
         if not readers:
             readers.append(JobReader(client))
-            if wanted.me:
-                wanted.users |= await names_of_asker(client)
         reader = readers[0]
-        where = None if options.namespace is None else options.namespace or client.namespace
-        now = time.time()
         with Progress() as progress:
-            found = await reader.jobs(where, now, progress=progress.advanced)
+            found = await reader.jobs(where or None, time.time(), progress=progress.advanced)
         forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
         if forbidden:
             raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
         entries = gang_entries(found, dialects, await read_plan(client, lease_namespace))
-        shown = [
-            entry for entry in entries if wanted.shows(entry, now) and all_hold(options.selector, entry.labels)
-        ]
-        return Found(shown, tuple(reader.warnings))
+        return [entry for entry in entries if all_hold(options.selector, entry.labels)], list(reader.warnings)
+
+    return read
+
+
+def _show_gangs(
+    options: ListOptions, wanted: _Filter, config: str, lease_namespace: str, source: _Scheduler | None
+) -> None:
+    from phalanx.cli.jobs.gang_columns import COLUMNS
+    from phalanx.cli.jobs.who_asks import names_of_asker
+    from phalanx.cli.listing.listing import Found, Listing, show
+    from phalanx.daemon.gang_entries import gone
+
+    reader = source.reader() if source else _reader_of_lists(options, wanted, config, lease_namespace)
+
+    async def read(client: KubeClient) -> Found[GangEntry]:
+        if wanted.me and not wanted.users:
+            wanted.users |= await names_of_asker(client)
+        where = "" if options.namespace is None else options.namespace or client.namespace
+        entries, warnings = await reader(client, where)
+        now = time.time()
+        return Found([entry for entry in entries if wanted.shows(entry, now)], tuple(warnings))
 
     listing: Listing[GangEntry] = Listing(
         columns=COLUMNS,

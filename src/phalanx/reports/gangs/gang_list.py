@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from phalanx.daemon.gang_entries import GangEntry, GangState, state_of, whole_or_part
 from phalanx.dialects.options import DialectOptions
 from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
@@ -167,12 +165,3 @@ def _started(members: Sequence[Json], minimum: int) -> str:
     )
     least = max(1, minimum)
     return begun[least - 1] if len(begun) >= least else ""
-
-
-def gone(entry: GangEntry) -> GangEntry | None:
-    """How a watch shows one that is not listed any more; None where it has only been over for a while."""
-    if entry.over:
-        return None
-    return msgspec.structs.replace(
-        entry, state=GangState.DELETED, running=0, nodes=(), reason="Deleted", message=""
-    )
