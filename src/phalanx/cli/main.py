@@ -23,7 +23,17 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "controllers": ("phalanx.cli.controllers:controllers", "Run the controllers of jobs and groups."),
     "submit": ("phalanx.cli.jobs.submit:submit", "Submit a job from a file or from flags."),
     "job": ("phalanx.cli.jobs.job:job", "Look at jobs, suspend, resume and cancel them, read their output."),
-    "jobs": ("phalanx.cli.jobs.job:jobs", "The same as `phalanx job list`."),
+    "jobs": ("phalanx.cli.jobs.gang_list:jobs", "One line a gang or job: state, members, nodes or reason."),
+    "nodes": ("phalanx.cli.node_list:nodes", "Pools of nodes, what is free, and why one is not used."),
+    "order": ("phalanx.cli.turn_order:order", "Who is next, and by which key."),
+    "reservations": (
+        "phalanx.cli.reservation_list:reservations",
+        "Room that is kept: promised starts, and reservations in advance.",
+    ),
+    "hold": ("phalanx.cli.orders.commands:hold", "Keep gangs that wait from starting."),
+    "release": ("phalanx.cli.orders.commands:release", "Let gangs that are held take their turn."),
+    "cancel": ("phalanx.cli.orders.commands:cancel", "Delete gangs with what made them."),
+    "move": ("phalanx.cli.orders.commands:move", "Move gangs that wait to another queue."),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
         "Make Volcano's short commands: vsub, vjobs, vcancel, ...",
