@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from benchmarks.report import Row, in_own_process, show
 from phalanx.accounting.database import Database
 from phalanx.accounting.facts import Outcome, PodFact, Precision
@@ -29,6 +31,12 @@ BEGIN = 1_793_491_200  # 2026-11-01
 DAYS = 30
 _AMOUNTS = {"cpu": 4000, "memory": 2**34, "nvidia.com/gpu": 1, "pods": 1}
 _AT_ONCE = 20_000
+# What pods say of themselves: they come, get their node, end.
+_LIFE: tuple[dict[str, Any], ...] = (
+    {},
+    {"placed": True, "bound": BEGIN + 1},
+    {"ended": BEGIN + 2, "outcome": Outcome.SUCCEEDED},
+)
 
 
 def fill(location: str, gangs: int) -> None:
@@ -38,7 +46,9 @@ def fill(location: str, gangs: int) -> None:
     database.upgrade()
     chance = random.Random(1)
     with database.writing() as connection:
-        whose = [(number, f"team-{number % QUEUES}", f"user-{number // QUEUES}") for number in range(QUEUES * USERS)]
+        whose = [
+            (number, f"team-{number % QUEUES}", f"user-{number // QUEUES}") for number in range(QUEUES * USERS)
+        ]
         rows = [{"id": n + 1, "namespace": queue, "queue": queue, "user": user} for n, queue, user in whose]
         connection.execute(payers.insert(), rows)
         sums: dict[tuple[int, int, str], list[int]] = {}
@@ -67,23 +77,50 @@ def _one(
     state = {"Succeeded": "COMPLETED", "Failed": "FAILED", "Evicted": "PREEMPTED"}[outcome]
     some_runs.append(
         {
-            **{"id": number + 1, "uid": f"run-{number:036}", "namespace": f"team-{(payer - 1) % QUEUES}"},
-            **{"name": f"gang-{number}", "gang": f"gang-{number}", "gang_uid": f"{number:036}", "kind": "PodGroup"},
-            **{"payer": payer, "state": state, "reason": "", "submitted": started - wait, "admitted": None},
-            **{"admitted_precision": 0, "started": started, "wait": wait, "ended": ended, "end_precision": 0},
-            **{"members": 2, "evictions": int(state == "PREEMPTED")},
+            "id": number + 1,
+            "uid": f"run-{number:036}",
+            "namespace": f"team-{(payer - 1) % QUEUES}",
+            "name": f"gang-{number}",
+            "gang": f"gang-{number}",
+            "gang_uid": f"{number:036}",
+            "kind": "PodGroup",
+            "payer": payer,
+            "state": state,
+            "reason": "",
+            "submitted": started - wait,
+            "admitted": None,
+            "admitted_precision": 0,
+            "started": started,
+            "wait": wait,
+            "ended": ended,
+            "end_precision": 0,
+            "members": 2,
+            "evictions": int(state == "PREEMPTED"),
         }
     )
     parts = [(started, ended, _AMOUNTS)]
-    for index in range(2):
-        some_members.append(
-            {
-                **{"uid": f"{number:034}-{index}", "run": number + 1, "payer": payer, "name": f"g-{number}-{index}"},
-                **{"role": "", "node": "n", "created": started - wait, "bound": started, "bound_precision": 0},
-                **{"ended": ended, "end_precision": Precision.REPORTED, "ended_before": None, "leaves": None},
-                **{"outcome": outcome, "reason": "", "evicted": None, "parts": encode_parts(parts)},
-            }
-        )
+    some_members.extend(
+        {
+            "uid": f"{number:034}-{index}",
+            "run": number + 1,
+            "payer": payer,
+            "name": f"g-{number}-{index}",
+            "role": "",
+            "node": "n",
+            "created": started - wait,
+            "bound": started,
+            "bound_precision": 0,
+            "ended": ended,
+            "end_precision": Precision.REPORTED,
+            "ended_before": None,
+            "leaves": None,
+            "outcome": outcome,
+            "reason": "",
+            "evicted": None,
+            "parts": encode_parts(parts),
+        }
+        for index in range(2)
+    )
     for (day, resource), amount in held_by_day(parts).items():
         numbers = sums.setdefault((day, payer, resource), [0, 0, 0])
         numbers[0] += 2 * amount
@@ -107,7 +144,9 @@ def month_report(location: str, gangs: int, by: str) -> Row:
     seconds = time.perf_counter() - start
     assert sum(line.started for line in lines) == gangs
     database.close()
-    return Row(f"month of {gangs:,} gangs by {by}", seconds, PROMISE if gangs == GANGS else None, f"{len(lines)} lines")
+    return Row(
+        f"month of {gangs:,} gangs by {by}", seconds, PROMISE if gangs == GANGS else None, f"{len(lines)} lines"
+    )
 
 
 def part_of_a_day(location: str, gangs: int) -> Row:
@@ -139,7 +178,7 @@ def recorded(location: str, gangs: int) -> Row:
     start = time.perf_counter()
     for first in range(0, gangs, 250):
         pods = [_fact(number, member, now) for number in range(first, first + 250) for member in range(2)]
-        for step, what in enumerate(({}, {"placed": True, "bound": now + 1}, {"ended": now + 2, "outcome": "Succeeded"})):
+        for step, what in enumerate(_LIFE):
             pods = [_changed(pod, what) for pod in pods]
             told = [GangChange(GangKey(each.namespace, each.gang), None, []) for each in pods[::2]]
             for place, change in enumerate(told):
@@ -157,8 +196,6 @@ def _fact(number: int, member: int, now: int) -> PodFact:
 
 
 def _changed(fact: PodFact, what: dict[str, Any]) -> PodFact:
-    import msgspec
-
     return msgspec.structs.replace(fact, **what)
 
 

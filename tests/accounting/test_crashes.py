@@ -82,7 +82,7 @@ def steps() -> list[tuple[int, list[PodFact]]]:
 
 
 def play(location: str, countdown: Countdown) -> list[list[dict[str, Any]]]:
-    """Tells what is there, step by step; whoever is killed is replaced by a process that knows nothing, and lists."""
+    """Tells what is there, step by step. Who is killed is replaced by a process that knows nothing, and lists."""
     gang = a_gang()
     database = Database(location)
     try:
@@ -127,6 +127,7 @@ def test_the_accounts_are_the_same_wherever_the_recorder_was_killed(
         assert play(location, Countdown(boundary)) == expected, f"killed at boundary {boundary} of {whole.seen}"
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     "change",
     [

@@ -22,7 +22,7 @@ from phalanx.accounting.sums import DAY, joined
 from phalanx.accounting.tables import metadata
 from tests.accounting.world import T0, a_pod, changes, rows
 
-#: Lives are told in steps of so many seconds around a midnight, so that many of them cross it, and moments coincide.
+#: Lives are told in steps of so many seconds around a midnight: many of them cross it, and moments coincide.
 STEP = 40
 MIDNIGHT = T0 + DAY
 HORIZON = 60
@@ -96,7 +96,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(lives=lives(), looks=looks)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_accounts_are_what_the_lives_of_pods_say(accounts: Path, lives: list[Life], looks: list[int]) -> None:
     database = Database(str(accounts))
     try:
@@ -131,11 +131,11 @@ def sessions(lives: list[Life]) -> list[set[str]]:
     found: list[set[str]] = [{life.uid} for life in lives if not life.gang]
     for gang in ("g", "h"):
         runs: list[list[Life]] = []
-        for life in sorted((each for each in lives if each.gang == gang), key=lambda each: (each.created, each.uid)):
+        for life in sorted(
+            (each for each in lives if each.gang == gang), key=lambda each: (each.created, each.uid)
+        ):
             last = max((each.ended for each in runs[-1]), default=-1) if runs else -1
-            evicted = bool(runs) and any(
-                each.outcome is Outcome.EVICTED for each in runs[-1] if each.ended == last
-            )
+            evicted = bool(runs) and any(each.outcome is Outcome.EVICTED for each in runs[-1] if each.ended == last)
             soon = (life.created - last) * STEP <= REQUEUED_WITHIN
             if runs and (life.created <= last or (evicted and soon)):
                 runs[-1].append(life)

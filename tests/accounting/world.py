@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from phalanx.accounting.database import Database
 from phalanx.accounting.facts import GangFact, PodFact, key_of
-from phalanx.accounting.records import Clock
 from phalanx.accounting.recorder import GangChange, Recorder
+from phalanx.accounting.records import Clock
 from phalanx.accounting.tables import members, payers, runs, usage
 from phalanx.model.gang import GangKey
 

@@ -122,6 +122,7 @@ async def test_gangs_of_two_dialects_are_there_once_although_the_recorder_was_ki
     assert runs["declared"]["kind"] == "PodGroup.scheduling.volcano.sh"
     assert [runs[name]["members"] for name in ("labelled", "declared")] == [2, 2]
     used = runs["declared"]["used"]["cpu"]
-    assert used > 0 and used % 2000 == 0
+    assert used > 0
+    assert used % 2000 == 0
     table = await accounts.says("history", "-n", world.namespace, "-S", "yesterday", "-s", "F,CD")
     assert [line.split()[0] for line in table.splitlines()] == ["GANG", "labelled", "declared"]

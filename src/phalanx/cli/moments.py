@@ -35,8 +35,8 @@ def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | 
 
 
 def parse_moment(text: str, now: datetime) -> int:
-    """`now`, `now-3days`, `today`, `yesterday`, `10:30` (of today), `2026-11-23`, `2026-11-23T10:30`, with or without
-    a zone: seconds since the epoch. Raises ValueError."""
+    """Seconds since the epoch of `now`, `now-3days`, `today`, `yesterday`, `10:30` (of today), `2026-11-23`, or
+    `2026-11-23T10:30`, with or without a zone. Raises ValueError."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     text = text.strip()
     if text in ("now", "today", "midnight", "yesterday"):

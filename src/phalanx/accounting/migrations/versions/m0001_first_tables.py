@@ -50,8 +50,9 @@ def upgrade() -> None:
     )
     op.create_index("runs_by_uid", "runs", ["uid"], unique=True)
     op.create_index("runs_by_gang", "runs", ["namespace", "gang", "id"])
-    op.create_index("runs_by_start", "runs", ["started", "payer", "wait"])
-    op.create_index("runs_by_end", "runs", ["ended", "payer", "state"])
+    op.create_index("runs_by_start", "runs", ["payer", "started", "wait"])
+    op.create_index("runs_by_state", "runs", ["payer", "state", "ended"])
+    op.create_index("runs_by_end", "runs", ["ended"])
     op.create_table(
         "members",
         sa.Column("uid", sa.Text, primary_key=True),
