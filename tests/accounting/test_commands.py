@@ -30,13 +30,13 @@ GPU = (("cpu", 4000), ("memory", 2**34), ("nvidia.com/gpu", 2))
 def ask(database: Database, location: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two gangs of ada's and one of bea's, all of which have ended, one evicted in between."""
     monkeypatch.setenv("PHALANX_ACCOUNTING_DATABASE", location)
-    ada = {"gang": "train", "user": "ada", "queue": "research", "amounts": GPU}
-    out = {"outcome": Outcome.EVICTED, "evicted": T0 + 3600, "reason": "PreemptionByScheduler"}
+    ada: dict[str, Any] = {"gang": "train", "user": "ada", "queue": "research", "amounts": GPU}
+    out: dict[str, Any] = {"outcome": Outcome.EVICTED, "evicted": T0 + 3600, "reason": "PreemptionByScheduler"}
     again = a_pod(
         "a2", **{**ada, "created": T0 + 3700}, bound=T0 + 3900, ended=T0 + 7500, outcome=Outcome.SUCCEEDED
     )
     tell(database, DAY, a_pod("a1", **ada, bound=T0 + 60, ended=T0 + 3660, **out), again)
-    bea = {"gang": "=cmd|' /C calc'!A0", "user": "bea", "queue": "research"}
+    bea: dict[str, Any] = {"gang": "=cmd|' /C calc'!A0", "user": "bea", "queue": "research"}
     tell(database, DAY, a_pod("b", **bea, bound=T0 + 10, ended=T0 + 1810, outcome=Outcome.FAILED))
     tell(database, DAY, a_pod("c", gang="", namespace="web", placed=True, outcome=Outcome.SUCCEEDED), watched=False)
 
