@@ -13,7 +13,7 @@ from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.report import read_report
 from phalanx.accounting.retention import delete_user, prune, pseudonymise
 from phalanx.accounting.sums import DAY
-from phalanx.accounting.tables import forgotten, metzoeta
+from phalanx.accounting.tables import forgotten, metadata
 from tests.accounting.world import T0, a_gang, a_pod, rows, tell
 
 DONE = {"outcome": Outcome.SUCCEEDED}
@@ -106,4 +106,4 @@ def test_somebody_unknown_changes_nothing(database: Database) -> None:
 
 def everything(database: Database) -> str:
     with database.reading() as connection:
-        return str([connection.execute(select(table)).all() for table in metzoeta.sorted_tables])
+        return str([connection.execute(select(table)).all() for table in metadata.sorted_tables])
