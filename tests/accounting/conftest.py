@@ -10,6 +10,17 @@ import pytest
 from phalanx.accounting.database import Database
 from tests.accounting.postgres import Postgres, binaries
 
+# What they test is the same on both; of these PostgreSQL's turn comes with the slow tests.
+_ABOVE = ("test_commands.py", "test_service.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        if item.path.name in _ABOVE and item.path.parent == Path(__file__).parent:
+            if parameters is not None and parameters.params.get("location") == "postgresql":
+                item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
