@@ -17,9 +17,9 @@ _ABOVE = ("test_commands.py", "test_service.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         parameters = getattr(item, "callspec", None)
-        if item.path.name in _ABOVE and item.path.parent == Path(__file__).parent:
-            if parameters is not None and parameters.params.get("location") == "postgresql":
-                item.add_marker(pytest.mark.slow)
+        above = item.path.name in _ABOVE and item.path.parent == Path(__file__).parent
+        if above and parameters is not None and parameters.params.get("location") == "postgresql":
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,7 @@ class Cluster:
     async def until(self, holds: Callable[[list[RunEntry]], bool]) -> list[RunEntry]:
         found: list[RunEntry] = []
         async with asyncio.timeout(PATIENCE):
-            while not holds(found := await asyncio.to_thread(self.runs)):
+            while not holds(found := await asyncio.to_thread(self.runs)):  # noqa: ASYNC110 - another process writes
                 await asyncio.sleep(0.1)
         return found
 
