@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from phalanx.accounting.database import Database, DatabaseError
-from phalanx.accounting.recorder import GangChange, Recorder
+from phalanx.accounting.recorder import GangChange, OpenMember, Recorder
 from phalanx.accounting.records import Clock
 from phalanx.accounting.watch import ClusterWatch
 from phalanx.dialects.options import DialectOptions
@@ -82,7 +82,7 @@ class AccountingService:
             known = await self._in_thread(self._recorder.open_members)
             self._watch.adopted = frozenset(each.uid for each in known)
             watching = asyncio.create_task(self._watch.run())
-            working = asyncio.create_task(self._work(last))
+            working = asyncio.create_task(self._work(last, known))
             stopping = asyncio.create_task(self._stopping.wait())
             try:
                 await asyncio.wait([watching, working, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -100,10 +100,10 @@ class AccountingService:
             self.ready.clear()
             await asyncio.to_thread(self._thread.shutdown)
 
-    async def _work(self, last: int) -> None:
+    async def _work(self, last: int, known: list[OpenMember]) -> None:
         await self._watch.synced()
         await self._fresh()
-        if not await self._first(last):
+        if not await self._first(last, known):
             return
         self.ready.set()
         loop = asyncio.get_running_loop()
@@ -129,10 +129,11 @@ class AccountingService:
             await self._write(watched)
             await self._kept(lambda: self._recorder.watched(self._watch.watched_until))
 
-    async def _first(self, last: int) -> bool:
-        """What has happened since somebody watched `last`, as far as it can be told."""
+    async def _first(self, last: int, known: list[OpenMember]) -> bool:
+        """What has happened since somebody watched `last`, as far as it can be told. Of what was `known` before
+        the cluster was listed, what is not there now is lost."""
         there = self._watch.uids()
-        for each in await self._in_thread(self._recorder.open_members):
+        for each in known:
             if each.uid not in there:
                 self._watch.note_lost(each.uid, each.key, last)
         for key in await self._in_thread(self._recorder.open_gangs):

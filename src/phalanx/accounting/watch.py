@@ -95,6 +95,7 @@ class ClusterWatch:
 
     def look(self) -> bool:
         """Whether all pods are known as they are. In the midst of a list those that are gone are not."""
+        self._settle()
         fresh = self._reflector.synced.is_set() and self._reflector.state is ReflectorState.WATCHING
         if fresh:
             self.watched_until = int(self._clock())
@@ -241,6 +242,15 @@ class ClusterWatch:
                     self._pods[uid] = msgspec.structs.replace(fact, queue=gang.queue)
                     dirty.add(uid)
         self._changed()
+
+    def _settle(self) -> None:
+        """What only a scheduler's cycle would take note of must not pile up."""
+        self._intake.drain_warnings()
+        state = self._state
+        state.pop_changed()
+        state.ledger.settle()
+        state.gangs.inqueue.total()
+        state.gangs.composites.gangs(GangKey("", ""))
 
     def _gang(self, key: GangKey) -> GangFact | None:
         """Not those of other schedulers."""
