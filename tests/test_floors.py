@@ -30,6 +30,7 @@ FLOORS = {
     "controllers": 5,
     "simulation": 6,
     "reports": 7,
+    "accounting": 7,
     "demo": 8,
     "dashboard": 8,
     "cli": 9,

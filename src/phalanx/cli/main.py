@@ -47,6 +47,12 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "defrag": ("phalanx.cli.defrag:defrag", "Free nodes, or make room for a gang, by moving pods."),
     "queue": ("phalanx.cli.queue:queue", "Say what queues have, deserve, borrow and wait for."),
     "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
+    "history": ("phalanx.cli.history:history", "List runs of gangs, also of those that are long gone."),
+    "report": ("phalanx.cli.history:report", "Say what queues and users used in a month."),
+    "accounting": (
+        "phalanx.cli.accounting:accounting",
+        "Keep what gangs have used, after their objects are gone.",
+    ),
     "simulate": ("phalanx.cli.simulate:simulate", "Run workloads through the scheduler in virtual time."),
     "capture": (
         "phalanx.cli.capture:capture",
@@ -79,6 +85,8 @@ SHORT_COMMANDS: dict[str, tuple[str, str]] = {
 _LOCAL = ("up", "demo", "apiserver", "node-agent")
 # Those that need what the extra [webhook] brings, and that alone.
 _CERTIFIED = ("webhook",)
+# Those that need a database, and the extra [history].
+_ACCOUNTS = ("history", "report", "accounting")
 
 
 def _load(where: str) -> click.Command:
@@ -104,6 +112,10 @@ class LazyGroup(click.Group):
         if cmd_name in _CERTIFIED and importlib.util.find_spec("cryptography") is None:
             raise click.ClickException(
                 f"`phalanx {cmd_name}` makes certificates: pip install 'phalanx-scheduler[webhook]'"
+            )
+        if cmd_name in _ACCOUNTS and not all(map(importlib.util.find_spec, ("sqlalchemy", "alembic"))):
+            raise click.ClickException(
+                f"`phalanx {cmd_name}` needs a database: pip install 'phalanx-scheduler[history]'"
             )
         return _load(_COMMANDS[cmd_name][0])
 
