@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from phalanx.cli.connection import lease_namespace_option, policy_option, scheduler_names_option
-from phalanx.cli.listing.options import chosen_options, list_options
+from phalanx.cli.listing.options import chosen_options, list_options, queues_option
 
 if TYPE_CHECKING:
     from phalanx.cli.listing.options import ListOptions
@@ -25,7 +25,7 @@ _ENDED_FOR = 300
 @click.command("jobs", short_help="One line a gang or job: state, members, nodes or reason.")
 @click.option("--me", is_flag=True, help="Only yours, by the label or annotation that the policy names users by.")
 @click.option("-u", "--of", "users", multiple=True, metavar="USER", help="Only those of a user; may be repeated.")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="Only those in it; may be repeated.")
+@queues_option
 @click.option(
     "-t",
     "--state",
