@@ -28,7 +28,7 @@ def parsed(text: str) -> OutputFormat:
 
 
 def gang(name: str, **what: Any) -> GangEntry:
-    return GangEntry(**{"kind": "vcjob", "namespace": "default", "name": name, **what})
+    return GangEntry(**{"kind": "vcjob", "namespace": "default", "name": name, "state": GangState.PENDING, **what})
 
 
 @given(st.text())
