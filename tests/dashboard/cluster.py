@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from phalanx.cli.dashboard_manifests import ACCOUNT, dashboard_access
 from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
 from phalanx.dashboard.server import Dashboard, ServeOptions, dashboard
 from phalanx.dashboard.watch import WatchOptions
@@ -38,6 +39,20 @@ class Site:
         """The bearer token of a namespace's tenant."""
         user: str = self.server.tenant_kubeconfig(namespace)["users"][0]["user"]["token"]
         return user
+
+    async def install_dashboard(self) -> None:
+        """Makes the account that the chart makes, and a kubeconfig of it."""
+        namespace = "phalanx-system"
+        for each in dashboard_access(namespace):
+            group = "" if each["apiVersion"] == "v1" else "/apis/rbac.authorization.k8s.io/v1"
+            where = f"/namespaces/{each['metadata']['namespace']}" if "namespace" in each["metadata"] else ""
+            path = f"{group or '/api/v1'}{where}/{each['kind'].lower()}s"
+            await self.client.create(path, each)
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{ACCOUNT}/token"
+        issued = await self.client.create(path, {"spec": {"expirationSeconds": 36_000}})
+        config = self.server.kubeconfig()
+        config["users"][0]["user"] = {"token": issued["status"]["token"]}
+        (self.directory / "dashboard.kubeconfig").write_text(json.dumps(config))
 
     async def node(self, name: str, rack: str = "r1", **amounts: str) -> None:
         offered = {"cpu": "8", "memory": "32Gi", "pods": "110", **amounts}
@@ -92,7 +107,8 @@ class Site:
     @contextlib.asynccontextmanager
     async def dashboard(self, login: str = "address", **options: Any) -> AsyncIterator[Page]:
         """One that is ready."""
-        async with KubeClient(load_config(str(self.directory / "kubeconfig"))) as client:
+        kubeconfig = "kubeconfig" if login == "address" else "dashboard.kubeconfig"
+        async with KubeClient(load_config(str(self.directory / kubeconfig))) as client:
             method: Login = AddressLogin("you") if login == "address" else TokenLogin(client)
             watching, serving = WatchOptions(("phalanx",)), ServeOptions(**options)
             async with (

@@ -183,3 +183,12 @@ async def test_logins_and_refusals_are_written_down_and_tokens_are_not(
     assert "login: user='system:serviceaccount:ours:tenant'" in text
     assert "refused: user='system:serviceaccount:ours:tenant' namespace='hidden-ns'" in text
     assert ours not in text
+
+
+async def test_the_account_of_the_chart_has_the_rights_that_the_page_needs(shared: Page) -> None:
+    """(`shared` runs as that account.) Whatever it may not read would be warned of, or not be there."""
+    watch = shared.served.watch
+    states = {reflector.resource.plural: reflector.state.value for reflector in watch._observer.reflectors}  # type: ignore[union-attr]
+    assert "forbidden" not in states.values(), states
+    assert {each.state.value for each in watch.evictions.reflectors} == {"watching"}
+    assert watch.tables["nodes"].get("shy-node") is not None
