@@ -15,6 +15,11 @@ const KEYS = {
 };
 const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members", asks: "Asks for", age: "Age", start: "Starts", why: "Why, and what would help" };
 
+// Of whom and how many it speaks stands in the row already.
+function brief(message) {
+  return message.replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
+}
+
 export function Gangs() {
   const [table] = useTables("gangs", "summary");
   const [filter, setFilter] = useParameter("q");
@@ -83,7 +88,7 @@ export function Gangs() {
           <td class="asks" title=${asks(row)}>${asks(row, 2)}</td>
           <td class="age">${age(row.created, now)}</td>
           <td class="start">${row.start && html`<span title=${row.start_kind}>${row.start_kind === "planned" ? "~ " : "≤ "}${clock(row.start)}</span>`}</td>
-          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${row.message}</span>`}</td>`} />
+          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${brief(row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;
 }
