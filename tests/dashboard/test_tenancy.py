@@ -6,9 +6,16 @@ import asyncio
 import json
 import logging
 
+import aiohttp
 import pytest
 
+from phalanx.dashboard.access import AddressLogin
 from phalanx.dashboard.entries import ROWS
+from phalanx.dashboard.rehearsal_process import RehearsalEnded
+from phalanx.dashboard.server import ServeOptions, dashboard
+from phalanx.dashboard.watch import WatchOptions
+from phalanx.kube.auth.config import load_config
+from phalanx.kube.client import KubeClient
 from tests.dashboard.cluster import SECRETS, Page, Site, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
@@ -43,6 +50,9 @@ async def test_a_tenant_sees_his_own_gangs_and_of_others_numbers_only(site: Site
     rows = await shared.rows("gangs", token=ours)
     assert {"ours/train", "ours/impossible", "ours/pod/alone"} <= set(rows)
     assert {row["namespace"] for row in rows.values()} == {"ours"}
+    # (What he has written himself he knows, though he may not see that queue's numbers.)
+    assert rows["ours/train"]["queue"] == "our-queue"
+    assert await shared.rows("queues", token=ours) == {}
     summary = (await shared.rows("summary", token=ours))["cluster"]["summary"]
     assert summary["nodes"] == 2
     assert summary["states"]["Bound"] == 1  # (there is such a gang: whose, and what it is called, is not said)
@@ -192,3 +202,32 @@ async def test_the_account_of_the_chart_has_the_rights_that_the_page_needs(share
     assert "forbidden" not in states.values(), states
     assert {each.state.value for each in watch.evictions.reflectors} == {"watching"}
     assert watch.tables["nodes"].get("shy-node") is not None
+
+
+async def test_a_dashboard_that_may_not_read_the_cluster_says_so(site: Site) -> None:
+    config = site.server.tenant_kubeconfig("ours")
+    (site.directory / "tenant.kubeconfig").write_text(json.dumps(config))
+    async with KubeClient(load_config(str(site.directory / "tenant.kubeconfig"))) as client:
+        login = AddressLogin("you")
+        async with (
+            dashboard(client, WatchOptions(), ServeOptions(), login) as (served, _),
+            aiohttp.ClientSession() as session,
+        ):
+            page = Page(served, session, login)
+            await until(lambda: served.watch.forbidden, "the refusal")
+            status, body = await page.ask("/api/v1/tables/gangs")
+            assert status == 503
+            assert b"the dashboard itself may not list" in body
+
+
+async def test_the_page_ends_when_the_process_is_gone_that_knows_all_facts(site: Site) -> None:
+    async with (
+        KubeClient(load_config(str(site.directory / "kubeconfig"))) as client,
+        dashboard(client, WatchOptions(), ServeOptions(), AddressLogin("you")) as (served, following),
+    ):
+        await until(lambda: served.watch.last, "a rehearsal")
+        served.watch.rehearsal._process.kill()
+        await until(following.done, "the end")
+        with pytest.raises(ExceptionGroup) as ended:
+            following.result()
+        assert ended.group_contains(RehearsalEnded)
