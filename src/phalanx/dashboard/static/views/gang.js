@@ -44,6 +44,7 @@ function Why({ why, row, problem }) {
     <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}${why.message}</p>
     ${why.change && html`<div class="help"><strong>What would help</strong><p>${why.change}</p></div>`}
     <${Start} start=${why.start} row=${row} />
+    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Waiting", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
     ${why.evictions && html`<${Leavers} preview=${why.evictions} />`}
     ${why.loss && html`<h3>Lost members</h3><p>${why.loss.message}</p>`}
