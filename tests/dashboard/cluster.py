@@ -68,11 +68,13 @@ class Site:
         document = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
         await self.client.create(f"{VOLCANO}/queues", {**document, "spec": {"weight": 1, **spec}})
 
-    async def gang(self, namespace: str, name: str, members: int, *, queue: str = "default", **what: Any) -> None:
-        """A PodGroup with all its members."""
+    async def gang(
+        self, namespace: str, name: str, members: int, *, queue: str = "default", minimum: int = 0, **what: Any
+    ) -> None:
+        """A PodGroup with all its members, which are its minimum where nothing else is said."""
         document = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": name}}
         path = f"{VOLCANO}/namespaces/{namespace}/podgroups"
-        await self.client.create(path, {**document, "spec": {"minMember": members, "queue": queue}})
+        await self.client.create(path, {**document, "spec": {"minMember": minimum or members, "queue": queue}})
         for number in range(members):
             await self.pod(namespace, f"{name}-{number}", name, **what)
 
@@ -90,13 +92,13 @@ class Site:
         }
         await self.client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
 
-    async def evicted(self, namespace: str, name: str, message: str) -> None:
+    async def evicted(self, namespace: str, name: str, message: str, *, kind: str = "Pod", uid: str = "") -> None:
         """The event that an eviction leaves behind."""
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{name}-", "namespace": namespace},
-            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name, "uid": f"uid-{name}"},
+            "involvedObject": {"kind": kind, "namespace": namespace, "name": name, "uid": uid or f"uid-{name}"},
             "reason": "Preempted",
             "message": message,
             "lastTimestamp": "2026-01-02T03:04:05Z",
