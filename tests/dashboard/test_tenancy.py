@@ -232,3 +232,34 @@ async def test_the_page_ends_when_the_process_is_gone_that_knows_all_facts(site:
         with pytest.raises(ExceptionGroup) as ended:
             following.result()
         assert ended.group_contains(RehearsalEnded)
+
+
+async def test_a_queue_that_a_tenant_may_get_tells_its_numbers_and_no_name_of_others(
+    site: Site, shared: Page
+) -> None:
+    rule = {
+        "apiGroups": ["scheduling.volcano.sh"],
+        "resources": ["queues"],
+        "resourceNames": ["our-queue"],
+        "verbs": ["get"],
+    }
+    await site.client.create(f"{RBAC}/clusterroles", {"metadata": {"name": "see-queue"}, "rules": [rule]})
+    issued = await site.client.create("/api/v1/namespaces/ours/serviceaccounts", {"metadata": {"name": "member"}})
+    assert issued["metadata"]["name"] == "member"
+    subject = {"kind": "ServiceAccount", "name": "member", "namespace": "ours"}
+    for kind, name, path in (
+        ("ClusterRole", "see-queue", f"{RBAC}/clusterrolebindings"),
+        ("ClusterRole", "view", f"{RBAC}/namespaces/ours/rolebindings"),
+    ):
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+        await site.client.create(path, {"metadata": {"name": f"m-{name}"}, "subjects": [subject], "roleRef": role})
+    answer = await site.client.create("/api/v1/namespaces/ours/serviceaccounts/member/token", {"spec": {}})
+    token = answer["status"]["token"]
+    rows = await shared.rows("queues", token=token)
+    assert set(rows) == {"queue/our-queue"}
+    assert rows["queue/our-queue"]["queue"]["pending"]
+    status, body = await shared.ask("/api/v1/tables/queues", token=token)
+    assert status == 200
+    assert_hides(body)
+    history = await shared.json("history", token=token)
+    assert all(set(each["used"]) <= {"our-queue"} for each in history["series"])

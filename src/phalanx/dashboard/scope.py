@@ -29,9 +29,10 @@ _TWICE = re.compile(
     r"\b([Gg]ang|[Pp]od|[Qq]ueue|[Nn]ode|[Uu]ser|[Nn]amespace|[Qq]uota) "
     r"(?:another (?:gang|pod|queue|node|user|namespace|quota)|something of another namespace|of others)\b"
 )
-# Fields of answers are no names, whatever others call their gangs; and these hold words of ours.
+# Fields of answers are no names, whatever others call their gangs; and these hold words of ours, or the name of a
+# row that is seen.
 _FIELDS = frozenset(name for each in schema()["$defs"].values() for name in each.get("properties", ()))
-_WORDS = frozenset({"state", "kind", "reason", "start_kind", "table", "epoch", "family", "what"})
+_WORDS = frozenset({"id", "state", "kind", "reason", "start_kind", "table", "epoch", "family", "what"})
 # Queues that are asked about one by one.
 _MOST_QUEUES = 100
 
