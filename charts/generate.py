@@ -19,7 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli import admission, manifests
+from phalanx.cli import admission, dashboard_manifests, manifests
 from phalanx.cli.install import all_rights
 from phalanx.kube.own_objects import LABELS
 
@@ -35,9 +35,11 @@ _SCHEDULER = "${scheduler}"
 def files() -> dict[Path, str]:
     """path -> content of all that is made from the code alone."""
     rights = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
+    page = dashboard_manifests.dashboard_access(_RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
     return {
         CHART / "files" / "rights.yaml": _text(rights),
+        CHART / "files" / "dashboard-rights.yaml": _text(page),
         CHART / "files" / "admission-policies.yaml": _text(policies),
         ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
         ROOT / "image" / "requirements.txt": _requirements(),

@@ -33,6 +33,7 @@ EVERYTHING = [
     f"--set={each}"
     for each in (
         "webhook.enabled=true",
+        "dashboard.enabled=true",
         "admissionPolicies.enabled=true",
         "networkPolicy.enabled=true",
         "metrics.serviceMonitor=true",
@@ -56,6 +57,18 @@ def test_every_part_runs_as_the_account_that_has_its_rights() -> None:
     accounts = {each["metadata"]["name"] for each in rights if each["kind"] == "ServiceAccount"}
     assert accounts == {f"phalanx-{part}" for part in ("scheduler", "controllers", "webhook")}
     assert all(each["kind"] != "Namespace" for each in rights)
+    page = list(yaml.safe_load_all((CHART / "files" / "dashboard-rights.yaml").read_text("utf-8")))
+    assert [each["metadata"]["name"] for each in page if each["kind"] == "ServiceAccount"] == ["phalanx-dashboard"]
+
+
+def test_the_page_may_read_and_ask_and_nothing_else() -> None:
+    page = list(yaml.safe_load_all((CHART / "files" / "dashboard-rights.yaml").read_text("utf-8")))
+    for role in page:
+        for rule in role.get("rules", ()):
+            reviews = {"tokenreviews", "subjectaccessreviews"}
+            wanted = {"create"} if set(rule["resources"]) <= reviews else {"get", "list", "watch"}
+            assert set(rule["verbs"]) <= wanted, rule
+            assert not {"secrets", "*"} & {*rule["resources"], *rule["apiGroups"], *rule["verbs"]}, rule
 
 
 def test_no_right_is_a_wildcard() -> None:

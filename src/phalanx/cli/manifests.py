@@ -156,6 +156,16 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ)
 
 
+def reading_rules() -> list[Manifest]:
+    """Of the scheduler's rights those to read."""
+    rules = []
+    for rule in _cluster_rules():
+        verbs = [verb for verb in rule["verbs"] if verb in READ]
+        if verbs:
+            rules.append({**rule, "verbs": verbs})
+    return rules
+
+
 def _dialect_rules() -> Iterator[Manifest]:
     """What the dialects need, the API groups of equal rules together."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
