@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import itertools
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -328,6 +330,25 @@ async def test_a_place_is_not_lost_by_failures_and_cancellations() -> None:
         server.behave = lambda number: answer()
         assert await transport.request(call(), NOBODY) == HttpResponse(200, b"ok")
         assert server.connections == 4
+
+
+async def test_whoever_gives_up_while_connecting_leaves_no_socket_open() -> None:
+    async with pool(limit=1) as (server, transport):
+        server.gate.clear()
+        for rounds in range(15):
+            asking = asyncio.create_task(transport.request(call(), NOBODY))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+        await until(lambda: len(server.requests) > 0)  # the last ones came as far as to send
+        del asking
+        await asyncio.sleep(0.01)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            gc.collect()
+        assert [str(each.message) for each in told] == []
 
 
 async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_to_the_next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -39,6 +40,9 @@ class Http1Transport:
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._path = parts.path.rstrip("/")
+        # Addresses of a name are raced. With one address there is nothing to race, and a race that is cancelled at
+        # the wrong moment loses a connected socket (asyncio.staggered, Python 3.11).
+        self._race_after = None if _is_address(parts.hostname) else 0.25
         self._context = context if parts.scheme == "https" else None
         self._server_name = (server_name or parts.hostname) if self._context is not None else None
         self._streams = streams
@@ -165,7 +169,7 @@ class Http1Transport:
                     self._port,
                     ssl=self._context,
                     server_hostname=self._server_name,
-                    happy_eyeballs_delay=0.25,
+                    happy_eyeballs_delay=self._race_after,
                 )
         except TimeoutError as error:
             raise Unreachable(f"no connection to {self._host}:{self._port} in time") from error
@@ -210,6 +214,14 @@ class Http1Transport:
         for connection in old:
             self._drop(connection)
         self._reaper = loop.call_later(IDLE_LIMIT / 2, self._reap) if self._idle else None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked(value: str) -> str:
