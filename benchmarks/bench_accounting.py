@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -216,7 +217,7 @@ def main() -> None:
     parser.add_argument("--gangs", type=int, default=GANGS)
     parser.add_argument("--database", default="", help="an empty database; by default a file of SQLite")
     options = parser.parse_args()
-    show(rows(options.gangs, options.database))
+    sys.exit(0 if show(rows(options.gangs, options.database)) else 1)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def postgres() -> Iterator[Postgres]:
     try:
         yield server
     finally:
-        server.stop()
+        server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

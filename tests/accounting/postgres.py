@@ -34,9 +34,13 @@ class Postgres:
             os.chown(self._directory, self._account.pw_uid, self._account.pw_gid)
         data = self._directory / "data"
         self._run("initdb", "-D", data, "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-sync")
-        settings = " ".join(f"-c {each}" for each in (*_SETTINGS, f"unix_socket_directories={self._directory}"))
-        self._run("pg_ctl", "-D", data, "-l", self._directory / "log", "-o", settings, "-w", "-t", "60", "start")
         self._numbers = 0
+        self.start()
+
+    def start(self) -> None:
+        settings = " ".join(f"-c {each}" for each in (*_SETTINGS, f"unix_socket_directories={self._directory}"))
+        data, log = self._directory / "data", self._directory / "log"
+        self._run("pg_ctl", "-D", data, "-l", log, "-o", settings, "-w", "-t", "60", "start")
 
     def new_url(self) -> str:
         """Of a database that is empty."""
@@ -46,7 +50,10 @@ class Postgres:
         return f"postgresql://{_USER}@/{name}?host={self._directory}"
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self._directory / "data", "-m", "immediate", "-w", "stop")
+        self._run("pg_ctl", "-D", self._directory / "data", "-m", "fast", "-w", "stop")
+
+    def remove(self) -> None:
+        self.stop()
         shutil.rmtree(self._directory)
 
     def _run(self, program: str, *arguments: str | Path) -> None:

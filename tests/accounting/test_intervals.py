@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome, PodFact
-from phalanx.accounting.recorder import Recorder
-from phalanx.accounting.records import Clock
+from phalanx.accounting.facts import Outcome, PodFact, Precision
+from phalanx.accounting.recorder import GangChange, Recorder
+from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.report import read_report
 from phalanx.accounting.runs import REQUEUED_WITHIN
 from phalanx.accounting.sums import DAY, joined
@@ -98,17 +98,55 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(lives=lives(), looks=looks)
 @settings(max_examples=40)
 def test_the_accounts_are_what_the_lives_of_pods_say(accounts: Path, lives: list[Life], looks: list[int]) -> None:
-    database = Database(str(accounts))
+    database = emptied(accounts)
     try:
-        with database.writing() as connection:
-            for table in reversed(metadata.sorted_tables):
-                connection.execute(delete(table))
         for step in looks:
             there = [life.at(step) for life in lives if life.created <= step]
             Recorder(database).record(changes(*there), Clock(moment(step), False))
         check(database, lives)
     finally:
         database.close()
+
+
+@given(lives=lives(), looks=looks)
+@settings(max_examples=40)
+def test_nothing_is_charged_that_is_not_known_to_have_been_held(
+    accounts: Path, lives: list[Life], looks: list[int]
+) -> None:
+    """Pods that leave nothing behind when they end: each is charged until somebody last saw it."""
+    database = emptied(accounts)
+    try:
+        last = -1
+        for step in looks:
+            there = {life.uid: life for life in lives if life.created <= step < life.ended}
+            told = changes(*(life.at(step) for life in there.values()))
+            for known in Recorder(database).open_members():
+                if known.uid not in there:
+                    lost = Lost(known.uid, moment(last), moment(step))
+                    told.append(GangChange(known.key, None, [], [lost]))
+            Recorder(database).record(told, Clock(moment(step), False))
+            last = step
+        seen = {life.uid: [step for step in looks if life.created <= step < life.ended] for life in lives}
+        found = {row["uid"]: row for row in rows(database, "members")}
+        assert set(found) == {uid for uid, steps in seen.items() if steps}
+        for life in lives:
+            if seen[life.uid]:
+                row, at = found[life.uid], moment(seen[life.uid][-1])
+                assert row["ended"] == max(at, row["bound"] or row["created"])
+                assert row["ended"] <= moment(life.ended) <= row["ended_before"]
+                assert (row["end_precision"], row["outcome"]) == (Precision.ESTIMATED, Outcome.UNKNOWN)
+        held = {key: used for key, (used, _, _) in held_per_second(lives).items()}
+        assert all(used <= held[key] for key, (used, _, _) in days(database).items())
+    finally:
+        database.close()
+
+
+def emptied(accounts: Path) -> Database:
+    database = Database(str(accounts))
+    with database.writing() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(delete(table))
+    return database
 
 
 def check(database: Database, lives: list[Life]) -> None:

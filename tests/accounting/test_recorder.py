@@ -13,7 +13,7 @@ from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.sums import DAY, decode_parts, joined
 from phalanx.model.gang import GangKey
-from tests.accounting.world import T0, a_gang, a_pod, only, rows, tell
+from tests.accounting.world import T0, a_gang, a_pod, changes, only, rows, tell
 
 DONE = {"outcome": Outcome.SUCCEEDED}
 EVICTED = {"outcome": Outcome.EVICTED, "reason": "PreemptionByScheduler"}
@@ -177,6 +177,15 @@ def test_the_last_of_each_name_says_how_a_run_ended(database: Database) -> None:
 def test_a_deadline_is_a_timeout(database: Database) -> None:
     tell(database, 90, bound("a", 1, outcome=Outcome.FAILED, reason="DeadlineExceeded", ended=T0 + 11))
     assert only(database)["state"] == "TIMEOUT"
+
+
+def test_a_pod_that_says_it_is_in_another_gang_stays_where_it_was(database: Database) -> None:
+    tell(database, 12, bound("a", 10))
+    tell(database, 20, bound("a", 10, gang="h"), bound("b", 10, gang="h"))
+    assert {run["name"]: run["members"] for run in rows(database, "runs")} == {"g": 1, "h": 1}
+    both = [*changes(bound("c", 30, created=T0 + 15)), *changes(bound("c", 30, created=T0 + 15, gang="h"))]
+    Recorder(database).record(both, Clock(T0 + 40, True))
+    assert sum(run["members"] for run in rows(database, "runs")) == 3
 
 
 class TestMoments:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from phalanx.accounting.batch import Batch
 from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.history import RunEntry, RunFilter, read_runs
 from phalanx.accounting.recorder import Recorder
@@ -22,6 +23,7 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx_local.authorization.rules import parse_rules
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.accounting.postgres import Postgres
 from tests.accounting.world import rows
 from tests.e2e.wire import Wire
 from tests.e2e.world import PODS, pod
@@ -235,6 +237,44 @@ async def test_what_happened_while_it_was_down_is_told_from_what_is_left(cluster
     lost = cluster.members()["vanishes"]
     assert lost["uid"] == before["uid"]
     assert before["bound"] <= lost["ended"] <= lost["ended_before"]
+
+
+async def test_a_gang_that_cannot_be_recorded_harms_itself_alone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poisoned(Batch):
+        def write(self) -> None:
+            if any(each.name == "poison" for change in self._changes for each in change.pods):
+                raise ZeroDivisionError("a mistake of ours")
+            super().write()
+
+    monkeypatch.setattr("phalanx.accounting.recorder.Batch", Poisoned)
+    for name in ("a", "poison", "z"):
+        await cluster.make(name)
+    await cluster.record()
+    await cluster.make("later")
+    runs = await cluster.until(lambda runs: len(runs) == 3)
+    assert {each.name for each in runs} == {"a", "z", "later"}
+
+
+@pytest.mark.slow
+async def test_a_database_that_is_away_is_waited_for(cluster: Cluster, postgres: Postgres) -> None:
+    cluster.location = postgres.new_url()
+    await cluster.record()
+    await cluster.make("before")
+    await cluster.until(state("before", "PENDING"))
+    await asyncio.to_thread(postgres.stop)
+    try:
+        await cluster.make("meanwhile")
+        await cluster.bind("before")
+        await asyncio.sleep(1.5)
+        await cluster.delete("before")
+    finally:
+        await asyncio.to_thread(postgres.start)
+    runs = await cluster.until(
+        lambda runs: all(each.ended for each in runs if each.name == "before") and len(runs) == 2
+    )
+    assert {each.name: each.state for each in runs} == {"before": "CANCELLED", "meanwhile": "PENDING"}
 
 
 async def test_another_cluster_is_refused(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -36,11 +37,12 @@ class Accounts:
         self.database = database
         self.processes: list[Process] = []
 
-    async def start(self) -> Process:
+    async def start(self, *, wait: bool = True) -> Process:
         kubeconfig = self.world.cluster.kubeconfig
         made = await Process.start("accounting", "run", "--kubeconfig", kubeconfig, "--database", self.database)
         self.processes.append(made)
-        await made.says("phalanx accounting ready")
+        if wait:
+            await made.says("phalanx accounting ready")
         return made
 
     async def history(self, *arguments: str) -> list[dict[str, Any]]:
@@ -126,3 +128,35 @@ async def test_gangs_of_two_dialects_are_there_once_although_the_recorder_was_ki
     assert used % 2000 == 0
     table = await accounts.says("history", "-n", world.namespace, "-S", "yesterday", "-s", "F,CD")
     assert [line.split()[0] for line in table.splitlines()] == ["GANG", "labelled", "declared"]
+
+
+async def test_no_pod_is_lost_or_counted_twice_however_often_the_recorder_is_killed(
+    world: World, accounts: Accounts
+) -> None:
+    chance = random.Random(7)
+    names = [f"p{number:02}" for number in range(24)]
+
+    async def lead_lives() -> None:
+        """Each comes, gets its node, and ends; finished pods stay to be seen."""
+        for name in names:
+            await world.pod(
+                name, cpu="100m", labels={"pod-group/name": f"g-{name}", "pod-group/min-available": "1"}
+            )
+            await world.until_bound(name)
+            await world.phase("Running", name)
+            await world.phase("Succeeded", name)
+
+    await world.scheduler()
+    await world.node("n")
+    living = asyncio.create_task(lead_lives())
+    for _ in range(5):
+        recorder = await accounts.start(wait=False)
+        # Python and its libraries take a while to start; then it is in the midst of its work.
+        await asyncio.sleep(chance.uniform(0.5, 6.0))
+        await recorder.end(signal.SIGKILL)
+    await living
+    recorder = await accounts.start()
+    assert await recorder.end() == 0
+    runs = await accounts.history()
+    assert sorted(each["name"] for each in runs) == [f"g-{name}" for name in names]
+    assert {(each["state"], each["members"]) for each in runs} == {("COMPLETED", 1)}

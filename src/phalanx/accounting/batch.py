@@ -109,6 +109,7 @@ class Batch:
             if row.uid in self._lost:
                 lose(row, self._lost[row.uid])
             self._new_members.append(row)
+            self._known[row.uid] = row
             totals = self._totals.setdefault(run.id, RunTotals())
             if not totals.members:
                 self._first_member(run, fact, payer, gang)

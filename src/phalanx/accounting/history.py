@@ -17,8 +17,8 @@ _AT_ONCE = 5000
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """Runs that were there at some time within [`since`, `until`), as sacct takes its window; or, with `states`,
-    those that were in such a state within it: ended so, or under way. Empty filters let all pass."""
+    """Runs that were there at some time within [`since`, `until`), as sacct takes its window. `states` are those
+    that they ended in or are in now. Empty filters let all pass."""
 
     since: int
     until: int

@@ -22,7 +22,7 @@ properties = Table(
 payers = Table(
     "payers",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),
     Column("namespace", Text, nullable=False),
     Column("queue", Text, nullable=False),
     Column("user", Text, nullable=False),

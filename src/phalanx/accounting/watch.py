@@ -187,11 +187,14 @@ class ClusterWatch:
         spec = record.pod
         gang = self._state.gangs.get(GangKey(spec.namespace, spec.gang)) if spec.gang else None
         queue = gang.spec.queue if gang is not None and gang.spec is not None else spec.queue
-        fact = pod_fact(read, spec, queue)
-        if fact == self._pods.get(uid):
+        fact, last = pod_fact(read, spec, queue), self._pods.get(uid)
+        if fact == last:
             return
         self._pods[uid] = fact
         key = key_of(fact)
+        if last is not None and key_of(last) != key:
+            # It says that it is in another gang now; what is recorded stays.
+            self._leave(key_of(last), uid)
         self._members.setdefault(key, set()).add(uid)
         self._mark(key, uid)
 
@@ -218,8 +221,9 @@ class ClusterWatch:
 
     def _drop(self, uid: str) -> None:
         self._gone.discard(uid)
-        fact = self._pods.pop(uid)
-        key = key_of(fact)
+        self._leave(key_of(self._pods.pop(uid)), uid)
+
+    def _leave(self, key: GangKey, uid: str) -> None:
         members = self._members[key]
         members.discard(uid)
         if not members:

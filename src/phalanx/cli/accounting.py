@@ -27,9 +27,9 @@ def accounting() -> None:
     """Keep what gangs have used, after their objects are gone.
 
     \b
-    phalanx accounting run --database accounts.db
-    phalanx history
-    phalanx report --month 2026-11
+    phalanx accounting run
+    phalanx accounting prune --older-than 90d
+    phalanx accounting erase ada
     """
 
 
@@ -119,7 +119,7 @@ def prune(database: str | None, older_than: int, usage_older_than: int | None) -
     click.echo(f"{removed.runs} runs with {removed.pods} pods and {removed.days} sums of a day removed")
 
 
-@accounting.command()
+@accounting.command(short_help="Take a user out of the accounts.")
 @database_option
 @click.argument("user")
 @click.option("--delete", "deletes", is_flag=True, help="Remove the runs, instead of the name.")
@@ -144,7 +144,7 @@ def erase(database: str | None, user: str, deletes: bool, yes: bool) -> None:
         click.echo(_erased(removed, f"now {pseudonym}'s"))
 
 
-@accounting.command()
+@accounting.command(short_help="Print an account with the rights that run uses.")
 @click.option("--namespace", default="phalanx-system", show_default=True, help="Of its service account.")
 def rights(namespace: str) -> None:
     """Print a service account with the rights that `phalanx accounting run` uses, and no other.

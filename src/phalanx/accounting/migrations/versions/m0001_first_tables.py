@@ -19,7 +19,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "payers",
-        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("namespace", sa.Text, nullable=False),
         sa.Column("queue", sa.Text, nullable=False),
         sa.Column("user", sa.Text, nullable=False),
