@@ -47,7 +47,9 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 def report_rights(cluster: Cluster) -> None:
     """Which rights of the scheduler no test has used, for whoever wants to know (tests/e2e/rights.py)."""
     if file := os.environ.get("PHALANX_RIGHTS_REPORT"):
-        Path(file).write_text("\n".join([*Rights("kube-system", "x").never_used(cluster.asked), ""]), "utf-8")
+        Path(file).write_text(
+            "\n".join([*Rights("kube-system", "phalanx", "x").never_used(cluster.asked), ""]), "utf-8"
+        )
 
 
 @pytest_asyncio.fixture(loop_scope="session")

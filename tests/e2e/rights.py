@@ -28,11 +28,11 @@ def asked_of(method: str, target: str) -> Attributes:
 class Rights:
     """Those of a scheduler with its lease: `everywhere`, and `own` where the lease is."""
 
-    def __init__(self, lease_namespace: str, lease: str) -> None:
+    def __init__(self, lease_namespace: str, scheduler_name: str, lease: str) -> None:
         self.lease_namespace = lease_namespace
         rules = {
             each["kind"]: parse_rules(each["rules"])
-            for each in reversed(access("x", "x", lease))
+            for each in reversed(access("x", "x", scheduler_name, lease))
             if "rules" in each
         }
         self.everywhere, self.own = rules["ClusterRole"], rules["Role"]

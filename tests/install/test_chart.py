@@ -18,6 +18,7 @@ from phalanx.admission.webhook.registration import NAME as WEBHOOK
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import default_lease, name_prefix
 from phalanx.kube.paths import Resource
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
@@ -111,6 +112,27 @@ class TestTemplates:
         assert "--leader-elect" not in scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
         budgets = {each["metadata"]["name"] for each in made if each["kind"] == "PodDisruptionBudget"}
         assert budgets == {"phalanx-controllers"}
+
+    @pytest.mark.parametrize("names", [("phalanx", "other"), ("gpu-a",), ("GPU Pool",), ("x" * 70,), ("_",)])
+    async def test_rights_are_about_the_lease_and_the_memory_that_such_a_scheduler_takes(
+        self, major: str, names: tuple[str, ...]
+    ) -> None:
+        made = await _rendered(major, f"--set=schedulerNames={{{','.join(names)}}}")
+        told = {name for each in made for rule in each.get("rules", ()) for name in rule.get("resourceNames", ())}
+        assert default_lease(names) in told
+        assert f"{name_prefix(names)}-usage-0" in told
+        if names[0] != "phalanx":
+            assert not told & {"phalanx-scheduler", "phalanx-usage-0"}
+
+    async def test_a_lease_that_is_chosen_is_granted_and_taken(self, major: str) -> None:
+        made = await _rendered(major, "--set=scheduler.leaseName=turns")
+        told = {name for each in made for rule in each.get("rules", ()) for name in rule.get("resourceNames", ())}
+        (scheduler,) = [
+            each for each in made if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-scheduler")
+        ]
+        assert "--lease-name=turns" in scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert "turns" in told
+        assert "phalanx-scheduler" not in told
 
 
 @pytest_asyncio.fixture

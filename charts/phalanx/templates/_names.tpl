@@ -18,6 +18,17 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{/* What the names of the scheduler's lease and memory begin with: as src/phalanx/kube/own_objects.py has it. */}}
+{{- define "phalanx.prefix" -}}
+{{- $first := first .Values.schedulerNames }}
+{{- $readable := regexReplaceAll "[^a-z0-9]+" (lower $first) "-" | trunc 50 | trimAll "-" | default "phalanx" }}
+{{- regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" $first | ternary $first (printf "%s-%s" $readable (sha256sum $first | trunc 8)) }}
+{{- end }}
+
+{{- define "phalanx.lease" -}}
+{{- .Values.scheduler.leaseName | default (printf "%s-scheduler" (include "phalanx.prefix" .)) }}
+{{- end }}
+
 {{- define "phalanx.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 @click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
 @click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
 @click.option(
+    "--lease-name",
+    default="",
+    metavar="NAME",
+    help="What the lease is called that the replicas have in common. By default NAME-scheduler of the first "
+    "--scheduler-name: phalanx-scheduler.",
+)
+@click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics, /healthz, /livez, /readyz."
 )
 @click.option(
@@ -76,6 +83,7 @@ def scheduler(
     config: str,
     leader_elect: bool,
     lease_namespace: str,
+    lease_name: str,
     metrics_address: str,
     metrics_certificate: str,
     metrics_key: str,
@@ -118,6 +126,7 @@ def scheduler(
         concurrency=concurrency,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace,
+        lease_name=lease_name,
         self_check=self_check,
     )
 

@@ -50,6 +50,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.kube.own_objects import default_lease, name_prefix
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
@@ -89,8 +90,9 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
     """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
     With `self_check` every account is counted again from the pods once a second while things change.
 
-    A lease is valid for `lease_seconds`, trusted by its holder for `renew_seconds`, renewed (and asked for) every
-    `retry_seconds`; the defaults are kube-scheduler's.
+    The lease, and the ConfigMaps of what is remembered, are those of the first scheduler name (own_objects); an
+    empty `lease_name` becomes that lease's. A lease is valid for `lease_seconds`, trusted by its holder for
+    `renew_seconds`, renewed (and asked for) every `retry_seconds`; the defaults are kube-scheduler's.
     """
 
     scheduler_names: tuple[str, ...] = ("phalanx",)
@@ -98,13 +100,17 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
     concurrency: int = 64
     leader_elect: bool = False
     lease_namespace: str = "kube-system"
-    lease_name: str = "phalanx-scheduler"
+    lease_name: str = ""
     lease_seconds: float = 15.0
     renew_seconds: float = 10.0
     retry_seconds: float = 2.0
     drain_seconds: float = 10.0
     self_check: bool = False
     pace: PublishingPace = PublishingPace()
+
+    def __post_init__(self) -> None:
+        if not self.lease_name:
+            msgspec.structs.force_setattr(self, "lease_name", default_lease(self.scheduler_names))
 
 
 class SchedulerService:
@@ -228,13 +234,14 @@ class SchedulerService:
             client, self._pool, self.state, lambda: self.scheduler.new_session(time.time())
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer.kinds, self._intake)
-        self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
+        place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
+        self._usage = UsageRecord(client, self._pool, place, self.scheduler.history, time.time, prefix=prefix)
         record = self.scheduler.plan_record
         self._reservations = ReservationRecord(
-            client, self._pool, options.lease_namespace, record.promised, record.observed_starts
+            client, self._pool, place, record.promised, record.observed_starts, prefix=prefix
         )
         self._defragmentation = DefragmentationRecord(
-            client, self._pool, options.lease_namespace, self.scheduler, self._wake.set, time.time
+            client, self._pool, place, self.scheduler, self._wake.set, time.time, prefix=prefix
         )
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
         self._exceeded = ExceededRunTimes(
