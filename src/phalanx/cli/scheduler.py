@@ -52,6 +52,14 @@ if TYPE_CHECKING:
     help="Serve /metrics only to whom the API server lets get that path, as /configz and /debug always are.",
 )
 @click.option(
+    "--account-metrics",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    metavar="N",
+    help="How many queues and quotas, those with the largest shares, have metrics of their own; the rest is one.",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(min=1),
     default=64,
@@ -88,6 +96,7 @@ def scheduler(
     metrics_certificate: str,
     metrics_key: str,
     guard_metrics: bool,
+    account_metrics: int,
     concurrency: int,
     self_check: bool,
     with_controllers: bool,
@@ -118,7 +127,7 @@ def scheduler(
     if bool(metrics_certificate) != bool(metrics_key):
         raise click.UsageError("--metrics-certificate and --metrics-key belong together")
     set_up_logging(log_level, log_format)
-    endpoint = EndpointOptions(metrics_address, metrics_certificate, metrics_key, guard_metrics)
+    endpoint = EndpointOptions(metrics_address, metrics_certificate, metrics_key, guard_metrics, account_metrics)
     telemetry = Telemetry(endpoint, _tracing(otlp_endpoint))
     options = SchedulerOptions(
         scheduler_names=scheduler_names,
