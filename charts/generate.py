@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 from phalanx.cli import admission, manifests
 from phalanx.cli.install import all_rights
+from phalanx.cli.people_manifests import PEOPLE
 from phalanx.kube.own_objects import LABELS, default_lease
 
 ROOT = Path(__file__).parent.parent
@@ -36,13 +37,16 @@ _LEASE = "${lease}"
 
 def files() -> dict[Path, str]:
     """path -> content of all that is made from the code alone."""
-    rights = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
+    every = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
+    people = [each for each in every if each["metadata"]["name"] in PEOPLE]
+    rights = [each for each in every if each not in people]
     for each in rights:
         for rule in each.get("rules", ()):
             _open_names(rule)
     policies = admission.policies(_SCHEDULER, LABELS)
     return {
         CHART / "files" / "rights.yaml": _text(rights),
+        CHART / "files" / "people.yaml": _text(people),
         CHART / "files" / "admission-policies.yaml": _text(policies),
         ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
         ROOT / "image" / "requirements.txt": _requirements(),

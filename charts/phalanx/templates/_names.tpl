@@ -29,6 +29,17 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.scheduler.leaseName | default (printf "%s-scheduler" (include "phalanx.prefix" .)) }}
 {{- end }}
 
+{{- define "phalanx.metricsSecret" -}}
+{{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
+{{- end }}
+
+{{/* Roles as the cluster's own gather them, or not: a list of the root and the text. */}}
+{{- define "phalanx.gathered" -}}
+{{- $text := index . 1 }}
+{{- if not (index . 0).Values.rbac.aggregate }}{{ $text = regexReplaceAll "(?m)^ +rbac\\.authorization\\.k8s\\.io/aggregate-to-.*\\n" $text "" }}{{ end }}
+{{- $text }}
+{{- end }}
+
 {{- define "phalanx.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

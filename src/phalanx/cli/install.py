@@ -106,11 +106,17 @@ def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> lis
     server. `lease_name` is the scheduler's, "" for what its name makes it."""
     from phalanx.cli import manifests
     from phalanx.cli.controller_manifests import controller_access
+    from phalanx.cli.people_manifests import people_roles
     from phalanx.cli.webhook_manifests import webhook_access
 
     scheduler, controllers = f"{scheduler_name}-scheduler", f"{scheduler_name}-controllers"
+    own = manifests.access(scheduler, namespace, scheduler_name, lease_name)
+    (rules,) = (
+        each["rules"] for each in own if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", scheduler)
+    )
     return [
-        *manifests.access(scheduler, namespace, scheduler_name, lease_name),
+        *own,
+        *people_roles(rules),
         *controller_access(controllers, namespace),
         *webhook_access(namespace),
         *manifests.flow_schemas(scheduler, namespace),

@@ -61,9 +61,19 @@ def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease:
     ]
 
 
-def tenant_roles() -> list[Manifest]:
-    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
-    groups = list(
+def job_rules(verbs: Sequence[str]) -> list[Manifest]:
+    """Of groups and of what makes pods in groups."""
+    return [
+        make_rule(_group_groups(), ["podgroups"], verbs),
+        make_rule([BATCH], ["jobs", "cronjobs"], verbs),
+        make_rule([FLOW], ["jobflows", "jobtemplates"], verbs),
+        make_rule([BUS], ["commands"], verbs),
+    ]
+
+
+def _group_groups() -> list[str]:
+    """The API groups of which we bring definitions of groups of pods."""
+    return list(
         dict.fromkeys(
             each.kind.group
             for dialect in installed_dialects()
@@ -71,17 +81,16 @@ def tenant_roles() -> list[Manifest]:
             for each in dialect.groups
         )
     )
+
+
+def tenant_roles() -> list[Manifest]:
+    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
+    groups = _group_groups()
     verbs = ["create", "delete", "deletecollection", "patch", "update"]
     seen = make_rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
     jobs, flows = ["jobs", "cronjobs"], ["jobflows", "jobtemplates"]
     return [
-        _gathered(
-            "edit",
-            make_rule(groups, ["podgroups"], verbs),
-            make_rule([BATCH], jobs, verbs),
-            make_rule([FLOW], flows, verbs),
-            make_rule([BUS], ["commands"], verbs),
-        ),
+        _gathered("edit", *job_rules(verbs)),
         _gathered(
             "view",
             seen,
