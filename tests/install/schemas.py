@@ -1,4 +1,4 @@
-"""Kubernetes' own schemas by version, out of a wheel that carries them (kubernetes-validate, Apache-2.0, 108 MB)."""
+"""Kubernetes' own schemas by version, out of a wheel of 108 MB that carries them (kubernetes-validate)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def validator() -> Path:
     command = kept / "bin" / "kubernetes-validate"
     if not command.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", kept], check=True)
-        install = [kept / "bin" / "python", "-m", "pip", "install", "--quiet", WHEEL]
+        install = [str(kept / "bin" / "python"), "-m", "pip", "install", "--quiet", WHEEL]
         fetched = subprocess.run(install, capture_output=True, text=True, check=False)
         if fetched.returncode:
             pytest.skip(f"{WHEEL} cannot be fetched: {fetched.stderr.strip()[-200:]}")
@@ -32,7 +32,7 @@ def validator() -> Path:
 def validated(path: Path, version: str) -> tuple[list[str], set[str]]:
     """What is wrong with the objects in a file by the schemas of that version, with no field more than they name;
     and the kinds that it has no schema of."""
-    command = [validator(), "--kubernetes-version", version, "--strict", path]
+    command = [str(validator()), "--kubernetes-version", version, "--strict", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     told = (done.stdout + done.stderr).splitlines()
     faults = [line for line in told if not line.startswith(("INFO ", "WARN ")) and line.strip()]
