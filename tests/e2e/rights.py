@@ -1,8 +1,8 @@
 """What the scheduler asks of the API, beside what `phalanx install` lets its account do.
 
 Every scheduler of the end-to-end tests is held to its rights: the tests themselves are administrators, so that
-nothing is missing by chance. PHALANX_RIGHTS_REPORT=FILE adds to a file which rights the tests of the session have used;
-tests/e2e/rights_used.txt is what it says after all of tests/e2e, and `test_rights.py` compares it with what is granted.
+nothing is missing by chance. PHALANX_RIGHTS_REPORT=FILE adds to a file which rights the tests of the session have
+used; rights_used.txt is what it says after all of tests/e2e, and `test_rights.py` compares it with what is granted.
 """
 
 from __future__ import annotations
