@@ -9,8 +9,6 @@ import socket
 import time
 from collections.abc import Awaitable
 
-import msgspec
-
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
@@ -32,6 +30,7 @@ from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
+from phalanx.daemon.scheduler_options import SchedulerOptions as SchedulerOptions
 from phalanx.daemon.standby import Standby
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.dialects.core import PodObject
@@ -50,7 +49,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.leadership import Leadership, LeaseOptions
-from phalanx.kube.own_objects import default_lease, name_prefix
+from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
@@ -64,7 +63,7 @@ from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.plan_publisher import PlanPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
-from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
+from phalanx.status.verdict_publisher import VerdictPublisher
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.ignored_protection import ignored_protection
 from phalanx.status.warnings.lost_members import LostMembers
@@ -84,33 +83,6 @@ _MOST_COMPLAINTS = 1000
 
 class ServiceError(Exception):
     """A part of the service failed; nothing goes on without it."""
-
-
-class SchedulerOptions(msgspec.Struct, frozen=True):
-    """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
-    With `self_check` every account is counted again from the pods once a second while things change.
-
-    The lease, and the ConfigMaps of what is remembered, are those of the first scheduler name (own_objects); an
-    empty `lease_name` becomes that lease's. A lease is valid for `lease_seconds`, trusted by its holder for
-    `renew_seconds`, renewed (and asked for) every `retry_seconds`; the defaults are kube-scheduler's.
-    """
-
-    scheduler_names: tuple[str, ...] = ("phalanx",)
-    config: str = ""
-    concurrency: int = 64
-    leader_elect: bool = False
-    lease_namespace: str = "kube-system"
-    lease_name: str = ""
-    lease_seconds: float = 15.0
-    renew_seconds: float = 10.0
-    retry_seconds: float = 2.0
-    drain_seconds: float = 10.0
-    self_check: bool = False
-    pace: PublishingPace = PublishingPace()
-
-    def __post_init__(self) -> None:
-        if not self.lease_name:
-            msgspec.structs.force_setattr(self, "lease_name", default_lease(self.scheduler_names))
 
 
 class SchedulerService:

@@ -18,7 +18,15 @@ from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
 from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
 from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
-from phalanx.scheduling.gang_placement.pod_sets import Order, PodBatch, batches_of, hardest_first, leanest_first
+from phalanx.scheduling.gang_placement.pod_sets import (
+    Order,
+    PodBatch,
+    batches_of,
+    hardest_first,
+    leanest_first,
+    least_amount,
+    left_of,
+)
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.affinity_order import leaders_first
@@ -435,7 +443,7 @@ class _Turn:
                 wanted[batch.role] -= used[number]
         for number, batch in enumerate(batches):
             if wanted.get(batch.role) and used[number] < len(batch.members):
-                return self._short_of(number, _left(batches, used), wanted[batch.role], start, total)
+                return self._short_of(number, left_of(batches, used), wanted[batch.role], start, total)
         failed: int | None = None
         for number, batch in enumerate(batches):
             asked = batch.members[used[number] : used[number] + rest]
@@ -446,7 +454,7 @@ class _Turn:
                 failed = number
         if failed is None or not rest:
             return None
-        return self._short_of(failed, _left(batches, used), rest, start, total)
+        return self._short_of(failed, left_of(batches, used), rest, start, total)
 
     def _put(self, batch: PodBatch, members: list[PodRecord], depth: int = 0) -> int:
         """Places as many of the members as fit and are allowed, in as few domains of each level below as possible;
@@ -501,32 +509,15 @@ class _Turn:
                 # The gang's own members that were tried are part of what it wants, not of what is in use.
                 own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in self._call.placed)
                 others = [each for number, each in enumerate(left) if number != failed]
-                wanted = excess.wanted + own + _least(others, missing - count, excess)
+                wanted = (
+                    excess.wanted + own + least_amount(others, missing - count, excess.account, excess.resource)
+                )
                 # A higher ceiling does not help who asks for more than there is.
                 enough = excess.used - own + wanted <= session.totals().get(excess.resource, (0, 0))[0]
                 change = excess.change if enough else ""
                 return msgspec.structs.replace(excess, used=excess.used - own, wanted=wanted, change=change)
         nodes = session.state.nodes
         return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot)
-
-
-def _left(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodBatch, int]]:
-    """How many of each batch are without a node."""
-    return [(batch, len(batch.members) - count) for batch, count in zip(batches, used, strict=True)]
-
-
-def _least(left: Sequence[tuple[PodBatch, int]], count: int, excess: OverQuota) -> int:
-    """What so many members more would cost the account at least that is in the way."""
-    costs = sorted(
-        (batch.cls.footprint.amounts.get(excess.resource, 0), there)
-        for batch, there in left
-        if batch.payer is not None and excess.account in batch.payer.path
-    )
-    wanted = 0
-    for cost, there in costs:
-        wanted += cost * min(there, count)
-        count -= min(there, count)
-    return wanted
 
 
 def _choice(session: Session, call: GangPlacement) -> FallbackPlacement:
