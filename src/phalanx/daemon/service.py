@@ -110,7 +110,7 @@ class SchedulerService:
         self._intake = Intake(
             options.scheduler_names, self._policy.dialects, self._signer, self._distrust, installed_dialects()
         )
-        self.telemetry.priority_class_of = self._intake.priority_class_of
+        self.telemetry.priority_class_of = self._intake.group_objects.priority_class_of
         self.scheduler.cycle_history.searches = self.telemetry.eviction_searches
         self._distrusted_devices = DistrustedDevices(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
         lease = LeaseOptions(

@@ -506,10 +506,6 @@ class Intake:
     def priority_class_removed(self, name: str) -> list[ClusterEvent]:
         return self._gangs.set_priority_class(name, None)
 
-    def priority_class_of(self, value: int) -> str:
-        """What a priority is called in this cluster, "" for nothing."""
-        return self._gangs.priority_class_of(value)
-
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
         """Reads Volcano's annotation for the default queue; the labels are for the enrichers."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
