@@ -30,7 +30,9 @@ FLOORS = {
     "controllers": 5,
     "simulation": 6,
     "reports": 7,
+    "accounting": 7,
     "demo": 8,
+    "dashboard": 8,
     "cli": 9,
 }
 # Rooms that must not know each other although their floors would allow it.

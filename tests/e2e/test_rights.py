@@ -21,7 +21,7 @@ UNUSED: dict[str, str] = {
     "* workloads.scheduling.k8s.io": "v1alpha1 of the native API, of Kubernetes 1.35",
     "* resourceclaims*.resource.k8s.io": "depends on the server.s version and gates",
     "list nodes.metrics.k8s.io": "only where a plugin minds the load, and metrics-server runs",
-    # Definitions of others that the embedded server does not serve in these tests; tests/dialects read their objects.
+    # Definitions of others, which the embedded server does not serve here; tests/dialects read their objects.
     "* *.kubeflow.org": "training operators",
     "* trainjobs.trainer.kubeflow.org": "Kubeflow Trainer",
     "* *.ray.io": "KubeRay",

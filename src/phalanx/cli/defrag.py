@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     namespace_option,
     output_option,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="How long each wave of moves may take."
 )
 @click.option("--keep-closed", is_flag=True, help="Leave nodes that were emptied closed to new pods.")
-@kubeconfig_option
+@connection_options
 @scheduler_names_option("may move")
 @policy_option
 @lease_namespace_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     namespace_option,
     output_option,
@@ -52,7 +52,7 @@ _NOUNS = {
 @click.command()
 @click.argument("target", metavar="KIND/NAME", nargs=-1, required=True)
 @namespace_option
-@kubeconfig_option
+@connection_options
 @scheduler_names_option("to judge")
 @policy_option
 @lease_namespace_option
@@ -167,7 +167,7 @@ def render(answer: WhyAnswer) -> str:
         if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.start is not None:
-        from phalanx.cli.jobs.job_tables import age
+        from phalanx.cli.listing.ages import age
 
         old = age(answer.start.planned_at, time.time())
         lines.extend(f"  {line}" for line in start_lines(answer.start, old))

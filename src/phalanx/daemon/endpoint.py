@@ -61,6 +61,10 @@ class Observed(Protocol):
         """Answers /configz and /debug/…, to whom the API server allows it."""
         ...
 
+    async def gangs(self, request: web.Request) -> web.Response:
+        """Answers /v1/gangs, to those who may list the pods of the namespace that they ask for."""
+        ...
+
 
 @asynccontextmanager
 async def serving(
@@ -100,6 +104,7 @@ async def serving(
             web.get("/metrics", metrics),
             web.get("/configz", observed.inspect),
             web.get("/debug/{what}", observed.inspect),
+            web.get("/v1/gangs", observed.gangs),
         ]
     )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if options.certificate else None

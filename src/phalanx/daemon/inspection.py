@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.gang_list import GangList
 from phalanx.daemon.metrics.access import AccessError, PathAccess
 from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
 from phalanx.daemon.metrics.api_requests import ApiRequests
@@ -45,7 +46,8 @@ class Inspection:
     """`condition` and `checks` are what readiness rests on; `settings` gives the options and the policy's text.
 
     `/configz`, `/debug/state[?compare]` and `/debug/story?pod=NAMESPACE/NAME` need the right to `get` that path of
-    the API server (a ClusterRole with nonResourceURLs).
+    the API server (a ClusterRole with nonResourceURLs); `/v1/gangs[?namespace=NAMESPACE]` needs the right to list
+    the pods there.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Inspection:
         self._counted = CountedCluster(state, scheduler, told)
         self._fragmentation = Fragmentation(state)
         self._accounts = AccountSeries(state, telemetry.endpoint.accounts)
+        self._gangs = GangList(state, scheduler, told)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
         self._pool = pool
@@ -127,6 +130,19 @@ class Inspection:
         if answer is None:
             return web.json_response({"error": f"there is no {request.path_qs}"}, status=404)
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def gangs(self, request: web.Request) -> web.Response:
+        """The gangs of a namespace (`?namespace=`), or of all; of a queue (`?queue=`)."""
+        namespace, queue = (request.query.get(name, "") for name in ("namespace", "queue"))
+        try:
+            await self._access.check_pods(request.headers.get("Authorization", ""), namespace)
+        except AccessError as error:
+            return web.json_response({"error": str(error)}, status=error.status)
+        checks = self._checks()
+        if not checks["synced"] or not checks["leader"]:
+            why = "it has not read the cluster yet" if checks["leader"] else "it is a standby; ask the leader"
+            return web.json_response({"error": why}, status=503)
+        return web.Response(body=await self._gangs.answer(namespace, queue), content_type="application/json")
 
     async def _answer(self, request: web.Request) -> dict[str, Any] | None:
         match request.path:

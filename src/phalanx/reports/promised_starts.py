@@ -54,7 +54,9 @@ class StoredPlan(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-async def read_plan(client: KubeClient, namespace: str, scheduler_names: Sequence[str]) -> StoredPlan:
+async def read_plan(
+    client: KubeClient, namespace: str, scheduler_names: Sequence[str] = ("phalanx",)
+) -> StoredPlan:
     """Nothing where there is nothing or we may not know. `namespace` is that of the lease of the scheduler, whose
     names are given."""
     name = f"{name_prefix(scheduler_names)}-{NAME}"

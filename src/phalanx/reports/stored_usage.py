@@ -14,7 +14,11 @@ from phalanx.scheduling.framework.policy import Policy
 
 
 async def read_usage(
-    client: KubeClient, snapshot: Snapshot, policy: Policy, namespace: str, scheduler_names: Sequence[str]
+    client: KubeClient,
+    snapshot: Snapshot,
+    policy: Policy,
+    namespace: str,
+    scheduler_names: Sequence[str] = ("phalanx",),
 ) -> None:
     """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
     the lease of the scheduler, whose names are given. What may not be read is named in `snapshot.missing`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -77,14 +77,24 @@ class JobReader:
         self._client = client
         self._served: Discovery | None = None
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
+        self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
         self.warnings: list[str] = []
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
 
-    async def jobs(self, namespace: str | None, now: float, kinds: Collection[str] = ()) -> list[FoundJob]:
-        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name."""
+    async def jobs(
+        self,
+        namespace: str | None,
+        now: float,
+        kinds: Collection[str] = (),
+        *,
+        progress: Callable[[str, int, int], object] = lambda kind, read, left: None,
+    ) -> list[FoundJob]:
+        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name. `progress` is told
+        how many objects of a kind are read, and how many are left."""
         self.warnings.clear()
+        self._progress = progress
         resources = await self._resources()
         groups = await self._group_resources()
         listed = await asyncio.gather(
@@ -139,6 +149,14 @@ class JobReader:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
+    async def job_of_group(self, namespace: str, name: str, now: float) -> FoundJob | None:
+        """The job to which the PodGroup of that name belongs, or the pods that name such a gang."""
+        for found in await self.jobs(namespace, now):
+            named = {_name(group) for group in found.groups}
+            if name in named or (not named and name in {self._gang_of(pod)[0] for pod in found.members[:1]}):
+                return found
+        return None
+
     async def describe(self, job: FoundJob) -> JobDescription:
         uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
         events = [each for each in await self._list(EVENTS, job.entry.namespace) if _about_uid(each) in uids]
@@ -182,7 +200,11 @@ class JobReader:
 
     async def _list(self, resource: Resource, namespace: str | None, selector: str | None = None) -> list[Json]:
         try:
-            listed = await self._client.list_all(resource.path(namespace), {"labelSelector": selector})
+            listed = await self._client.list_all(
+                resource.path(namespace),
+                {"labelSelector": selector},
+                progress=lambda read, left: self._progress(resource.plural + resource.group, read, left),
+            )
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
