@@ -231,7 +231,7 @@ async def test_every_metric_is_served_as_it_is_declared(world: World, inside: In
     assert value("rest_client_requests_total", method="POST", code="201") >= 1
     assert value("scheduler_async_api_call_execution_total", call_type="pod_binding", result="success") == 1
     assert value("phalanx_api_requests_total", verb="watch", resource="pods") >= 1
-    assert value("leader_election_master_status", name="phalanx-scheduler") == 1
+    assert value("leader_election_master_status", name=f"{inside.name}-scheduler") == 1
     assert value("phalanx_ready", check="fresh") == 1
     assert value("phalanx_stage_duration_seconds_count", stage="act_allocate") >= 1
     assert value("phalanx_watch_lag_seconds") == value("phalanx_watch_restarts_total") == 0

@@ -59,7 +59,7 @@ def order(
         from phalanx.reports.turn_order import turn_order
 
         snapshot = await read_cluster(client, scheduler_names, dialects, lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         return turn_order(snapshot, policy, time.time())
 
     async def read(client: Any) -> Found[TurnEntry]:

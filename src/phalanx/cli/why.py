@@ -104,10 +104,10 @@ def why(
         from phalanx.reports.why import WhyReport
 
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
-        stored = await read_plan(client, lease_namespace)
+        stored = await read_plan(client, lease_namespace, scheduler_names)
         inquiry = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
         if kind == "pod":

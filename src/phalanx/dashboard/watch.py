@@ -424,8 +424,10 @@ class ClusterWatch:
         self._records_read = time.monotonic()
         self._usage.usages, self._usage.missing = [], []
         try:
-            await read_usage(self._client, self._usage, self.policy, self.options.lease_namespace)
-            self._stored = await read_plan(self._client, self.options.lease_namespace)
+            await read_usage(
+                self._client, self._usage, self.policy, self.options.lease_namespace, self.options.schedulers
+            )
+            self._stored = await read_plan(self._client, self.options.lease_namespace, self.options.schedulers)
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
             log.warning("what the scheduler has written down is not read: %s", error)
