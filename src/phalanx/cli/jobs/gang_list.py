@@ -36,7 +36,11 @@ _ENDED_FOR = 300
     help="Only those in it, such as PD, R or Pending,Running; all shows those that ended long ago too.",
 )
 @click.option(
-    "--kind", "kinds", multiple=True, metavar="KIND", help=f"Only these ({', '.join(_KINDS)}, pytorchjob)."
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help=f"Only these: {', '.join(_KINDS)} (whatever has no job), pytorchjob, ...",
 )
 @click.option(
     "--scheduler",
@@ -146,7 +150,10 @@ class _Filter:
             return False
         if (self.me or self.users) and entry.user not in self.users:
             return False
-        return (not self._queues or entry.queue in self._queues) and (not self._kinds or entry.kind in self._kinds)
+        if self._queues and entry.queue not in self._queues:
+            return False
+        without_job = "gang" in self._kinds and entry.target.startswith("podgroup/")
+        return not self._kinds or without_job or entry.kind in self._kinds
 
 
 Reader = Callable[["KubeClient", str], Awaitable[tuple["list[GangEntry]", "list[str]"]]]
