@@ -58,7 +58,6 @@ async def told(server: Server) -> tuple[list[Any], list[str]]:
 
 
 async def test_promises_and_reservations_are_one_list_by_start() -> None:
-    late = StoredReservation(2000, 2**62, 1000, 2000, 500, [SHARE], gangs=[("ns", "big", "u")])
     late = StoredReservation(
         2000,
         2**62,

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.reports.turn_order import OrderReport, turn_order
 from phalanx.scheduling.policy.loader import load_policy
-from tests.reports.test_queue_report import World, cpu
+from tests.reports.test_queue_report import World
 
 PLAIN = """
 actions: "allocate"
@@ -62,4 +62,3 @@ def test_members_above_a_minimum_that_holds_are_in_no_line(minimum: int) -> None
 
 def test_where_everything_runs_nobody_is_in_line() -> None:
     assert order(World(2).pods(2, running=True)).entries == []
-    assert cpu(1) == (("cpu", 1000),)
