@@ -159,8 +159,14 @@ def main() -> None:
         sys.exit(command.main(prog_name=name, standalone_mode=False) or 0)
     except click.exceptions.Abort:
         sys.exit(130)
-    except click.ClickException as error:
+    except click.UsageError as error:
         error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        from phalanx.cli.listing.harmless import harmless_lines
+
+        # It may quote what the API says.
+        click.echo(f"Error: {harmless_lines(error.format_message())}", err=True)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)

@@ -84,6 +84,7 @@ def why(
     import msgspec
 
     from phalanx.cli.connection import print_structured, run_connected
+    from phalanx.cli.listing.harmless import harmless_lines
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
@@ -132,7 +133,7 @@ def why(
 
     answer = run_connected(work, kubeconfig)
     if output == "table":
-        click.echo(render(answer))
+        click.echo(harmless_lines(render(answer)))
     else:
         print_structured(msgspec.to_builtins(answer), output)
 
