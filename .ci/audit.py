@@ -49,7 +49,8 @@ def verdict(code: int, report: str, errors: str) -> tuple[int, list[str]]:
     if not asked:
         return 0, [f"audit: skipped, nobody can be asked: the index tells nothing about {len(unknown)} packages"]
     if unknown:
-        return 0, [f"audit: no known vulnerability of {len(asked)} packages; nothing is known of {len(unknown)} of {len(packages)} packages: {', '.join(unknown)}"]
+        rest = f"{len(unknown)} of {len(packages)} packages: {', '.join(unknown)}"
+        return 0, [f"audit: no known vulnerability of {len(asked)} packages; nothing is known of {rest}"]
     return 0, [f"audit: {len(asked)} packages, no known vulnerability"]
 
 
