@@ -26,7 +26,7 @@ def values(*words: str) -> list[str]:
 
 
 def test_commands_options_and_choices_are_candidates() -> None:
-    assert values("re") == ["reservations", "release"]
+    assert values("rel") == ["release"]
     assert values("jobs", "--so") == ["--sort-by"]
     assert values("queue", "") == ["describe", "list", "tree"]
     assert values("reservations", "--kind", "") == ["promise", "reservation", "koordinator"]
