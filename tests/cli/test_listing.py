@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from typing import Any
 
 import click
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +18,10 @@ from phalanx.cli.columns import columns, fields
 from phalanx.cli.jobs.gang_columns import COLUMNS, nodes_or_reason
 from phalanx.cli.listing.formats import OutputFormat, custom_cells, parse_output, print_documents
 from phalanx.cli.listing.harmless import MOST, harmless, harmless_json, harmless_lines
+from phalanx.cli.listing.progress import Progress
 from phalanx.cli.listing.sorting import sorted_entries
-from phalanx.cli.listing.table import Table
+from phalanx.cli.listing.table import Table, colours_wanted
+from phalanx.cli.main import cli
 from phalanx.daemon.gang_entries import GangEntry, GangState
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2066\r\nroot# \x7f\x00\ud800"
@@ -28,7 +33,7 @@ def parsed(text: str) -> OutputFormat:
 
 
 def gang(name: str, **what: Any) -> GangEntry:
-    return GangEntry(**{"kind": "vcjob", "namespace": "default", "name": name, **what})
+    return GangEntry(**{"kind": "vcjob", "namespace": "default", "name": name, "state": GangState.PENDING, **what})
 
 
 @given(st.text())
@@ -150,3 +155,36 @@ def test_the_last_column_has_nodes_or_the_reason_or_both() -> None:
     assert nodes_or_reason(waits, full=True) == "(NotEnoughResources: 2 of 4 fit)"
     short = gang("a", state=GangState.PARTIAL, nodes=nodes[:1], reason="Evicted")
     assert nodes_or_reason(short, full=False) == "gpu-1 (Evicted)"
+
+
+def test_colours_are_for_terminals_and_not_for_those_who_do_not_want_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert not colours_wanted()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert colours_wanted()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colours_wanted()
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not colours_wanted()
+
+
+def test_progress_is_told_on_a_terminal_alone_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    with Progress(patience=0) as progress:
+        progress.advanced("pods", 500, 99_500)
+    assert written.getvalue() == ""
+    monkeypatch.setattr(written, "isatty", lambda: True)
+    with Progress(patience=0) as progress:
+        progress.advanced("pods", 25_000, 75_000)
+        told = written.getvalue()
+    assert "25,000 of 100,000 objects" in told
+    assert written.getvalue().split("\r")[-2].strip() == ""
+
+
+@pytest.mark.parametrize("interval", ["0.1", "x"])
+def test_a_watch_that_looks_too_often_is_a_usage_error(interval: str) -> None:
+    refused = CliRunner().invoke(cli, ["jobs", "-w", "--interval", interval])
+    assert (refused.exit_code, "--interval" in refused.output) == (2, True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from phalanx.cli.dashboard_manifests import ACCOUNT, dashboard_access
 from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
 from phalanx.dashboard.server import Dashboard, ServeOptions, dashboard
 from phalanx.dashboard.watch import WatchOptions
@@ -39,6 +40,20 @@ class Site:
         user: str = self.server.tenant_kubeconfig(namespace)["users"][0]["user"]["token"]
         return user
 
+    async def install_dashboard(self) -> None:
+        """Makes the account that the chart makes, and a kubeconfig of it."""
+        namespace = "phalanx-system"
+        for each in dashboard_access(namespace):
+            group = "" if each["apiVersion"] == "v1" else "/apis/rbac.authorization.k8s.io/v1"
+            where = f"/namespaces/{each['metadata']['namespace']}" if "namespace" in each["metadata"] else ""
+            path = f"{group or '/api/v1'}{where}/{each['kind'].lower()}s"
+            await self.client.create(path, each)
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{ACCOUNT}/token"
+        issued = await self.client.create(path, {"spec": {"expirationSeconds": 36_000}})
+        config = self.server.kubeconfig()
+        config["users"][0]["user"] = {"token": issued["status"]["token"]}
+        (self.directory / "dashboard.kubeconfig").write_text(json.dumps(config))
+
     async def node(self, name: str, rack: str = "r1", **amounts: str) -> None:
         offered = {"cpu": "8", "memory": "32Gi", "pods": "110", **amounts}
         document = {
@@ -53,11 +68,13 @@ class Site:
         document = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
         await self.client.create(f"{VOLCANO}/queues", {**document, "spec": {"weight": 1, **spec}})
 
-    async def gang(self, namespace: str, name: str, members: int, *, queue: str = "default", **what: Any) -> None:
-        """A PodGroup with all its members."""
+    async def gang(
+        self, namespace: str, name: str, members: int, *, queue: str = "default", minimum: int = 0, **what: Any
+    ) -> None:
+        """A PodGroup with all its members, which are its minimum where nothing else is said."""
         document = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": name}}
         path = f"{VOLCANO}/namespaces/{namespace}/podgroups"
-        await self.client.create(path, {**document, "spec": {"minMember": members, "queue": queue}})
+        await self.client.create(path, {**document, "spec": {"minMember": minimum or members, "queue": queue}})
         for number in range(members):
             await self.pod(namespace, f"{name}-{number}", name, **what)
 
@@ -75,13 +92,13 @@ class Site:
         }
         await self.client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
 
-    async def evicted(self, namespace: str, name: str, message: str) -> None:
+    async def evicted(self, namespace: str, name: str, message: str, *, kind: str = "Pod", uid: str = "") -> None:
         """The event that an eviction leaves behind."""
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{name}-", "namespace": namespace},
-            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name, "uid": f"uid-{name}"},
+            "involvedObject": {"kind": kind, "namespace": namespace, "name": name, "uid": uid or f"uid-{name}"},
             "reason": "Preempted",
             "message": message,
             "lastTimestamp": "2026-01-02T03:04:05Z",
@@ -92,7 +109,8 @@ class Site:
     @contextlib.asynccontextmanager
     async def dashboard(self, login: str = "address", **options: Any) -> AsyncIterator[Page]:
         """One that is ready."""
-        async with KubeClient(load_config(str(self.directory / "kubeconfig"))) as client:
+        kubeconfig = "kubeconfig" if login == "address" else "dashboard.kubeconfig"
+        async with KubeClient(load_config(str(self.directory / kubeconfig))) as client:
             method: Login = AddressLogin("you") if login == "address" else TokenLogin(client)
             watching, serving = WatchOptions(("phalanx",)), ServeOptions(**options)
             async with (

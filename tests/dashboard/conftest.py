@@ -26,6 +26,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         await install(directory / "kubeconfig")
         async with KubeClient(load_config(str(directory / "kubeconfig"))) as client:
             made = Site(server, client, directory)
+            await made.install_dashboard()
             await seed(made)
             yield made
     finally:

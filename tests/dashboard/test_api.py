@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from typing import Any
 
 import jsonschema
@@ -12,8 +13,10 @@ import pytest
 
 from phalanx.dashboard.entries import ROWS
 from phalanx.dashboard.server import POLICY
+from phalanx.model.text.duration import format_moment
 from tests.dashboard.cluster import Page, Site, until
 
+WINDOWS = "/apis/phalanx.dev/v1alpha1/maintenancewindows"
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
 
 
@@ -223,3 +226,44 @@ async def test_no_path_leads_out_of_the_static_files(page: Page) -> None:
     for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/", "/static/vendor", "/etc/passwd"):
         status, _ = await page.ask(path, token="")
         assert status in (403, 404), path
+
+
+async def test_a_gang_whose_members_are_gone_says_that_they_were_evicted(site: Site, page: Page) -> None:
+    """As `phalanx why` does, from the event that the eviction left."""
+    await site.gang("ours", "victim", 0, queue="our-queue", minimum=2)
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ours/podgroups/victim"
+    uid = (await site.client.get(path))["metadata"]["uid"]
+    await site.evicted("ours", "victim", "2 member(s) evicted for gang x/y", kind="PodGroup", uid=uid)
+    await until(lambda: row_is_there(page, "ours/victim"), "the gang")
+
+    async def told() -> bool:
+        answer = await page.json("gangs/ours/victim")
+        return answer["why"] is not None and answer["why"]["state"] == "Evicted"
+
+    await until(told, "the eviction")
+    answer = await page.json("gangs/ours/victim")
+    assert "2 member(s) evicted for gang x/y" in answer["why"]["message"]
+    assert "Preempted" in [mark["what"] for mark in answer["marks"]]
+    await site.client.delete(path)
+
+
+async def test_who_waits_is_told_when_it_starts_or_why_nobody_can_say(page: Page) -> None:
+    start = (await page.json("gangs/ours/impossible"))["why"]["start"]
+    assert start["reason"] == "CannotEverRun"
+    assert start["message"]
+
+
+async def test_maintenance_and_reservations_stand_on_the_axis_of_time(site: Site, page: Page) -> None:
+    later = "2999-01-01T00:00:00Z"
+    window = {"nodes": {"names": ["node-1"]}, "start": format_moment(int(time.time()) + 3600), "duration": "1h"}
+    for name, start in (("soon", window["start"]), ("some-day", later)):
+        document = {"apiVersion": "phalanx.dev/v1alpha1", "kind": "MaintenanceWindow", "metadata": {"name": name}}
+        await site.client.create(WINDOWS, {**document, "spec": {**window, "start": start}})
+
+    async def told() -> bool:
+        rows = (await page.rows("reservations")).values()
+        return [row["title"] for row in rows if row["kind"] == "maintenance"] == ["MaintenanceWindow soon"]
+
+    await until(told, "the window")
+    for name in ("soon", "some-day"):
+        await site.client.delete(f"{WINDOWS}/{name}")

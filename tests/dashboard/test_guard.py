@@ -13,10 +13,15 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from phalanx.cluster.state import ClusterState
 from phalanx.dashboard.access import AccessError, AddressLogin
-from phalanx.dashboard.entries import EvictionRow
+from phalanx.dashboard.entries import EvictionRow, ReservationRow
 from phalanx.dashboard.limits import RateLimits
+from phalanx.dashboard.rehearsal import PlannedStart
+from phalanx.dashboard.reservation_rows import reservation_rows
 from phalanx.dashboard.tables import Tables
+from phalanx.model.gang import GangKey
+from phalanx.reports.promised_starts import PromisedStart
 from tests.dashboard.cluster import Page, Site
 
 #: SHA-256 of files as they are in the npm packages htm 3.1.1, preact 11.2.0 (its licence) and uPlot 1.6.32.
@@ -92,6 +97,18 @@ def test_a_table_tells_only_what_changed_and_only_to_who_sees_it() -> None:
     assert ([json.loads(row)["id"] for row in delta.put], delta.gone) == (["3"], ["2"])
     assert not table.since(delta.version, lambda scope: True)
     assert table.since(delta.version + 1, lambda scope: True) is None  # of another process
+
+
+def test_starts_stand_on_the_axis_of_time_for_who_sees_their_namespace() -> None:
+    starts = [
+        PlannedStart("q", 4, PromisedStart(no_later_than="2026-01-01T01:00:00Z"), GangKey("a", "kept")),
+        PlannedStart("q", 1, PromisedStart(planned="2026-01-01T00:30:00Z"), None, "b/alone"),
+        PlannedStart("q", 2, PromisedStart(reason="NoEndKnown"), GangKey("a", "never")),
+    ]
+    rows = list(reservation_rows(ClusterState(), starts, 1_767_225_600.0))
+    assert [(row, scope) for row, _, scope in rows] == [("start/b/alone", "b"), ("start/a/kept", "a")]
+    told = {content.title: content.note for _, content, _ in rows if isinstance(content, ReservationRow)}
+    assert told == {"b/alone": "1 pod, as planned now", "a/kept": "4 pods, no later than this"}
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -6,9 +6,16 @@ import asyncio
 import json
 import logging
 
+import aiohttp
 import pytest
 
+from phalanx.dashboard.access import AddressLogin
 from phalanx.dashboard.entries import ROWS
+from phalanx.dashboard.rehearsal_process import RehearsalEnded
+from phalanx.dashboard.server import ServeOptions, dashboard
+from phalanx.dashboard.watch import WatchOptions
+from phalanx.kube.auth.config import load_config
+from phalanx.kube.client import KubeClient
 from tests.dashboard.cluster import SECRETS, Page, Site, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
@@ -43,6 +50,9 @@ async def test_a_tenant_sees_his_own_gangs_and_of_others_numbers_only(site: Site
     rows = await shared.rows("gangs", token=ours)
     assert {"ours/train", "ours/impossible", "ours/pod/alone"} <= set(rows)
     assert {row["namespace"] for row in rows.values()} == {"ours"}
+    # (What he has written himself he knows, though he may not see that queue's numbers.)
+    assert rows["ours/train"]["queue"] == "our-queue"
+    assert await shared.rows("queues", token=ours) == {}
     summary = (await shared.rows("summary", token=ours))["cluster"]["summary"]
     assert summary["nodes"] == 2
     assert summary["states"]["Bound"] == 1  # (there is such a gang: whose, and what it is called, is not said)
@@ -157,7 +167,8 @@ async def test_a_right_that_is_given_counts_and_one_that_is_taken_ends_the_strea
         assert_hides(body)
         assert json.loads(body)["omitted"]
     _, body = await shared.ask("/api/v1/gangs/ours/train", token=token)
-    assert_hides(body, "hidden-ns", "covert-train", "quiet-pod")
+    # (Pods say which queue they ask for, so its name is no secret to who lists them; its numbers are.)
+    assert_hides(body, "hidden-ns", "covert-train", "quiet-pod", "covert-queue")
     version = (await shared.json("tables/gangs", token=token))["version"]
     path = f"{shared.url}/api/v1/stream?tables=gangs:{version}&epoch={shared.served.watch.tables.epoch}"
     async with (
@@ -183,3 +194,72 @@ async def test_logins_and_refusals_are_written_down_and_tokens_are_not(
     assert "login: user='system:serviceaccount:ours:tenant'" in text
     assert "refused: user='system:serviceaccount:ours:tenant' namespace='hidden-ns'" in text
     assert ours not in text
+
+
+async def test_the_account_of_the_chart_has_the_rights_that_the_page_needs(shared: Page) -> None:
+    """(`shared` runs as that account.) Whatever it may not read would be warned of, or not be there."""
+    watch = shared.served.watch
+    states = {reflector.resource.plural: reflector.state.value for reflector in watch._observer.reflectors}  # type: ignore[union-attr]
+    assert "forbidden" not in states.values(), states
+    assert {each.state.value for each in watch.evictions.reflectors} == {"watching"}
+    assert watch.tables["nodes"].get("shy-node") is not None
+
+
+async def test_a_dashboard_that_may_not_read_the_cluster_says_so(site: Site) -> None:
+    config = site.server.tenant_kubeconfig("ours")
+    (site.directory / "tenant.kubeconfig").write_text(json.dumps(config))
+    async with KubeClient(load_config(str(site.directory / "tenant.kubeconfig"))) as client:
+        login = AddressLogin("you")
+        async with (
+            dashboard(client, WatchOptions(), ServeOptions(), login) as (served, _),
+            aiohttp.ClientSession() as session,
+        ):
+            page = Page(served, session, login)
+            await until(lambda: served.watch.forbidden, "the refusal")
+            status, body = await page.ask("/api/v1/tables/gangs")
+            assert status == 503
+            assert b"the dashboard itself may not list" in body
+
+
+async def test_the_page_ends_when_the_process_is_gone_that_knows_all_facts(site: Site) -> None:
+    async with (
+        KubeClient(load_config(str(site.directory / "kubeconfig"))) as client,
+        dashboard(client, WatchOptions(), ServeOptions(), AddressLogin("you")) as (served, following),
+    ):
+        await until(lambda: served.watch.last, "a rehearsal")
+        served.watch.rehearsal._process.kill()
+        await until(following.done, "the end")
+        with pytest.raises(ExceptionGroup) as ended:
+            following.result()
+        assert ended.group_contains(RehearsalEnded)
+
+
+async def test_a_queue_that_a_tenant_may_get_tells_its_numbers_and_no_name_of_others(
+    site: Site, shared: Page
+) -> None:
+    rule = {
+        "apiGroups": ["scheduling.volcano.sh"],
+        "resources": ["queues"],
+        "resourceNames": ["our-queue"],
+        "verbs": ["get"],
+    }
+    await site.client.create(f"{RBAC}/clusterroles", {"metadata": {"name": "see-queue"}, "rules": [rule]})
+    issued = await site.client.create("/api/v1/namespaces/ours/serviceaccounts", {"metadata": {"name": "member"}})
+    assert issued["metadata"]["name"] == "member"
+    subject = {"kind": "ServiceAccount", "name": "member", "namespace": "ours"}
+    for kind, name, path in (
+        ("ClusterRole", "see-queue", f"{RBAC}/clusterrolebindings"),
+        ("ClusterRole", "view", f"{RBAC}/namespaces/ours/rolebindings"),
+    ):
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+        await site.client.create(path, {"metadata": {"name": f"m-{name}"}, "subjects": [subject], "roleRef": role})
+    answer = await site.client.create("/api/v1/namespaces/ours/serviceaccounts/member/token", {"spec": {}})
+    token = answer["status"]["token"]
+    rows = await shared.rows("queues", token=token)
+    assert set(rows) == {"queue/our-queue"}
+    assert rows["queue/our-queue"]["queue"]["pending"]
+    status, body = await shared.ask("/api/v1/tables/queues", token=token)
+    assert status == 200
+    assert_hides(body)
+    history = await shared.json("history", token=token)
+    assert all(set(each["used"]) <= {"our-queue"} for each in history["series"])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.processes import Process
 from tests.e2e.test_job_command import phase, run, submit
-from tests.e2e.world import World
+from tests.e2e.world import World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -47,6 +47,14 @@ async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
         "pod-group.scheduling.sigs.k8s.io/min-available": "1",
     }
     await world.pod("labelled-0", labels=labels)
+    await world.pod("alone")
+    await world.pod("theirs", scheduler="default-scheduler")
+    for owner in ("Trainer", "ReplicaSet"):
+        reference = {"apiVersion": "x.io/v1", "kind": owner, "name": "own", "uid": owner, "controller": True}
+        for number in range(2):
+            made = pod(f"{owner.lower()}-{number}")
+            made["metadata"]["ownerReferences"] = [reference]
+            await world.make(made)
     for name in ("runs-0", "runs-1"):
         binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": f"{world.name}-a"}}
         path = f"/api/v1/namespaces/{world.namespace}/pods/{name}/binding"
@@ -59,20 +67,26 @@ async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
     assert " ".join(lines[0]) == "GANG KIND QUEUE USER ST AGE/RUN MEMBERS GPUS START NODES(REASON)"
     found = {line[0]: line for line in lines[1:]}
     assert {name: line[1] for name, line in found.items()} == {
+        "alone": "pod",
         "labelled": "gang",
+        "own": "trainer",
         "runs": "podgroup",
         "vol": "vcjob",
         "waits": "podgroup",
     }
     assert (found["runs"][4], found["runs"][6], found["runs"][-1]) == ("R", "2/2/2", f"{world.name}-a")
     assert (found["waits"][4], found["waits"][6]) == ("PD", "0/3/1")
+    assert (found["own"][6], found["alone"][6]) == ("0/-/2", "0/1/1")
 
     assert [each["name"] for each in await items(world, "jobs", "-t", "R")] == ["runs"]
     assert [each["name"] for each in await items(world, "jobs", "--kind", "vcjob")] == ["vol"]
     code, names = await run(world, "jobs", "-o", "name", "--sort-by", "-gang")
-    assert names.split() == ["podgroup/waits", "vcjob/vol", "podgroup/runs", "podgroup/labelled"]
+    assert names.split() == [
+        *("podgroup/waits", "vcjob/vol", "podgroup/runs"),
+        *("trainer/own", "podgroup/labelled", "pod/alone"),
+    ]
     code, names = await run(world, "jobs", "-o", "jsonpath={.items[*].name}")
-    assert names == "labelled runs vol waits"
+    assert names == "alone labelled own runs vol waits"
 
 
 async def test_an_empty_list_says_so_and_a_bad_option_is_a_usage_error(world: World) -> None:

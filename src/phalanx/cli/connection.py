@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,7 +72,12 @@ def connection_options(command: F) -> F:
     return command
 
 
-namespace_option = click.option("-n", "--namespace", help="By default that of the kubeconfig's context.")
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    help="By default that of the kubeconfig's context.",
+    shell_complete=lambda ctx, param, incomplete: _namespaces(ctx, param, incomplete),
+)
 lease_namespace_option = click.option(
     "--lease-namespace",
     default="kube-system",
@@ -90,6 +96,12 @@ output_option = click.option(
     show_default=True,
     help="How to print the answer.",
 )
+
+
+def _namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from phalanx.cli.completion import names_from, namespaces
+
+    return names_from(namespaces)(ctx, param, incomplete)
 
 
 def scheduler_names_option(pods: str) -> Callable[[F], F]:

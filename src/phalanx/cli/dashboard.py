@@ -157,9 +157,10 @@ async def _serve(
 
             def tell(ticket: str) -> None:
                 address = f"{served.url}/#login={ticket}" if ticket else served.url
-                click.echo(f"phalanx dashboard: {address}")
+                # (Who reads the line may look into the file at once.)
                 if address_file is not None:
                     _keep(address_file, address)
+                click.echo(f"phalanx dashboard: {address}")
 
             if tickets is not None:
                 tickets.renewed = tell

@@ -146,7 +146,7 @@ def defrag(
         progress = Progress()
         progress.say("reading the cluster")
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:
             progress.warn(f"not read: {text}")
         for name in _left_closed(snapshot):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 # Command -> (module:attribute, the line in `phalanx --help`); a module is imported when its command is used.
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -36,7 +37,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "move": ("phalanx.cli.orders.commands:move", "Move gangs that wait to another queue."),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
-        "Make Volcano's short commands: vsub, vjobs, vcancel, ...",
+        "Make short commands: Volcano's vsub, vjobs, ..., or pq, pinfo, ... as Slurm's.",
     ),
     "webhook": ("phalanx.cli.webhook:webhook", "Fill in and check jobs, queues, groups and pods at admission."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
@@ -81,6 +82,16 @@ SHORT_COMMANDS: dict[str, tuple[str, str]] = {
         ("vqueues", "List queues."),
     )
 }
+# Short names for those who come from Slurm, made by `phalanx shell-commands --set slurm`.
+SLURM_COMMANDS: dict[str, tuple[str, str]] = {
+    "pq": ("phalanx.cli.jobs.gang_list:jobs", "phalanx jobs, as squeue."),
+    "pinfo": ("phalanx.cli.node_list:nodes", "phalanx nodes, as sinfo."),
+    "psub": ("phalanx.cli.jobs.submit:submit", "phalanx submit, as sbatch."),
+    "pcancel": ("phalanx.cli.orders.commands:cancel", "phalanx cancel, as scancel."),
+    "pprio": ("phalanx.cli.turn_order:order", "phalanx order, as sprio."),
+    "pshare": ("phalanx.cli.queue:queue_tree", "phalanx queue tree, as sshare."),
+}
+_LINKED = {**SHORT_COMMANDS, **SLURM_COMMANDS}
 # Those that need the second package and what the extra [local] brings.
 _LOCAL = ("up", "demo", "apiserver", "node-agent")
 # Those that need what the extra [webhook] brings, and that alone.
@@ -119,6 +130,11 @@ class LazyGroup(click.Group):
             )
         return _load(_COMMANDS[cmd_name][0])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands, without importing them."""
+        known = ((name, told) for name, (_, told) in _COMMANDS.items() if name.startswith(incomplete))
+        return [CompletionItem(name, help=told) for name, told in known]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in _COMMANDS.items()])
@@ -136,15 +152,21 @@ def main() -> None:
     Exit codes: 0 good, 1 failed, 2 usage; of waiting also 124 for time that is up.
     """
     called = Path(sys.argv[0]).name
-    command = _load(SHORT_COMMANDS[called][0]) if called in SHORT_COMMANDS else cli
-    name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in SHORT_COMMANDS else None
+    command = _load(_LINKED[called][0]) if called in _LINKED else cli
+    name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in _LINKED else None
     try:
         # Click hands the code of an early end out instead of ending with it.
         sys.exit(command.main(prog_name=name, standalone_mode=False) or 0)
     except click.exceptions.Abort:
         sys.exit(130)
-    except click.ClickException as error:
+    except click.UsageError as error:
         error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        from phalanx.cli.listing.harmless import harmless_lines
+
+        # It may quote what the API says.
+        click.echo(f"Error: {harmless_lines(error.format_message())}", err=True)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)

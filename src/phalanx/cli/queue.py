@@ -229,7 +229,7 @@ async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str], lea
     from phalanx.reports.stored_usage import read_usage
 
     snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
-    await read_usage(client, snapshot, policy, lease_namespace)
+    await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
     return report(snapshot, policy, time.time())
 
 

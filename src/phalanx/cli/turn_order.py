@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.connection import lease_namespace_option, policy_option, scheduler_names_option
-from phalanx.cli.listing.options import chosen_options, list_options
+from phalanx.cli.listing.options import chosen_options, list_options, queues_option
 
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("order", short_help="Who is next, and by which key.")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="Only those in it; may be repeated.")
+@queues_option
 @list_options(selector=False)
 @scheduler_names_option("are put in order")
 @policy_option
@@ -59,7 +59,7 @@ def order(
         from phalanx.reports.turn_order import turn_order
 
         snapshot = await read_cluster(client, scheduler_names, dialects, lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         return turn_order(snapshot, policy, time.time())
 
     async def read(client: Any) -> Found[TurnEntry]:

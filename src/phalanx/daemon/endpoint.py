@@ -25,12 +25,13 @@ class EndpointError(Exception):
 
 class EndpointOptions(msgspec.Struct, frozen=True):
     """`address` is HOST:PORT, "" for none. With files for `certificate` and `key` it speaks TLS. `guarded`: metrics
-    too are only for whom the API server lets get that path."""
+    too are only for whom the API server lets get that path. So many `accounts` have series of their own."""
 
     address: str = ""
     certificate: str = ""
     key: str = ""
     guarded: bool = False
+    accounts: int = 500
 
 
 class Observed(Protocol):

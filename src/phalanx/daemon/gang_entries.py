@@ -52,7 +52,7 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     uid: str = ""
     target: str = ""
-    state: GangState = GangState.PENDING
+    state: GangState
     queue: str = ""
     user: str = ""
     priority: int = 0

@@ -76,7 +76,7 @@ class GangList:
             if record is not None and (entry := self._gang(record, starts.get(key))) is not None:
                 yield entry
             begun = await self._paused(begun)
-        for uid in [each.pod.uid for each in pods.values() if each.gang is None and each.charge_path is not None]:
+        for uid in [each.pod.uid for each in pods.values() if each.gang is None and self._is_ours(each)]:
             pod = pods.get(uid)
             if pod is not None and not pod.pod.placeholder:
                 yield self._pod(pod, starts.get(uid))
@@ -92,6 +92,9 @@ class GangList:
         await asyncio.sleep(0)
         return time.monotonic()
 
+    def _is_ours(self, record: PodRecord) -> bool:
+        return record.pod.scheduler in self._state.schedulers
+
     def _starts(self) -> Mapping[GangKey | str, Reservation]:
         plan = self._scheduler().cycle_history.reservations
         found: dict[GangKey | str, Reservation] = {}
@@ -103,9 +106,10 @@ class GangList:
     def _gang(self, record: GangRecord, start: Reservation | None) -> GangEntry | None:
         """None for another scheduler's."""
         members = list(record.members.values())
-        payer = next((each.charge_path for each in members if each.charge_path is not None), None)
-        if members and payer is None:
+        ours = next((each for each in members if self._is_ours(each)), None)
+        if members and ours is None:
             return None
+        payer = ours.charge_path if ours is not None else None
         noun, counts = record.spec, record.counts()
         minimum = noun.min_member if noun is not None else 0
         first = members[0].pod if members else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,12 +13,13 @@ from aiohttp import web
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_list import GangList
 from phalanx.daemon.metrics.access import AccessError, PathAccess
-from phalanx.daemon.metrics.accounts import AccountAmounts, AccountSeries
+from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
 from phalanx.daemon.metrics.api_requests import ApiRequests
 from phalanx.daemon.metrics.cluster_counts import CountedCluster
 from phalanx.daemon.metrics.debugging import compared_with_api, pod_story, state_dump
 from phalanx.daemon.metrics.defragmentation import DefragmentationMetrics
 from phalanx.daemon.metrics.exposition import labels, lines_of
+from phalanx.daemon.metrics.fragmentation import Fragmentation
 from phalanx.daemon.metrics.starts import StartMetrics
 from phalanx.daemon.metrics.watches import WatchSeries
 from phalanx.daemon.telemetry import Telemetry
@@ -68,7 +69,8 @@ class Inspection:
         self._scheduler = scheduler
         self._telemetry = telemetry
         self._counted = CountedCluster(state, scheduler, told)
-        self._accounts = AccountSeries(state)
+        self._fragmentation = Fragmentation(state)
+        self._accounts = AccountSeries(state, telemetry.endpoint.accounts)
         self._gangs = GangList(state, scheduler, told)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
@@ -96,6 +98,7 @@ class Inspection:
         yield from lines_of("phalanx_replica_role", [(role, 1)])
         yield from lines_of("phalanx_ready", ((labels(check=name), int(good)) for name, good in checks.items()))
         yield from self._counted.lines(time.time())
+        yield from self._fragmentation.lines()
         yield from self._watches.lines()
         yield from self._requests.lines()
         waiting = self._pool.waiting().items()
@@ -158,5 +161,5 @@ class Inspection:
         return None
 
 
-def _text(series: AccountSeries, accounts: Sequence[AccountAmounts]) -> str:
-    return "\n".join([*series.lines(accounts), ""])
+def _text(series: AccountSeries, snapshot: AccountSnapshot) -> str:
+    return "\n".join([*series.lines(snapshot), ""])

@@ -190,6 +190,12 @@ class Api:
 
     def _require_ready(self) -> None:
         if not self._watch.ready.is_set():
+            if self._watch.forbidden:
+                raise AccessError(
+                    503,
+                    f"the dashboard itself may not list {self._watch.forbidden} of the whole cluster; who sees one "
+                    "namespace only needs a page that runs in the cluster (--login token)",
+                )
             raise AccessError(503, "the cluster is being read: try again in a moment")
 
 

@@ -21,7 +21,7 @@ _MOST = 500_000
 
 Owner = tuple[str, str]
 """What is called so (gang, pod, namespace, queue, node, user), and the namespace that it is in; "" for none.
-A namespace that has a pod on a node owns its name as `room`."""
+A namespace that has a pod on a node owns its name as `room`, that of a queue that it names itself as `used`."""
 
 
 class NameIndex:
@@ -60,11 +60,13 @@ def _names_in(event: ClusterEvent) -> Iterator[tuple[str, str, str]]:
             yield pod.user, "user", pod.namespace
             yield pod.node, "room", pod.namespace
             yield pod.queue, "queue", ""
+            yield pod.queue, "used", pod.namespace
             yield pod.quota, "queue", ""
         case GangUpdated(gang):
             yield gang.key.name, "gang", gang.key.namespace
             yield gang.key.namespace, "namespace", gang.key.namespace
             yield gang.queue, "queue", ""
+            yield gang.queue, "used", gang.key.namespace
         case CompositeUpdated(composite):
             yield composite.key.name, "gang", composite.key.namespace
             yield composite.ref.name, "gang", composite.key.namespace

@@ -142,9 +142,11 @@ class Rehearser:
             starts += [PlannedStart(each.queue, each.pods, start, gang.key) for gang in each.unit.gangs]
 
         def ask(question: AskWhy) -> Answer:
-            if question.pod:
-                return inquiry.pod(question.namespace, question.name)
-            return inquiry.gang(GangKey(question.namespace, question.name))
+            key = GangKey(question.namespace, question.name)
+            found = inquiry.pod(question.namespace, question.name) if question.pod else inquiry.gang(key)
+            if found is not None and found.state in ("Waiting", "Partial", "Evicting"):
+                found.start = times.of(found.uid if question.pod else key)
+            return found
 
         return (gangs, pods, starts), ask
 

@@ -73,6 +73,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
         namespace = each.gang.namespace if each.gang is not None else each.pod.partition("/")[0]
         title = str(each.gang) if each.gang is not None else each.pod
         promised = each.start.no_later_than
+        pods = f"{each.pods} pod" if each.pods == 1 else f"{each.pods} pods"
         row = ReservationRow(
             id=f"start/{title}",
             kind="start",
@@ -80,7 +81,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
             namespace=namespace,
             start=promised or each.start.planned,
             queue=each.queue,
-            note=f"{each.pods} pods, {'no later than this' if promised else 'as planned now'}",
+            note=f"{pods}, {'no later than this' if promised else 'as planned now'}",
         )
         yield row.id, row, namespace
 

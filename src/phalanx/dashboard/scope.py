@@ -24,9 +24,15 @@ _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?")
 _CALLED = re.compile(
     r"\b([Qq]ueue|[Nn]ode|[Uu]ser|[Nn]amespace|[Qq]uota) ([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 )
-# Fields of answers are no names, whatever others call their gangs; and these hold words of ours.
+# "gang another gang" is another gang.
+_TWICE = re.compile(
+    r"\b([Gg]ang|[Pp]od|[Qq]ueue|[Nn]ode|[Uu]ser|[Nn]amespace|[Qq]uota) "
+    r"(?:another (?:gang|pod|queue|node|user|namespace|quota)|something of another namespace|of others)\b"
+)
+# Fields of answers are no names, whatever others call their gangs; and these hold words of ours, or the name of a
+# row that is seen.
 _FIELDS = frozenset(name for each in schema()["$defs"].values() for name in each.get("properties", ()))
-_WORDS = frozenset({"state", "kind", "reason", "start_kind", "table", "epoch", "family", "what"})
+_WORDS = frozenset({"id", "state", "kind", "reason", "start_kind", "table", "epoch", "family", "what"})
 # Queues that are asked about one by one.
 _MOST_QUEUES = 100
 
@@ -146,7 +152,8 @@ class Redaction:
     def text(self, text: str) -> str:
         # Texts of events name what was gone before anybody looked: what follows such a word is a name.
         text = _CALLED.sub(lambda found: f"{found[1]} {self._called(found[1].lower(), found[2])}", text)
-        return _WORD.sub(lambda found: self._word(found.group()), text)
+        text = _WORD.sub(lambda found: self._word(found.group()), text)
+        return _TWICE.sub(lambda found: f"another {found[1].lower()}", text)
 
     def _called(self, what: str, name: str) -> str:
         odd = any(each.isdigit() or each in "-_" for each in name)
@@ -191,7 +198,8 @@ _ANOTHER = {
     "pod": "another pod",
     "queue": "another queue",
     "quota": "another quota",
-    "node": "a node",
-    "room": "a node",
+    "used": "another queue",
+    "node": "another node",
+    "room": "another node",
     "user": "another user",
 }

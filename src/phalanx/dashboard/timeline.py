@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict
 from typing import Any
@@ -17,7 +18,10 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
+from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
 from phalanx.reports.why import WhyAnswer
+
+log = logging.getLogger(__name__)
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_KEPT = 256
@@ -33,7 +37,8 @@ class GangHistory:
     def __init__(self, client: KubeClient, watch: ClusterWatch) -> None:
         self._client = client
         self._watch = watch
-        self._why: OrderedDict[AskWhy, tuple[int, WhyAnswer | None]] = OrderedDict()
+        # By the question, and whether events may have a say in the answer.
+        self._why: OrderedDict[tuple[AskWhy, bool], tuple[int, WhyAnswer | None]] = OrderedDict()
         self._events: OrderedDict[tuple[str, str], tuple[float, list[Mark]]] = OrderedDict()
 
     async def answer(self, namespace: str, name: str, *, pod: bool, with_events: bool) -> GangAnswer | None:
@@ -44,7 +49,7 @@ class GangHistory:
         lines = watch.lifelines.of(key)
         if row is None and not lines:
             return None
-        why, problem = await self._ask(AskWhy(namespace, name, pod))
+        why, problem = await self._ask(AskWhy(namespace, name, pod), with_events)
         marks = watch.marks(key)
         if with_events:
             marks = [*marks, *await self._events_of(namespace, name)]
@@ -64,9 +69,10 @@ class GangHistory:
             omitted=[] if with_events else ["events: you may not list events here"],
         )
 
-    async def _ask(self, question: AskWhy) -> tuple[WhyAnswer | None, str]:
+    async def _ask(self, question: AskWhy, with_events: bool) -> tuple[WhyAnswer | None, str]:
         """The answer, and why there is none."""
-        watch, known = self._watch, self._why.get(question)
+        key = (question, with_events)
+        watch, known = self._watch, self._why.get(key)
         if known is not None and known[0] == watch.generation:
             return known[1], ""
         if watch.last is None:
@@ -79,8 +85,14 @@ class GangHistory:
             return None, f"the rehearsal takes longer than {_WHY_SECONDS:.0f} s to tell"
         if isinstance(found, Failed):
             return None, found.why
-        self._why[question] = (generation, found)
-        self._why.move_to_end(question)
+        if with_events and found is not None:
+            completed = add_past_eviction if question.pod else add_past_gang_eviction
+            try:
+                found = await completed(self._client, question.namespace, question.name, found)
+            except (ApiError, ConnectionLost) as error:
+                log.warning("past evictions of %s/%s: %s", question.namespace, question.name, error)
+        self._why[key] = (generation, found)
+        self._why.move_to_end(key)
         while len(self._why) > _MOST_KEPT:
             self._why.popitem(last=False)
         return found, ""

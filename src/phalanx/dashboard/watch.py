@@ -23,7 +23,7 @@ from phalanx.dashboard.lifelines import Lifelines
 from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.node_rows import node_row
 from phalanx.dashboard.rehearsal import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
-from phalanx.dashboard.rehearsal_process import RehearsalProcess
+from phalanx.dashboard.rehearsal_process import RehearsalEnded, RehearsalProcess
 from phalanx.dashboard.reservation_rows import reservation_rows
 from phalanx.dashboard.tables import Tables
 from phalanx.dialects.core import PodObject
@@ -34,6 +34,7 @@ from phalanx.dialects.signatures import Signer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.failures import Failures
+from phalanx.kube.reflector import ReflectorState
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
@@ -142,6 +143,7 @@ class ClusterWatch:
             for reflector in self.evictions.reflectors:
                 tasks.create_task(reflector.run())
             tasks.create_task(self._drain(intake))
+            tasks.create_task(self._guard_rehearsal())
             await observer.synced()
             self._gangs.update(dict.fromkeys(self.state.gangs))
             self._pods.update(dict.fromkeys(self.state.pods))
@@ -176,6 +178,13 @@ class ClusterWatch:
             event.set()
 
     # what is asked
+
+    @property
+    def forbidden(self) -> str:
+        """What may not be read without which there is nothing to show, "" for nothing."""
+        observer = self._observer
+        needed = (observer.pods, observer.nodes) if observer is not None else ()
+        return " and ".join(each.resource.plural for each in needed if each.state is ReflectorState.FORBIDDEN)
 
     def marks(self, key: GangKey) -> list[Mark]:
         return list(self._marks.get(key, ()))
@@ -336,6 +345,11 @@ class ClusterWatch:
 
     # rehearsals
 
+    async def _guard_rehearsal(self) -> None:
+        """All facts are gone with the process that was told them."""
+        code = await self.rehearsal.ended()
+        raise RehearsalEnded(f"the rehearsing process ended with code {code}")
+
     async def _rehearse_for_ever(self) -> None:
         while True:
             if self._shares:
@@ -410,8 +424,10 @@ class ClusterWatch:
         self._records_read = time.monotonic()
         self._usage.usages, self._usage.missing = [], []
         try:
-            await read_usage(self._client, self._usage, self.policy, self.options.lease_namespace)
-            self._stored = await read_plan(self._client, self.options.lease_namespace)
+            await read_usage(
+                self._client, self._usage, self.policy, self.options.lease_namespace, self.options.schedulers
+            )
+            self._stored = await read_plan(self._client, self.options.lease_namespace, self.options.schedulers)
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
             log.warning("what the scheduler has written down is not read: %s", error)

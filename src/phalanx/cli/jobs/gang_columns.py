@@ -32,7 +32,7 @@ def _run(entry: GangEntry, now: float) -> str:
 
 
 def _members(entry: GangEntry, now: float) -> str:
-    return f"{entry.running}/{entry.minimum}/{entry.total}"
+    return f"{entry.running}/{entry.minimum or '-'}/{entry.total}"
 
 
 def _gpus(entry: GangEntry, now: float) -> str:

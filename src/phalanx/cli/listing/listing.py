@@ -22,6 +22,11 @@ from phalanx.cli.listing.table import Column, Table, colours_wanted
 E = TypeVar("E", bound=msgspec.Struct)
 
 
+def all_fields(entry: msgspec.Struct) -> dict[str, Any]:
+    """With those that are empty, so that scripts find them."""
+    return {name: msgspec.to_builtins(getattr(entry, name)) for name in entry.__struct_fields__}
+
+
 @dataclass(frozen=True)
 class Found(Generic[E]):
     """`warnings` say what could not be read."""
@@ -41,7 +46,7 @@ class Listing(Generic[E]):
     name: Callable[[E], str]
     gone: Callable[[E], E | None] | None = None
     namespace: Callable[[E], str] | None = None
-    document: Callable[[E], Any] = field(default=msgspec.to_builtins)
+    document: Callable[[E], Any] = field(default=all_fields)
 
 
 def show(listing: Listing[E], read: Callable[[Any], Awaitable[Found[E]]], options: ListOptions) -> None:

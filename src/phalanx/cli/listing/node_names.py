@@ -19,7 +19,10 @@ def compress(names: Iterable[str]) -> str:
     `rack2-node01` and `rack2-node02` the second, in `n1.cluster7` and `n2.cluster7` the first. Names with a comma
     or a bracket, which no node has, stand in quotes.
     """
-    left = sorted(set(names), key=_natural)
+    every = set(names)
+    if len(every) == 1:
+        return _quoted(every.pop())
+    left = sorted(every, key=_natural)
     groups: list[tuple[str, str]] = []
     frames: dict[tuple[str, str, int], list[str]] = {}
     for name in left:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from phalanx.cli.completion import names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.listing.formats import CHOICES, OutputFormat, parse_output
 
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHORTEST = 0.5
+
+queues_option = click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="Only those in it; may be repeated.",
+    shell_complete=names_from(queues),
+)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ _BAR = 24
 
 
 class Progress:
-    """A line that is rewritten, once reading has taken a while, and is gone in the end."""
+    """A line that is rewritten, once reading has taken `patience` seconds, and is gone in the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._patience = patience
         self._begun = time.monotonic()
         self._shown = 0.0
         self._wanted = sys.stderr.isatty()
@@ -29,7 +30,7 @@ class Progress:
         """So many objects of a kind are read, so many are left as far as the server knows."""
         self._of_kind[kind] = (read, left)
         now = time.monotonic()
-        if self._wanted and now - self._begun > _PATIENCE and now - self._shown > _PERIOD:
+        if self._wanted and now - self._begun >= self._patience and now - self._shown > _PERIOD:
             self._shown = now
             self._write(self._line(now))
 

@@ -51,8 +51,9 @@ class Table:
     ) -> list[str]:
         """The rows, with the header above them where it is wanted."""
         cells = [[harmless(cell) or "-" for cell in row] for row in rows]
-        for row in [self._titles, *cells] if header else cells:
-            self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)]
+        shown = [self._titles, *cells] if header else cells
+        for place, column in enumerate(zip(*shown, strict=True)):
+            self._widths[place] = max(self._widths[place], max(map(len, column)))
         lines = [self._line(row, paint) for row, paint in zip(cells, colours, strict=True)]
         return [self.header(), *lines] if header else lines
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.cli.completion import gangs, names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 Order = Callable[["KubeClient", "Target"], Awaitable[str]]
 
-_names = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, required=True)
+_names = click.argument(
+    "names", metavar="[KIND/]NAME...", nargs=-1, required=True, shell_complete=names_from(gangs)
+)
 
 
 def _each(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None, order: Order) -> None:
@@ -116,7 +119,9 @@ def cancel(names: tuple[str, ...], yes: bool, dry_run: bool, namespace: str | No
 
 @click.command("move", short_help="Move gangs that wait to another queue.")
 @_names
-@click.option("-q", "--queue", required=True, metavar="QUEUE", help="Where they go.")
+@click.option(
+    "-q", "--queue", required=True, metavar="QUEUE", help="Where they go.", shell_complete=names_from(queues)
+)
 @namespace_option
 @connection_options
 def move(names: tuple[str, ...], queue: str, namespace: str | None, kubeconfig: str | None) -> None:

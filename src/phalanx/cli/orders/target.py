@@ -243,6 +243,8 @@ class TargetFinder:
                         f"this cluster does not have the kind {served.kind} of {served.group}"
                     )
                 return found[0]
+        if found := [each for each in (await self._discovery()).lookup(word) if each.namespaced]:
+            return found[0]
         known = ", ".join(["vcjob", "podgroup", "pod", *(kind.served.kind.lower() for kind in SUSPENDABLE)])
         raise click.UsageError(f"unknown kind {word!r}: expected one of {known}")
 

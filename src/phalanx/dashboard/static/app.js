@@ -52,6 +52,8 @@ function App() {
       known.choose(namespace).then(() => setError(""), (problem) => setError(problem.message));
     }
   }, [namespace, known.session && known.session.user]);
+  // Where the views are a line that scrolls, the open one is in sight.
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }), [where.path, Boolean(known.session)]);
   useKeys({
     "?": () => setHelp((shown) => !shown),
     Escape: () => { setHelp(false); setGoing(false); },

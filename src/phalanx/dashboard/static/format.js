@@ -73,7 +73,7 @@ export function clock(moment) {
   const when = new Date(typeof moment === "number" ? moment * 1000 : moment);
   if (Number.isNaN(when.getTime())) return "";
   const today = new Date().toDateString() === when.toDateString();
-  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
   return today ? time : `${when.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
 }
 

@@ -49,14 +49,13 @@ class Overrides:
     act_as_groups: tuple[str, ...] = ()
 
     def headers(self, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The Impersonate-* headers; `own` are the kubeconfig's. Groups alone go with the kubeconfig's `as`."""
+        """The Impersonate-* headers; `own` are the kubeconfig's. Who acts as somebody else takes over nothing of
+        them, groups alone take the place of its groups. Raises ConfigError."""
         if not self.act_as and not self.act_as_groups:
             return own
         if not self.act_as and not any(name == "Impersonate-User" for name, _ in own):
-            raise ConfigError("--as-group needs --as: requesting groups without impersonating a user")
-        replaced = {"Impersonate-User"} if self.act_as else set()
-        replaced |= {"Impersonate-Group"} if self.act_as_groups else set()
-        kept = [pair for pair in own if pair[0] not in replaced]
+            raise ConfigError("--as-group needs --as: groups cannot be impersonated without a user")
+        kept = () if self.act_as else tuple(pair for pair in own if pair[0] != "Impersonate-Group")
         added = [("Impersonate-User", self.act_as)] if self.act_as else []
         added += [("Impersonate-Group", group) for group in self.act_as_groups]
         for name, value in added:

@@ -7,6 +7,7 @@ from typing import Any
 
 from phalanx.daemon.gang_entries import GangEntry, GangState, state_of, whole_or_part
 from phalanx.dialects.options import DialectOptions
+from phalanx.kube.core_resources import PODS
 from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.duration import format_moment
@@ -43,7 +44,7 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         namespace=job.namespace,
         name=job.name,
         uid=job.uid,
-        target=f"podgroup/{job.name}" if job.kind == GANG else f"{job.kind}/{job.name}",
+        target=_target(job, found),
         state=state,
         queue=job.queue or _of_groups(found, "queue"),
         user=_user(found, options),
@@ -62,7 +63,7 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         nodes=tuple(sorted({pod.node for pod in alive if pod.node})),
         reason="" if state in (GangState.RUNNING, GangState.COMPLETED) else job.reason,
         message="" if state in (GangState.RUNNING, GangState.COMPLETED) else job.message,
-        group=job.group,
+        group=job.group if found.groups else "",
         owner=job.owner,
         labels=job.labels,
     )
@@ -87,9 +88,22 @@ def _state(job: JobEntry, alive: Sequence[PodEntry], placed: int) -> GangState:
 def _kind(job: JobEntry, found: FoundJob) -> str:
     if job.kind != GANG:
         return job.kind
+    if found.resource == PODS:
+        return "pod"
     if job.owner:
         return job.owner.partition("/")[0].lower()
     return "podgroup" if found.resource is not None else GANG
+
+
+def _target(job: JobEntry, found: FoundJob) -> str:
+    """What other commands call it: of a gang that an owner's pods are, without a group, the owner."""
+    if job.kind != GANG:
+        return f"{job.kind}/{job.name}"
+    if found.resource == PODS:
+        return f"pod/{job.name}"
+    kind, _, name = job.owner.partition("/")
+    alone = found.resource is None and name == job.name
+    return f"{kind.lower()}/{name}" if alone else f"podgroup/{job.name}"
 
 
 def _key(group: Json) -> tuple[str, str, str]:

@@ -40,6 +40,8 @@ from phalanx.reports.jobs.read_documents import (
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
+# Whose pods come and go one by one.
+_SERVICES = frozenset({"ReplicaSet", "ReplicationController", "DaemonSet", "Node"})
 _SELECTORS = {
     VCJOB: "volcano.sh/job-name",
     JOB: "batch.kubernetes.io/job-name",
@@ -89,10 +91,12 @@ class JobReader:
         now: float,
         kinds: Collection[str] = (),
         *,
+        loose: Collection[str] = (),
         progress: Callable[[str, int, int], object] = lambda kind, read, left: None,
     ) -> list[FoundJob]:
-        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name. `progress` is told
-        how many objects of a kind are read, and how many are left."""
+        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name. Pods of the
+        schedulers `loose` that belong to none of them have rows of their own, together where one controller makes
+        them. `progress` is told how many objects of a kind are read, and how many are left."""
         self.warnings.clear()
         self._progress = progress
         resources = await self._resources()
@@ -117,6 +121,8 @@ class JobReader:
             for document in documents
         ]
         _join(rows, inner, pods, all_groups, self._gang_of)
+        if loose:
+            _add_loose(rows, pods, loose)
         found = [_found(row, now) for row in rows.values() if not kinds or row.kind in kinds]
         return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
 
@@ -286,6 +292,24 @@ def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Ro
     row = _Row(GANG, {"metadata": metadata, "spec": spec}, None)
     row.pods = [pod for pod, _ in members]
     return row
+
+
+def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collection[str]) -> None:
+    """Rows for pods that are in none: by their controllers, which mean no service; else one each."""
+    taken = {_uid(pod) for row in rows.values() for pod in row.pods}
+    for pod in pods:
+        owner = controller_of(pod)
+        ours = mapping(pod.get("spec")).get("schedulerName") in schedulers
+        if not ours or _uid(pod) in taken or owner.get("kind") in _SERVICES:
+            continue
+        metadata = mapping(pod.get("metadata"))
+        if owner:
+            metadata = {**metadata, "name": text(owner.get("name")), "uid": text(owner.get("uid"))}
+        key = f"loose {_namespace(pod)}/{text(metadata.get('uid'))}"
+        if key not in rows:
+            alone = {"metadata": metadata, "spec": {"minMember": 1}}
+            rows[key] = _Row(GANG, {"metadata": metadata}, None) if owner else _Row(GANG, alone, PODS)
+        rows[key].pods.append(pod)
 
 
 def _found(row: _Row, now: float) -> FoundJob:

@@ -44,6 +44,7 @@ function Why({ why, row, problem }) {
     <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}${why.message}</p>
     ${why.change && html`<div class="help"><strong>What would help</strong><p>${why.change}</p></div>`}
     <${Start} start=${why.start} row=${row} />
+    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Waiting", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
     ${why.evictions && html`<${Leavers} preview=${why.evictions} />`}
     ${why.loss && html`<h3>Lost members</h3><p>${why.loss.message}</p>`}
@@ -55,6 +56,7 @@ function Start({ start, row }) {
   if (start && start.no_later_than) {
     return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.moves || []).map((move) => html`<p key=${move} class="note">${move}</p>`)}</div>`;
   }
+  if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Nobody can say when it starts</strong><p class="note">${start.message}</p></div>`;
   if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all that run end at their limits and nobody goes first" : ""}</p></div>`;
   return null;
 }
@@ -94,7 +96,8 @@ function Timeline({ members, marks, omitted }) {
       ${shown.map((each, index) => html`<${Lane} key=${each.name + each.created} member=${each} y=${TOP + index * LANE} x=${x} last=${view.last} />`)}
     </svg></div>
     <ul class="legend"><li><span class="swatch w-waiting"></span>waits</li><li><span class="swatch w-gated"></span>gated</li><li><span class="swatch w-bound"></span>has a node</li><li><span class="swatch w-running"></span>runs</li><li><span class="swatch w-leaving"></span>leaves</li><li><span class="swatch w-mark"></span>something happened</li></ul>
-    ${members.length > shown.length && html`<p class="note">The last ${shown.length} of ${members.length} members.</p>`}`;
+    <details><summary>${plural(members.length, "member")}${members.length > shown.length ? `, of which the last ${shown.length} are drawn` : ""}</summary><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Node</th><th scope="col">Created</th><th scope="col">Got its node</th><th scope="col">Why it left</th></tr></thead>
+      <tbody>${[...members].reverse().slice(0, 200).map((each) => html`<tr key=${each.name + each.created}><td>${each.name}</td><td><${State} word=${each.state} /></td><td>${each.node || ""}</td><td>${clock(each.created)}</td><td>${clock(each.bound || "")}</td><td>${each.cause || ""}</td></tr>`)}</tbody></table></div></details>`;
 }
 
 function Lane({ member, y, x, last }) {

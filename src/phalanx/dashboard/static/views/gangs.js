@@ -15,6 +15,11 @@ const KEYS = {
 };
 const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members", asks: "Asks for", age: "Age", start: "Starts", why: "Why, and what would help" };
 
+// Of whom and how many it speaks stands in the row already.
+function brief(message) {
+  return message.replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
+}
+
 export function Gangs() {
   const [table] = useTables("gangs", "summary");
   const [filter, setFilter] = useParameter("q");
@@ -58,8 +63,9 @@ export function Gangs() {
     sort: sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none",
     onSort: KEYS[key] && (() => setSort(sort === key ? `-${key}` : key)),
   });
+  const timed = rows.some((row) => row.start);
   const open = (row) => { location.hash = gangPath(row); };
-  const line = `phalanx job list${store.namespace ? ` -n ${store.namespace}` : " -A"}`;
+  const line = `phalanx jobs${store.namespace ? ` -n ${store.namespace}` : " -A"}`;
   return html`<${Page} title="Gangs" cli=${line}
     note=${table.state === "there" ? `${plural(rows.length, "gang")}${rows.length !== table.rows.size ? ` of ${table.rows.size}` : ""}` : ""}>
     <div class="filters">
@@ -74,7 +80,7 @@ export function Gangs() {
     ${table.state === "there" && !rows.length && html`<${Empty}>${table.rows.size ? "No gang matches the filter." : "There are no gangs. Submit one: phalanx submit --help"}</${Empty}>`}
     ${rows.length > 0 && html`<div class="card flush gangs" onMouseEnter=${() => { over.current = true; }} onMouseLeave=${() => { over.current = false; store.tell(); }}>
       <${VirtualTable} rows=${shown} height=${() => (innerWidth < 720 ? 76 : 46)} selected=${selected} select=${select} open=${open} label="Gangs"
-        columns=${["state", "gang", "queue", "members", "asks", "age", "start", "why"].map(column)}
+        columns=${["state", "gang", "queue", "members", "asks", "age", ...(timed ? ["start"] : []), "why"].map(column)}
         row=${(row) => html`
           <td class="state"><${State} word=${row.state} /></td>
           <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.name : html`<span class="muted">${row.namespace}/</span>${row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
@@ -82,8 +88,8 @@ export function Gangs() {
           <td class="members" title=${`${row.running || 0} run, ${row.placed || 0} have nodes, ${row.minimum || 0} are the minimum`}>${row.placed || 0}/${row.minimum || 0}</td>
           <td class="asks" title=${asks(row)}>${asks(row, 2)}</td>
           <td class="age">${age(row.created, now)}</td>
-          <td class="start">${row.start && html`<span title=${row.start_kind}>${row.start_kind === "planned" ? "~ " : "≤ "}${clock(row.start)}</span>`}</td>
-          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${row.message}</span>`}</td>`} />
+          ${timed && html`<td class="start">${row.start && html`<span title=${row.start_kind}>${row.start_kind === "planned" ? "~ " : "≤ "}${clock(row.start)}</span>`}</td>`}
+          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${brief(row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;
 }

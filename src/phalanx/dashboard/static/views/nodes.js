@@ -64,14 +64,23 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
   const count = groups.reduce((sum, [, rows]) => sum + rows.length, 0);
   const cell = count > 4000 ? 8 : count > 1200 ? 12 : count > 400 ? 18 : count > 120 ? 28 : 40;
   const layout = useMemo(() => {
-    const columns = Math.max(1, Math.floor((wide - 4) / (cell + GAP)));
-    let y = 0;
+    const most = Math.max(1, Math.floor((wide - 4) / (cell + GAP)));
+    // Few groups are lines below each other, many are blocks side by side.
+    let x = 0, y = 0, tall = 0;
     const placed = groups.map(([title, rows]) => {
-      const at = { title, rows, y, columns };
-      y += (title ? HEAD : 0) + Math.ceil(rows.length / columns) * (cell + GAP) + 10;
+      const columns = groups.length < 5 ? most : Math.min(most, Math.max(Math.ceil(70 / (cell + GAP)), Math.ceil(Math.sqrt(rows.length * 2))));
+      const width = columns * (cell + GAP) + 14, height = (title ? HEAD : 0) + Math.ceil(rows.length / columns) * (cell + GAP) + 10;
+      if (x && x + width - 14 > wide) {
+        x = 0;
+        y += tall;
+        tall = 0;
+      }
+      const at = { title, rows, x, y, columns };
+      x += width;
+      tall = Math.max(tall, height);
       return at;
     });
-    return { placed, tall: y, columns };
+    return { placed, tall: y + tall, columns: placed[0]?.columns || 1 };
   }, [groups, wide, cell]);
   useEffect(() => {
     const context = canvas.current.getContext("2d"), ratio = window.devicePixelRatio || 1, color = colors();
@@ -82,14 +91,14 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
     context.font = "600 12px system-ui, sans-serif";
     const inks = scale.map((shade) => (bright(shade) > 140 ? "#10131a" : "#ffffff"));
     const label = (row) => (mode === "used" ? amount(name, row.free?.[name] || 0) : String(Math.floor((row.free?.[name] || 0) / each)));
-    for (const { title, rows, y, columns } of layout.placed) {
+    for (const { title, rows, x: left, y, columns } of layout.placed) {
       const top = y + (title ? HEAD : 0);
       if (title) {
         context.fillStyle = text;
-        context.fillText(`${title}  ·  ${rows.length}`, 2, y + 14);
+        context.fillText(`${title}  ·  ${rows.length}`, left + 2, y + 14);
       }
       rows.forEach((row, index) => {
-        const x = (index % columns) * (cell + GAP) + 2, line = top + Math.floor(index / columns) * (cell + GAP), share = value(row);
+        const x = left + (index % columns) * (cell + GAP) + 2, line = top + Math.floor(index / columns) * (cell + GAP), share = value(row);
         context.fillStyle = share < 0 ? none : scale[Math.min(5, Math.round(share * 5))];
         context.beginPath();
         context.roundRect(x, line, cell, cell, Math.min(4, cell / 5));
@@ -123,8 +132,8 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
   });
   const at = (event) => {
     const box = canvas.current.getBoundingClientRect(), x = event.clientX - box.left - 2, y = event.clientY - box.top;
-    for (const { title, rows, y: top, columns } of layout.placed) {
-      const line = Math.floor((y - top - (title ? HEAD : 0)) / (cell + GAP)), column = Math.floor(x / (cell + GAP));
+    for (const { title, rows, x: left, y: top, columns } of layout.placed) {
+      const line = Math.floor((y - top - (title ? HEAD : 0)) / (cell + GAP)), column = Math.floor((x - left) / (cell + GAP));
       if (line < 0 || column < 0 || column >= columns) continue;
       if (line * columns + column < rows.length && y < top + (title ? HEAD : 0) + Math.ceil(rows.length / columns) * (cell + GAP)) return rows[line * columns + column];
     }
