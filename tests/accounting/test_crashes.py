@@ -113,6 +113,7 @@ def emptied(database: Database) -> None:
 
 
 @pytest.mark.slow_but_first
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("every", [12, 1])
 def test_the_accounts_are_the_same_wherever_the_recorder_was_killed(
     database: Database, location: str, every: int

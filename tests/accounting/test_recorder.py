@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import event
 
 from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.facts import Outcome, PodFact, Precision, gone
@@ -268,3 +270,21 @@ def test_the_accounts_of_one_cluster_are_not_taken_for_those_of_another(database
     assert recorder.adopt("uid-1") == T0
     with pytest.raises(DatabaseError, match="another cluster"):
         recorder.adopt("uid-2")
+
+
+def test_it_reads_by_indices_whatever_is_in_the_accounts(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "accounts.db"))
+    database.upgrade()
+    plans: list[str] = []
+
+    @event.listens_for(database.engine, "before_cursor_execute")
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            raw = connection.connection.dbapi_connection.cursor()
+            plans.extend(line[3] for line in raw.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall())
+
+    tell(database, 12, bound("a", 10), gang=a_gang())
+    tell(database, 20, bound("a", 10, ended=T0 + 15, **EVICTED), a_pod("b"), gang=a_gang())
+    database.close()
+    assert len(plans) > 10
+    assert [plan for plan in plans if plan.startswith("SCAN") and "CONSTANT" not in plan] == []

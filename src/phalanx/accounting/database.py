@@ -86,6 +86,9 @@ class Database:
             if self._file is None:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                if self._file is None:
+                    # To compile a report's statements takes longer than they do.
+                    connection.execute(text("SET LOCAL jit = off"))
                 self._check(connection)
                 yield connection
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from phalanx.accounting.facts import Outcome, Precision
@@ -59,16 +59,22 @@ class Store:
 
     def runs(self, ids: Iterable[int], gangs: Iterable[tuple[str, str]]) -> dict[int, RunRow]:
         """The runs of these ids; of each of these gangs the last, and those that are not over."""
+        wanted = set(ids)
+        names: dict[str, set[str]] = {}
+        for namespace, gang in gangs:
+            names.setdefault(namespace, set()).add(gang)
+        for namespace, every in names.items():
+            # One namespace at a time: else neither database uses the index.
+            for keys in _chunks(sorted(every)):
+                of_gangs = and_(runs.c.namespace == namespace, runs.c.gang.in_(keys))
+                last = select(func.max(runs.c.id)).where(of_gangs).group_by(runs.c.gang)
+                wanted.update(self._connection.scalars(last))
+                under_way = select(runs.c.id).where(and_(of_gangs, runs.c.ended.is_(None)))
+                wanted.update(self._connection.scalars(under_way))
         found: dict[int, RunRow] = {}
-        for some in _chunks(ids):
+        for some in _chunks(sorted(wanted)):
             for row in self._connection.execute(select(runs).where(runs.c.id.in_(some))):
                 found[row.id] = RunRow(*row)
-        for keys in _chunks(gangs):
-            of_gang = tuple_(runs.c.namespace, runs.c.gang).in_(keys)
-            last = select(func.max(runs.c.id)).where(of_gang).group_by(runs.c.namespace, runs.c.gang)
-            wanted = or_(runs.c.id.in_(last), and_(of_gang, runs.c.ended.is_(None)))
-            for row in self._connection.execute(select(runs).where(wanted)):
-                found.setdefault(row.id, RunRow(*row))
         return found
 
     def totals(self, ids: Iterable[int]) -> dict[int, RunTotals]:
