@@ -19,7 +19,7 @@ export function Chart({ times, lines, height = 190, label }) {
       cursor: { y: false },
       legend: { live: true },
       scales: { y: { range: (self, low, high) => [0, Math.max(10, Math.min(100, (high || 0) * 1.15))] } },
-      axes: [axis, { ...axis, size: 44, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
+      axes: [axis, { ...axis, size: 52, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
       series: [{ value: "{HH}:{mm}:{ss}" }, ...lines.map((line, number) => ({
         label: line.name,
         stroke: color(LINES[number % LINES.length]),

@@ -17,7 +17,7 @@ const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members
 
 // Of whom and how many it speaks stands in the row already.
 function brief(message) {
-  return message.replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
+  return message.replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^gang \S+ (waits to be admitted)/, "$1").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
 }
 
 export function Gangs() {

@@ -31,7 +31,7 @@ export function Nodes() {
     return [...found].sort((a, b) => compare(a[0], b[0]));
   }, [rows, group]);
   const node = chosen && table.rows.get(chosen);
-  return html`<${Page} title="Nodes" cli=${mode === "used" ? "kubectl get nodes -L topology.kubernetes.io/rack" : `phalanx what-if --free --pod ${shown}=${shown === "memory" ? `${each}Gi` : each}`} note=${table.state === "there" ? plural(rows.length, "node") : ""}>
+  return html`<${Page} title="Nodes" cli=${mode === "used" ? "phalanx nodes -N" : `phalanx what-if --free --pod ${shown}=${shown === "memory" ? `${each}Gi` : each}`} note=${table.state === "there" ? plural(rows.length, "node") : ""}>
     <div class="filters">
       <div role="group" aria-label="Mode"><button class="chip" aria-pressed=${mode === "used"} onClick=${() => setMode("used")}>use</button><button class="chip" aria-pressed=${mode !== "used"} onClick=${() => setMode("fragments")}>fragmentation</button></div>
       <label>Resource <select value=${shown} onChange=${(event) => setName(event.target.value)}>${names.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
