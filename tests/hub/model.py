@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from phalanx.hub import protocol
-from phalanx.hub.dispatch import Dispatch, DispatchStatus, GangReference
+from phalanx.hub.dispatch import Dispatch, DispatchStatus, GangReference, Phase
 from phalanx.hub.observed import ClusterView, CopyView, GangView, LostPolicy, OriginPod
 from phalanx.hub.protocol import Step
 
@@ -76,7 +76,12 @@ class Stopped(Exception):
 
 
 class World:
-    def __init__(self, seed: int, policy: LostPolicy, hubs: int = 2, pods: int = 2) -> None:
+    """`without` leaves one of the rules out, to show that the model would notice: "fence" (a scheduler that was
+    restored trusts its lease), "list" (what was told to go is gone), "swap" (the record is written blindly)."""
+
+    def __init__(self, seed: int, policy: LostPolicy, hubs: int = 2, pods: int = 2, without: str = "") -> None:
+        self.without = without
+        self.pace = 0.02  # how likely a pod ends in a moment
         self.random = random.Random(seed)
         self.policy = policy
         self.ids = itertools.count(1)
@@ -99,7 +104,7 @@ class World:
         return GangView("gang", pods, len(pods), self.suspended, self.policy, 20)
 
     def write_status(self, version: str, status: DispatchStatus) -> None:
-        if self.record is None or self.record.version != version:
+        if self.record is None or (self.record.version != version and self.without != "swap"):
             raise Stopped
         self.log.append(f"record {status.phase} {status.epoch} {status.cluster} {status.reason}")
         self.record = msgspec.structs.replace(self.record, version=str(next(self.ids)), status=status)
@@ -129,14 +134,14 @@ class World:
         cluster = self.random.choice(list(self.clusters.values()))
         for one in list(cluster.copies.values()):
             chance = self.random.random()
-            if one.phase == PENDING and not one.gated and not one.deleting and cluster.fresh and chance < 0.6:
+            if one.phase == PENDING and not one.gated and not one.deleting and cluster.fresh and chance < 0.2:
                 one.phase = RUNNING
                 self.log.append(f"{cluster.name} starts {one.uid} of epoch {one.epoch}")
-            elif one.phase == RUNNING and (one.deleting or chance < 0.15):
+            elif one.phase == RUNNING and (one.deleting or chance < self.pace):
                 one.phase = FAILED if one.deleting else SUCCEEDED
                 if one.phase == SUCCEEDED and not one.restored:
                     self.succeeded[one.origin_uid] = (cluster.name, cluster.restores)
-            elif one.phase == RUNNING and chance > 0.97:
+            elif one.phase == RUNNING and chance > 0.99:
                 one.deleting = True  # evicted there
             self.drop_if_free(cluster, one)
 
@@ -144,19 +149,19 @@ class World:
         cluster = self.random.choice(list(self.clusters.values()))
         match self.random.randrange(9):
             case 0:
-                cluster.cut = not cluster.cut
-            case 1:
+                cluster.cut = not cluster.cut and self.random.random() < 0.4
+            case 1 if any(not one.gated and one.phase == PENDING for one in cluster.copies.values()):
                 cluster.backup = Backup(copy.deepcopy(cluster.copies), cluster.group, cluster.lease)
-            case 2 if cluster.backup is not None:
+            case 2 if cluster.backup is not None and not cluster.copies:
                 kept = copy.deepcopy(cluster.backup)
                 cluster.copies, cluster.group, cluster.lease = kept.copies, kept.group, kept.lease
                 for one in cluster.copies.values():
                     one.restored = one.phase == RUNNING or one.restored
-                cluster.fresh, cluster.restores = False, cluster.restores + 1
+                cluster.fresh, cluster.restores = self.without == "fence" and cluster.fresh, cluster.restores + 1
                 self.log.append(f"{cluster.name} is restored")
             case 3:
                 self.random.choice(self.hubs).restart()
-            case 4 if self.random.random() < 0.3:
+            case 4 if self.suspended or self.random.random() < 0.5:
                 self.suspended = not self.suspended
             case 5 if self.late:
                 self.deliver_late()
@@ -193,6 +198,7 @@ class World:
             self.deliver_late()
         for cluster in self.clusters.values():
             cluster.cut = False
+        self.pace = 0.5
         hub = self.hubs[0]
         hub.restart()
         for _ in range(rounds):
@@ -312,8 +318,11 @@ class Hub:
             return lambda: world.write_status(version, found)
         cluster = world.clusters[status.cluster]
         if isinstance(step, protocol.ConfirmGone):
-            if cluster.cut or any(not one.restored for one in cluster.copies.values()) or cluster.copies:
+            if cluster.cut or cluster.copies:
                 return None
+            found = protocol.withdrawn(status, world.now)
+            return lambda: world.write_status(version, found)
+        if record.phase is Phase.WITHDRAWING and world.without == "list":
             found = protocol.withdrawn(status, world.now)
             return lambda: world.write_status(version, found)
         if isinstance(step, protocol.FailLost):

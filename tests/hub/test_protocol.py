@@ -9,8 +9,8 @@ from phalanx.hub.observed import LostPolicy
 from tests.hub.model import CLUSTERS, FAILED, SUCCEEDED, World, yield_check
 
 
-def played(seed: int, policy: LostPolicy, steps: int = 400, hubs: int = 2) -> World:
-    world = World(seed, policy, hubs)
+def played(seed: int, policy: LostPolicy, steps: int = 600, hubs: int = 2, without: str = "") -> World:
+    world = World(seed, policy, hubs, without=without)
     for _ in range(steps):
         chance = world.random.random()
         hub = world.random.choice(world.hubs)
@@ -20,7 +20,7 @@ def played(seed: int, policy: LostPolicy, steps: int = 400, hubs: int = 2) -> Wo
             hub.act(lossy=True)
         elif chance < 0.77:
             hub.tend()
-        elif chance < 0.94:
+        elif chance < 0.90:
             world.live()
         else:
             world.disturb()
@@ -74,3 +74,10 @@ def test_an_end_that_a_cluster_saw_is_told_at_the_hub() -> None:
                     seen += 1
                     assert origin.phase == SUCCEEDED, (seed, origin, world.log)
     assert seen > 20
+
+
+@pytest.mark.parametrize("rule", ["swap", "list", "fence"])
+def test_the_model_notices_when_a_rule_is_left_out(rule: str) -> None:
+    with pytest.raises(AssertionError, match="epoch"):
+        for seed in range(3000, 3600):
+            played(seed, LostPolicy.WAIT, without=rule)
