@@ -392,7 +392,7 @@ class Hub:
         record = world.record  # read after the list
         left = [one for one in seen if protocol.stale(one, cluster.name, record)]
         for one in left:
-            for step in protocol._clear(one):
+            for step in protocol.clear(one):
                 try:
                     self._send(cluster, step, 0)
                 except Stopped:

@@ -124,7 +124,7 @@ def next_steps(
         case Phase.COPYING:
             if leaving:
                 # Nothing was granted, so nothing has started: what is there is swept away, whenever that is.
-                return [WriteStatus(status.ended_attempt("Refused", leaving, now))]
+                return [WriteStatus(status.ended_attempt("Withdrawn", leaving, now))]
             assert gang is not None
             return _copying(status, gang, cluster, now)
         case Phase.GRANTED:
@@ -203,7 +203,7 @@ def _copying(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
         if good and copy.gated and not copy.deleting:
             ready.append(GrantedCopy(copy.name, copy.origin_uid, copy.uid))
         elif copy.epoch <= status.epoch:
-            steps += _clear(copy)
+            steps += clear(copy)
     if cluster.group_uid == "":
         steps.append(CreateGroup())
     there = {copy.name for copy in cluster.copies.values()}
@@ -231,9 +231,11 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
             if not origin.ended:
                 steps.append(FailLost(origin.name, origin.uid))
         elif origin is None:
-            steps += _clear(copy)
+            steps += clear(copy)
         elif origin.ended:
-            if copy.held and copy.over:
+            if not copy.ended:
+                steps += clear(copy)  # it was restored after its end had been told
+            elif copy.held:
                 steps.append(ReleaseCopy(copy.name, copy.uid))
         elif copy.over and not copy.ended:
             # Deleted before it ran, or by force: there is no end to be read.
@@ -252,7 +254,7 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
         if copy.epoch > status.epoch:
             continue
         if origin is None or origin.uid in named or origin.ended or copy.epoch != status.epoch or not copy.gated:
-            steps += _clear(copy)
+            steps += clear(copy)
         elif not copy.deleting:
             more.append(GrantedCopy(copy.name, copy.origin_uid, copy.uid))
     missing = [pod for pod in gang.pods if not pod.ended and pod.uid not in named]
@@ -272,15 +274,14 @@ def _ended(status: DispatchStatus, gang: GangView, now: int) -> DispatchStatus:
 
 def _silent(status: DispatchStatus, gang: GangView, cluster: ClusterView | None, now: int) -> Sequence[Step]:
     """The cluster does not answer. Only one that nothing can be sent to is lost; one that refuses us goes on."""
-    lost = cluster is not None and cluster.lost
-    if not lost:
+    if cluster is None or not cluster.lost:
         return []
     if not status.unknown_since:
         message = f"{status.cluster} does not answer; what runs there is not known"
         moment = format_time(now)
         return [WriteStatus(msgspec.structs.replace(status, unknown_since=moment, reason="Unknown", message=message))]
     after = gang.lost_policy.gives_up_after(gang.rerun_after)
-    if after is not None and now - status.unknown_time >= after:
+    if after is not None and now - max(status.unknown_time, cluster.silent_since) >= after:
         message = f"not heard of since {status.unknown_since}: {gang.lost_policy.value}"
         return [WriteStatus(status.ended_attempt("Lost", message, now))]
     return []
@@ -296,13 +297,13 @@ def _withdrawing(gang: GangView | None, cluster: ClusterView | None) -> Sequence
         if copy.ended and copy.news and origin is not None and not origin.ended:
             steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))  # it was faster than we
         else:
-            steps += _clear(copy)
+            steps += clear(copy)
     if not steps and not cluster.copies:
         return [DeleteGroup(cluster.group_uid)] if cluster.group_uid else [ConfirmGone()]
     return steps
 
 
-def _clear(copy: CopyView) -> list[Step]:
+def clear(copy: CopyView) -> list[Step]:
     """What makes a copy go; nothing while its kubelet ends it."""
     if not copy.deleting:
         return [DeleteCopy(copy.name, copy.uid)]
@@ -338,6 +339,7 @@ __all__ = [
     "Step",
     "WriteStatus",
     "chosen",
+    "clear",
     "next_steps",
     "stale",
     "status_names",

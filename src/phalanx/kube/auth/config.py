@@ -14,7 +14,7 @@ from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.http.proxy import environment_proxy
 
-__all__ = ["ClusterConfig", "load_config"]
+__all__ = ["ClusterConfig", "config_of", "load_config"]
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -69,10 +69,11 @@ def load_config(
             return inside
     if not loaded.files:
         raise ConfigError(f"no kubeconfig: {', '.join(paths)} does not exist, and this is not a pod in a cluster")
-    return _from_kubeconfig(loaded, context, environ)
+    return config_of(loaded, context, environ)
 
 
-def _from_kubeconfig(loaded: Kubeconfig, context: str | None, environ: Mapping[str, str]) -> ClusterConfig:
+def config_of(loaded: Kubeconfig, context: str | None, environ: Mapping[str, str]) -> ClusterConfig:
+    """The cluster and the user of a context, None for the current one. `environ` may name proxies. ConfigError."""
     chosen = loaded.context(context)
     cluster = loaded.cluster(chosen)
     user = loaded.user(chosen)
