@@ -10,7 +10,7 @@ import shutil
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from phalanx.cli.hub_manifests import hub_definitions
 from phalanx.cli.install import install_into
@@ -33,6 +33,7 @@ from phalanx_local.server import ApiServer
 from tests.e2e.world import QUICK, Running
 
 Json = dict[str, Any]
+T = TypeVar("T")
 PATIENCE = 60.0
 GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NAMESPACE = "ml"
@@ -187,7 +188,7 @@ class Federation:
         self.net.dead = asyncio.Event()
         self._client = KubeClient(load_config(str(self.hub.kubeconfig)), transports=self.net.transports)
         options = HubOptions(namespace=HUB_NAMESPACE, patience=patience, pace=PACE, secret_period=0.3)
-        self.service = HubService(self._client, options, load_policy(""), self.net.transports)
+        self.service = HubService(self._client, options, load_policy(), self.net.transports)
         self._task = asyncio.create_task(self.service.run())
 
     async def kill_hub(self) -> None:
@@ -265,7 +266,7 @@ class Federation:
         for each in found["items"]:
             if each["spec"]["gang"]["name"] == gang:
                 status: Json = each.get("status") or {}
-                return {**status, "there": True}
+                return {"phase": "Pending", **status}
         return {}
 
     async def until_record(self, gang: str = "train", **wanted: Any) -> Json:
@@ -277,6 +278,12 @@ class Federation:
             return seen if all(seen.get(key) == value for key, value in wanted.items()) else {}
 
         return await until(holds, f"the Dispatch of {gang} is {wanted}", seen)
+
+    async def until_forgotten(self, gang: str = "train") -> None:
+        async def holds() -> bool:
+            return not await self.record(gang)
+
+        await until(holds, f"there is no Dispatch of {gang}", await self.record(gang))
 
     async def until_member(self, name: str, status: str, reason: str = "") -> Json:
         seen: Json = {}
@@ -321,7 +328,7 @@ class Federation:
         return found
 
 
-async def until(holds: Callable[[], Awaitable[Any]], what: str, seen: Any = None) -> Any:
+async def until(holds: Callable[[], Awaitable[T]], what: str, seen: Any = None) -> T:
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while asyncio.get_running_loop().time() < deadline:
         if answer := await holds():

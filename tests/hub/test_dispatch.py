@@ -37,4 +37,4 @@ async def test_a_gang_goes_where_it_starts_first_and_its_end_is_told_at_the_hub(
     assert (await three.until_record(phase="Ended"))["succeeded"] == 2
     await three.delete_gang()
     await three.until_empty("north")
-    await three.until_record(there=None)
+    await three.until_forgotten()

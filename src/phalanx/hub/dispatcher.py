@@ -16,7 +16,7 @@ from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, new_dispatch, with_status
 from phalanx.hub.gangs import HubObjects, reference
-from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, ORIGIN_LABEL, ORIGIN_UID, GroupKind
+from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_LABEL, ORIGIN_UID, GroupKind
 from phalanx.hub.objects import Json, StoredObject
 from phalanx.hub.observed import ClusterView, GangView
 from phalanx.dialects.times import format_time, parse_time
@@ -262,6 +262,11 @@ class Dispatcher:
                     await self._write(record, protocol.withdrawn(record.status, int(time.time())))
             case protocol.DeleteCopy() | protocol.ReleaseCopy():
                 await connection.clear(record.namespace, step)
+            case protocol.DeleteGroup(uid):
+                for kind in GROUP_KINDS:
+                    if kind.resource.api_version == record.gang.api_version:
+                        path = kind.resource.path(record.namespace, record.gang.name)
+                        await _expecting(connection.client.delete(path, uid=uid), 404, 409)
             case protocol.LiftGate(name, uid):
                 await self._lift(connection, record, name, uid)
             case _:
@@ -275,10 +280,6 @@ class Dispatcher:
             return
         kind, group = found
         more = (self._origin, record.uid, record.status.epoch, gang.lost_policy)
-        if isinstance(step, protocol.DeleteGroup):
-            path = kind.resource.path(record.namespace, record.gang.name)
-            await _expecting(connection.client.delete(path, uid=step.uid), 404, 409)
-            return
         if isinstance(step, protocol.CreateGroup):
             resource: Resource = kind.resource
             document = group_copy(group.document, *more, sum(pod.ended for pod in gang.pods))
