@@ -30,8 +30,9 @@ FLOORS = {
     "controllers": 5,
     "simulation": 6,
     "reports": 7,
-    "demo": 8,
-    "cli": 9,
+    "hub": 8,
+    "demo": 9,
+    "cli": 10,
 }
 # Rooms that must not know each other although their floors would allow it.
 STRANGERS = {

@@ -166,6 +166,12 @@ class Site:
             path = PODS.path(NAMESPACE, name, "status")
             await self.client.patch(path, {"status": {"phase": phase}}, PatchType.MERGE)
 
+    async def restore(self, backup: Path) -> None:
+        """The server stops, and starts with what it had then."""
+        await self.stop()
+        shutil.copy(backup, self.data)
+        await self.start()
+
     def backup(self) -> Path:
         """A copy of what the server has written; to be made while nothing is being written."""
         kept = self.folder / "backup"

@@ -365,7 +365,9 @@ class Hub:
         world = self.world
         if world.record is None and world.exists:
             reference = GangReference("v1", "gang", "gang")
-            world.record = Dispatch("ns", "gang", f"d-{next(world.ids)}", str(next(world.ids)), reference, DispatchStatus())
+            world.record = Dispatch(
+                "ns", "gang", f"d-{next(world.ids)}", str(next(world.ids)), reference, DispatchStatus()
+            )
 
     def _remove_record(self, version: str) -> None:
         if self.world.record is not None and self.world.record.version == version:

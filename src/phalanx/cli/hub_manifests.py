@@ -10,8 +10,9 @@ import yaml
 from phalanx.cli.manifests import RBAC, Manifest, make_binding, make_object, make_rule
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
+from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.registry import Dialects
-from phalanx.hub.names import GROUP_KINDS, HUB_LEASE, LEASE_NAMESPACE
+from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE
 
 #: The account of the hub, in its own cluster and in each member's.
 ACCOUNT = "phalanx-hub"

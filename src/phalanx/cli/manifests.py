@@ -13,6 +13,7 @@ from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
 from phalanx.dialects.dialect import READ
+from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
 from phalanx.jobs.spec import BATCH, BUS, FLOW
@@ -176,6 +177,8 @@ def _own_rules(lease: str) -> Iterator[Manifest]:
     group, leases = ["coordination.k8s.io"], ["leases"]
     yield make_rule(group, leases, ["create"])
     yield {**make_rule(group, leases, ["get", "update"]), "resourceNames": [lease]}
+    # That of a hub which sends gangs here, if there is one (daemon/hub_lease.py).
+    yield {**make_rule(group, leases, ["get"]), "resourceNames": [HUB_LEASE]}
     names = [*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS, DEFRAGMENTATION]
     yield make_rule([""], ["configmaps"], ["create"])
     yield {**make_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}

@@ -16,19 +16,12 @@ from typing import Any
 import msgspec
 
 from phalanx.controllers.store import ObjectStore
+from phalanx.dialects.dispatched import HUB_LEASE, LEASE_SECONDS, ORIGIN_LABEL
 from phalanx.hub import protocol
 from phalanx.hub.copies import copy_view
 from phalanx.hub.dispatch import Dispatch
-from phalanx.hub.names import (
-    DISPATCH_LABEL,
-    GROUP_KINDS,
-    HUB_LEASE,
-    LEASE_NAMESPACE,
-    LEASE_SECONDS,
-    ORIGIN_LABEL,
-    RESULT_FINALIZER,
-)
-from phalanx.hub.objects import StoredObject, read_object
+from phalanx.hub.names import DISPATCH_LABEL, GROUP_KINDS, LEASE_NAMESPACE, RESULT_FINALIZER
+from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import discover
@@ -38,7 +31,7 @@ from phalanx.kube.lease import LEASES
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
 from phalanx.kube.retry import Backoff
-from phalanx.kube.timestamps import format_micro_time
+from phalanx.kube.timestamps import format_micro_time, parse_time
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +127,7 @@ class ClusterConnection:
     def _end(self, error: BaseException) -> None:
         was = self.ready
         self.ready = False
-        self.reason, self.message = _reason(error), str(error)[:300]
+        self.reason, self.message = _reason(error), printable(error)
         # Whoever answers no is there; only silence is a loss.
         lost = isinstance(error, ConnectionLost | TimeoutError) and self.reason == "Unreachable"
         if was or not self.lost:
@@ -211,17 +204,19 @@ class ClusterConnection:
         if holder and holder != self._hub:
             raise Refused(
                 "OtherHub",
-                f"lease {LEASE_NAMESPACE}/{HUB_LEASE} there belongs to the hub {str(holder)[:60]}; delete it to take over",
+                f"lease {LEASE_NAMESPACE}/{HUB_LEASE} there belongs to the hub {printable(holder, 60)}; delete it to take over",
             )
         self.last_seen = int(time.time())
         return lease
 
     async def _renew(self, lease: Json) -> Json:
         """ApiError 409 where somebody else has written it, or the cluster does not know the version any more."""
+        before = _moment((lease.get("spec") or {}).get("renewTime"))
+        # Always later than the last, whatever became of our clock: the scheduler there compares no clocks.
         spec = {
             "holderIdentity": self._hub,
             "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": format_micro_time(time.time()),
+            "renewTime": format_micro_time(max(time.time(), before + 0.001)),
         }
         self._last_sent = int(time.time())
         renewed: Json = await self.client.replace(LEASES.path(LEASE_NAMESPACE, HUB_LEASE), {**lease, "spec": spec})
@@ -256,7 +251,9 @@ class ClusterConnection:
     async def _sweep_groups(self, records: Mapping[str, Dispatch], fresh: bool) -> None:
         for resource in self.kinds:
             found = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
-            groups = [each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None]
+            groups = [
+                each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None
+            ]
             if groups and not fresh:
                 records, fresh = await self._records(), True
             for each in groups:
@@ -312,6 +309,13 @@ async def _unless_gone(request: Awaitable[Any]) -> Any:
         if error.status not in (404, 409):
             raise
         return None
+
+
+def _moment(text: object) -> float:
+    try:
+        return parse_time(str(text))
+    except ValueError:
+        return 0.0
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

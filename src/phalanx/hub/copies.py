@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from phalanx.dialects.dispatched import ORIGIN_LABEL, WHEN_LOST
 from phalanx.hub.names import (
     DISPATCH_GATE,
     DISPATCH_LABEL,
     EPOCH,
     GRANT_GATE,
-    ORIGIN_LABEL,
     ORIGIN_UID,
     RESULT_FINALIZER,
     SUSPEND,
-    WHEN_LOST,
 )
 from phalanx.hub.observed import CopyView, LostPolicy
 from phalanx.kube.own_objects import LABELS

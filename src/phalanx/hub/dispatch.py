@@ -87,7 +87,9 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         """Nowhere; the epoch's number is never used again."""
         entry = Attempt(self.epoch, self.cluster, outcome, message, format_time(now))
         attempts = (*self.attempts, entry)[-_MOST_ATTEMPTS:]
-        return self.moved(Phase.PENDING, now, cluster="", granted=(), attempts=attempts, reason=outcome, message=message)
+        return self.moved(
+            Phase.PENDING, now, cluster="", granted=(), attempts=attempts, reason=outcome, message=message
+        )
 
     @property
     def unknown_time(self) -> int:

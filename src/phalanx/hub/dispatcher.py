@@ -10,16 +10,17 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.dispatched import ORIGIN_LABEL
+from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
 from phalanx.hub.choice import Candidate, best, refusals
 from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, new_dispatch, with_status
 from phalanx.hub.gangs import HubObjects, reference
-from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_LABEL, ORIGIN_UID, GroupKind
-from phalanx.hub.objects import Json, StoredObject
+from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID, GroupKind
+from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.hub.observed import ClusterView, GangView
-from phalanx.dialects.times import format_time, parse_time
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
@@ -99,9 +100,7 @@ class Dispatcher:
         names = list(self._connections) if not record.status.cluster else [record.status.cluster]
         return {name: self._view(name, record, gang, origins) for name in names if name in self._connections}
 
-    def _view(
-        self, name: str, record: Dispatch, gang: GangView | None, origins: Mapping[str, Json]
-    ) -> ClusterView:
+    def _view(self, name: str, record: Dispatch, gang: GangView | None, origins: Mapping[str, Json]) -> ClusterView:
         connection = self._connections[name]
         refusal = self._refused.get((record.uid, record.status.epoch), "")
         if gang is not None and gang.clusters and name not in gang.clusters:
@@ -194,7 +193,7 @@ class Dispatcher:
         if spec.get("state") not in (None, "Active"):
             return Candidate(name, never=True, message=f"is {spec.get('state')}")
         if not connection.ready:
-            return Candidate(name, never=True, message=f"{connection.reason}: {connection.message}"[:300])
+            return Candidate(name, never=True, message=printable(f"{connection.reason}: {connection.message}"))
         for attempt in reversed(record.status.attempts):
             if attempt.cluster == name and _recent(attempt, now):
                 return Candidate(name, never=True, message=attempt.message)
@@ -213,9 +212,7 @@ class Dispatcher:
     def _copies(self, record: Dispatch, gang: GangView, kind: GroupKind, group: StoredObject) -> list[Json]:
         more = (self._origin, record.uid, record.status.epoch + 1, gang.lost_policy)
         live = {pod.uid for pod in gang.pods if not pod.ended}
-        pods = [
-            pod_copy(pod.document, *more) for pod in self._objects.members(kind, group) if pod.uid in live
-        ]
+        pods = [pod_copy(pod.document, *more) for pod in self._objects.members(kind, group) if pod.uid in live]
         return [group_copy(group.document, *more, len(gang.pods) - len(live)), *pods]
 
     # -- what is written in clusters, and of pods here ------------------------------------------------------
@@ -258,7 +255,9 @@ class Dispatcher:
             case _ if connection is None:
                 return
             case protocol.ConfirmGone():
-                if await connection.gone(record.namespace, record.uid, (copy.uid for copy in record.status.granted)):
+                if await connection.gone(
+                    record.namespace, record.uid, (copy.uid for copy in record.status.granted)
+                ):
                     await self._write(record, protocol.withdrawn(record.status, int(time.time())))
             case protocol.DeleteCopy() | protocol.ReleaseCopy():
                 await connection.clear(record.namespace, step)
@@ -297,7 +296,9 @@ class Dispatcher:
             if error.status == 409 and error.reason == "AlreadyExists":
                 await self._check_taken(connection, record, resource, name)
             elif error.status in _FINAL and error.from_api_server:
-                self._refused[record.uid, record.status.epoch] = f"{resource.kind} {name}: {error.message}"[:300]
+                self._refused[record.uid, record.status.epoch] = printable(
+                    f"{resource.kind} {name}: {error.message}"
+                )
             else:
                 raise
 

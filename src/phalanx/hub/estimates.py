@@ -13,7 +13,7 @@ import msgspec
 from phalanx.hub.choice import Candidate
 from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import startable
-from phalanx.hub.objects import Json
+from phalanx.hub.objects import Json, printable
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.timestamps import parse_time
 from phalanx.reports.capture.writing import capture_cluster
@@ -75,11 +75,11 @@ class Estimates:
         except TimeoutError:
             return Candidate(name, message="did not show what it has in time")
         except (ApiError, ConnectionLost, ConfigError, TooLarge) as error:
-            return Candidate(name, message=f"could not be asked: {error}"[:300])
+            return Candidate(name, message=printable(f"could not be asked: {error}"))
         except Exception as error:
             # Whatever a cluster shows, it is no reason to keep a gang from the others.
             log.warning("cluster %s: no forecast: %s: %s", name, type(error).__name__, error)
-            return Candidate(name, message=f"no forecast: {type(error).__name__}: {error}"[:300])
+            return Candidate(name, message=printable(f"no forecast: {type(error).__name__}: {error}"))
         self._known.pop(name, None)  # it is about to have one gang more
         return _candidate(name, answer.asked)
 
@@ -114,6 +114,8 @@ def _candidate(name: str, asked: Sequence[AskedStart]) -> Candidate:
     late = [each for each in asked if each.state == NEVER]
     if late or not asked:
         verdict = late[0].verdict if late else None
-        return Candidate(name, never=True, message=(verdict.message if verdict else "would not start in 7 days")[:300])
+        return Candidate(
+            name, never=True, message=printable(verdict.message if verdict else "would not start in 7 days")
+        )
     start = max(int(parse_time(each.start)) for each in asked)
     return Candidate(name, start, message=", ".join(sorted({each.state for each in asked})))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from phalanx.controllers.store import ObjectStore
+from phalanx.dialects.dispatched import WHEN_LOST
 from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
 from phalanx.hub.dispatch import Dispatch, GangReference, read_dispatch
-from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, RERUN_AFTER, WHEN_LOST, GroupKind
+from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, RERUN_AFTER, GroupKind
 from phalanx.hub.objects import StoredObject, read_object
 from phalanx.hub.observed import RERUN_SECONDS, GangView, LostPolicy, OriginPod
 from phalanx.kube.changes import Key

@@ -47,7 +47,9 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
                 raise ConfigError(f"{name}: {kind} {entry!r}: {field} is refused: {why}")
         server = fields.get("server")
         if kind == "cluster" and (not isinstance(server, str) or not server.startswith("https://")):
-            raise ConfigError(f"{name}: cluster {entry!r}: server is refused: write the https:// URL of an API server")
+            raise ConfigError(
+                f"{name}: cluster {entry!r}: server is refused: write the https:// URL of an API server"
+            )
     return config_of(Kubeconfig.of_document(document, name), None, {})
 
 

@@ -16,7 +16,7 @@ from phalanx.dialects.times import format_time
 from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.kubeconfig_secret import KEY, cluster_config
 from phalanx.hub.names import MEMBER_CLUSTERS
-from phalanx.hub.objects import Json, StoredObject
+from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import SECRETS
@@ -99,11 +99,11 @@ class MemberClusters:
             # (What it refers to is read when it is used first; here, so that it is told here.)
             config.tls.context()
         except (ConfigError, ValueError) as error:
-            self._problems[cluster.name] = f"InvalidKubeconfig: {error}"
+            self._problems[cluster.name] = f"InvalidKubeconfig: {printable(error)}"
             return
         except (ApiError, ConnectionLost) as error:
             reason = "NoSecret" if isinstance(error, ApiError) and error.status == 404 else "Unread"
-            self._problems[cluster.name] = f"{reason}: {where}: {error}"
+            self._problems[cluster.name] = f"{reason}: {where}: {printable(error)}"
             return
         self._problems.pop(cluster.name, None)
         await self._disconnect(cluster.name)

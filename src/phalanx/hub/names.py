@@ -12,7 +12,6 @@ DISPATCH_GATE = "phalanx.dev/dispatch"
 #: The gate that copies are created with. The hub lifts it from those that a grant names, and from no other.
 GRANT_GATE = "phalanx.dev/grant"
 #: Labels of copies: whose they are (the uid of the hub's namespace kube-system), and of which Dispatch.
-ORIGIN_LABEL = "phalanx.dev/origin"
 DISPATCH_LABEL = "phalanx.dev/dispatch-uid"
 #: Annotations of copies: of which object they are one (its uid), in which epoch, and what becomes of them in a cluster
 #: that the hub does not reach.
@@ -23,17 +22,14 @@ RESULT_FINALIZER = "phalanx.dev/result"
 #: A Dispatch stays until its copies are gone.
 COPIES_FINALIZER = "phalanx.dev/copies"
 #: Annotations of PodGroups that users write at the hub.
-WHEN_LOST = "phalanx.dev/when-lost"
 RERUN_AFTER = "phalanx.dev/rerun-after"
 CLUSTERS = "phalanx.dev/clusters"
 SUSPEND = "phalanx.dev/suspend"
 #: The condition of a pod, at the hub, that says what became of it.
 DISPATCHED = "phalanx.dev/Dispatched"
 
-#: The hub's lease in each member cluster, in the namespace of leases.
-HUB_LEASE = "phalanx-hub"
+#: Where the hub's lease in each member cluster is.
 LEASE_NAMESPACE = "kube-system"
-LEASE_SECONDS = 60
 
 VERSION = "v1alpha1"
 DISPATCHES = Resource(PHALANX, VERSION, "dispatches", "Dispatch")
@@ -60,7 +56,9 @@ class GroupKind(msgspec.Struct, frozen=True):
 
 
 GROUP_KINDS = (
-    GroupKind(Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"), "scheduling.x-k8s.io/pod-group"),
+    GroupKind(
+        Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"), "scheduling.x-k8s.io/pod-group"
+    ),
     GroupKind(
         Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
         annotations=("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),

@@ -63,3 +63,9 @@ def read_object(raw: bytes) -> StoredObject | None:
     if not isinstance(gates, list) or not all(isinstance(gate, dict) for gate in gates):
         return None
     return StoredObject(document)
+
+
+def printable(value: object, most: int = 300) -> str:
+    """What others have written, as one line for a terminal: without control characters, cut to a readable length."""
+    text = "".join(each if each.isprintable() else " " for each in str(value)[: most + 1])
+    return text if len(text) <= most else text[: most - 3] + "..."

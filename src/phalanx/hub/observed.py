@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from phalanx.hub.names import LEASE_SECONDS
+from phalanx.dialects.dispatched import LEASE_SECONDS
 
 #: From the last renewal that was sent until the cluster's scheduler has stopped what it was told to stop: the lease,
 #: a minute for pods to end, and a margin for clocks that run apart.

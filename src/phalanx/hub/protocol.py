@@ -149,7 +149,9 @@ def status_names(status: DispatchStatus, origin_uid: str) -> bool:
 
 def chosen(status: DispatchStatus, cluster: str, now: int) -> DispatchStatus:
     """What to write when a cluster was chosen."""
-    return status.moved(Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, granted=(), succeeded=0, failed=0)
+    return status.moved(
+        Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, granted=(), succeeded=0, failed=0
+    )
 
 
 def withdrawn(status: DispatchStatus, now: int) -> DispatchStatus:
@@ -279,7 +281,9 @@ def _silent(status: DispatchStatus, gang: GangView, cluster: ClusterView | None,
     if not status.unknown_since:
         message = f"{status.cluster} does not answer; what runs there is not known"
         moment = format_time(now)
-        return [WriteStatus(msgspec.structs.replace(status, unknown_since=moment, reason="Unknown", message=message))]
+        return [
+            WriteStatus(msgspec.structs.replace(status, unknown_since=moment, reason="Unknown", message=message))
+        ]
     after = gang.lost_policy.gives_up_after(gang.rerun_after)
     if after is not None and now - max(status.unknown_time, cluster.silent_since) >= after:
         message = f"not heard of since {status.unknown_since}: {gang.lost_policy.value}"
