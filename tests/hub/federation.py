@@ -23,7 +23,7 @@ from phalanx.kube.auth.config import ClusterConfig, load_config
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import NODES, PODS, SECRETS
-from phalanx.kube.errors import ApiError, ConnectionLost, Unreachable
+from phalanx.kube.errors import ConnectionLost, Unreachable
 from phalanx.kube.http.connections import default_transport
 from phalanx.kube.http.transport import HttpRequest, HttpResponse, Transport
 from phalanx.kube.paths import Resource
@@ -222,10 +222,12 @@ class Federation:
     async def secret(self, name: str, kubeconfig: str) -> None:
         data = {"data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()}}
         path = SECRETS.path(HUB_NAMESPACE, name)
-        try:
+        known = {
+            each["metadata"]["name"] for each in (await self.hub.client.get(SECRETS.path(HUB_NAMESPACE)))["items"]
+        }
+        if name in known:
             await self.hub.client.patch(path, data, PatchType.MERGE)
-        except ApiError as error:
-            assert error.status == 404, error
+        else:
             await self.hub.client.create(SECRETS.path(HUB_NAMESPACE), {"metadata": {"name": name}, **data})
 
     async def gang(self, name: str = "train", size: int = 2, cpu: str = "1", **annotations: str) -> None:

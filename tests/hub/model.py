@@ -1,4 +1,5 @@
-"""A model of a hub, its record, three clusters and their schedulers, in which anything may happen between two writes.
+"""A model of a hub, its record, three clusters and their schedulers, in which anything may happen between two
+writes.
 
 Hub processes decide by the real protocol, from caches that may be old; what they send may arrive late, twice as far
 as they know, or never, also after they have died. Clusters can be cut off, and be restored from a backup.
@@ -6,6 +7,7 @@ as they know, or never, also after they have died. Clusters can be cut off, and 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import random
@@ -71,7 +73,7 @@ class Cluster:
     restores: int = 0
 
 
-class Stopped(Exception):
+class NoAnswerError(Exception):
     """The answer never came."""
 
 
@@ -105,14 +107,14 @@ class World:
 
     def write_status(self, version: str, status: DispatchStatus) -> None:
         if self.record is None or (self.record.version != version and self.without != "swap"):
-            raise Stopped
+            raise NoAnswerError
         self.log.append(f"record {status.phase} {status.epoch} {status.cluster} {status.reason}")
         self.record = msgspec.structs.replace(self.record, version=str(next(self.ids)), status=status)
 
     def write_origin(self, name: str, uid: str, version: int, phase: str) -> None:
         origin = self.origins.get(name)
         if origin is None or origin.uid != uid or origin.version != version:
-            raise Stopped
+            raise NoAnswerError
         origin.phase, origin.version = phase, next(self.ids)
 
     # -- a cluster's API ----------------------------------------------------------------------------------
@@ -124,7 +126,7 @@ class World:
     def find(self, cluster: Cluster, name: str, uid: str) -> Copy:
         one = cluster.copies.get(name)
         if one is None or one.uid != uid:
-            raise Stopped
+            raise NoAnswerError
         return one
 
     # -- what happens by itself ---------------------------------------------------------------------------
@@ -177,10 +179,8 @@ class World:
 
     def deliver_late(self) -> None:
         action = self.late.pop(self.random.randrange(len(self.late)))
-        try:
+        with contextlib.suppress(NoAnswerError):
             action()
-        except Stopped:
-            pass
 
     # -- what must always hold ----------------------------------------------------------------------------
 
@@ -281,10 +281,8 @@ class Hub:
             elif chance < 0.15:
                 pass  # never arrived
             else:
-                try:
+                with contextlib.suppress(NoAnswerError):
                     action()
-                except Stopped:
-                    pass
 
     def refresh_news(self) -> None:
         for name, view in self.views.items():
@@ -339,7 +337,7 @@ class Hub:
     def _send(self, cluster: Cluster, step: Step, epoch: int) -> None:
         world = self.world
         if cluster.cut:
-            raise Stopped
+            raise NoAnswerError
         match step:
             case protocol.CreateGroup():
                 cluster.group = cluster.group or f"g-{next(world.ids)}"
@@ -395,10 +393,8 @@ class Hub:
         left = [one for one in seen if protocol.stale(one, cluster.name, record)]
         for one in left:
             for step in protocol.clear(one):
-                try:
+                with contextlib.suppress(NoAnswerError):
                     self._send(cluster, step, 0)
-                except Stopped:
-                    pass
         if not left and cluster.lease == lease:
             self.swept.add(cluster.name)
             cluster.lease = self.leases[cluster.name] = next(world.ids)

@@ -1,4 +1,5 @@
-"""Clusters that are cut off, die, come back from a backup, or refuse the hub: never two running copies under Wait."""
+"""Clusters that are cut off, die, come back from a backup, or refuse the hub: never two running copies under
+Wait."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Federation]:
 
 
 async def running_in_east(three: Federation, **annotations: str) -> None:
-    await three.gang(**annotations)
+    await three.gang("train", 2, "1", **annotations)
     await three.until_bound("east", *PODS)
     await three.members["east"].phase("Running", *PODS)
     await three.until_phase("Running", *PODS)

@@ -122,6 +122,7 @@ def _gang_lines(records: list[dict[str, Any]]) -> list[str]:
 
 def _history(entry: dict[str, Any]) -> Iterator[str]:
     for attempt in entry["attempts"]:
-        yield f"  epoch {attempt['epoch']} in {attempt['cluster']}: {attempt['outcome']} {attempt['message']}".rstrip()
+        where = f"epoch {attempt['epoch']} in {attempt['cluster']}"
+        yield f"  {where}: {attempt['outcome']} {attempt['message']}".rstrip()
     for answer in entry["answers"]:
         yield f"  {answer['cluster']}: starts {answer['start'] or 'never'} ({answer['message'] or 'no answer'})"

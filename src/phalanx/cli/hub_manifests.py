@@ -68,7 +68,8 @@ def _viewers() -> Iterator[Manifest]:
 
 
 def member_access(namespace: str) -> list[Manifest]:
-    """In a member cluster: copies, the hub's lease, and what a forecast reads. No Secrets, no rights to give rights."""
+    """In a member cluster: copies, the hub's lease, and what a forecast reads. No Secrets, no rights to give
+    rights."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     lease = [
         make_rule(_LEASES, ["leases"], ["create"]),

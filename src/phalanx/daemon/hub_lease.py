@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Seconds between looks at the lease: while pods of a hub are here, and while there is none.
 _PERIOD, _IDLE_PERIOD = 1.0, 30.0
+# Until a binding is tried that only waits for the next look.
+_SOON = 0.02
 
 
 class _Dispatched(msgspec.Struct):
@@ -41,8 +43,8 @@ class _Dispatched(msgspec.Struct):
 
 
 class HubLease:
-    """`guard` makes the check of bindings that ours is added to. `clock` is monotonic seconds. `wake` is called when
-    pods may start that could not before."""
+    """`guard` makes the check of bindings that ours is added to. `clock` is monotonic seconds. `wake` is called
+    when pods may start that could not before."""
 
     def __init__(
         self,
@@ -84,21 +86,21 @@ class HubLease:
         """For bindings that were planned a moment ago."""
         guard = self._guard()
 
-        def objection(bind: Bind) -> str | None:
+        def objection(bind: Bind) -> str | float | None:
             return self._objection(bind) or guard(bind)
 
         return objection
 
-    def _objection(self, bind: Bind) -> str | None:
+    def _objection(self, bind: Bind) -> str | float | None:
         pod = self._pods.get(bind.uid)
         if pod is None:
             return None
         if self._renewed is None or self._clock() - self._renewed > LEASE_SECONDS:
             return "the hub that sent it has not renewed its lease"
+        if self._looked is None:
+            return "the lease of the hub that sent it cannot be read"
         # A look that began before the pod was told could be from before a backup was restored.
-        if self._looked is None or self._looked < pod.seen:
-            return "the hub's lease has not been looked at since the pod was seen"
-        return None
+        return _SOON if self._looked < pod.seen else None
 
     async def run(self) -> None:
         """Until cancelled."""

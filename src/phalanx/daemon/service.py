@@ -189,8 +189,8 @@ class SchedulerService:
             statuses,
             self._failures,
         )
-        eligibility = Eligibility(self.state, lambda: self.scheduler.placer)
-        self._hub_lease = HubLease(client, options.lease_namespace, eligibility.since_now, self._wake.set)
+        guard = Eligibility(self.state, lambda: self.scheduler.placer).since_now
+        self._hub_lease = HubLease(client, options.lease_namespace, guard, self._wake.set)
         self.executor = Executor(
             self.state,
             self._preparations,
@@ -270,10 +270,9 @@ class SchedulerService:
             part.pod_seen(pod)
 
     def _pod_gone(self, uid: str) -> None:
-        for part in (self.executor, self.telemetry, self._publisher):
+        parts = (self._made_groups, self._queue_gates, self._hub_lease)
+        for part in (self.executor, self.telemetry, self._publisher, *parts):
             part.pod_gone(uid)
-        for listener in (self._made_groups, self._queue_gates, self._hub_lease):
-            listener.pod_gone(uid)
 
     def _distrust(self, key: str, namespace: str, name: str) -> None:
         self.telemetry.distrusted(key)

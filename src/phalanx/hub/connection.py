@@ -1,8 +1,8 @@
 """The connection to one member cluster: its lease, its copies, and the order in which they may be believed.
 
-A session takes the hub's lease in the cluster, sweeps away copies of old epochs, and only then renews the lease: the
-cluster's scheduler starts nothing of ours before. Each renewal is a compare-and-swap, so that a cluster that was
-restored from a backup is found out (it does not know the version), and the session begins anew.
+A session takes the hub's lease in the cluster, sweeps away copies of old epochs, and only then renews the lease:
+the cluster's scheduler starts nothing of ours before. Each renewal is a compare-and-swap, so that a cluster that
+was restored from a backup is found out (it does not know the version), and the session begins anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SYNC_SECONDS = 60.0
 _SWEEP_PERIOD = 60.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The cluster cannot be used, whatever it answers: `reason` is one word."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -117,7 +117,7 @@ class ClusterConnection:
         while True:
             try:
                 await self._session(backoff)
-            except* (ApiError, ConnectionLost, ConfigError, TimeoutError, Refused) as group:
+            except* (ApiError, ConnectionLost, ConfigError, TimeoutError, RefusedError) as group:
                 self._end(_first(group))
             except* Exception as group:
                 self._failures.record_failure("cluster", self.name, group)
@@ -202,9 +202,10 @@ class ClusterConnection:
             lease = await self.client.create(LEASES.path(LEASE_NAMESPACE), {**made, "spec": spec})
         holder = (lease.get("spec") or {}).get("holderIdentity")
         if holder and holder != self._hub:
-            raise Refused(
+            raise RefusedError(
                 "OtherHub",
-                f"lease {LEASE_NAMESPACE}/{HUB_LEASE} there belongs to the hub {printable(holder, 60)}; delete it to take over",
+                f"lease {LEASE_NAMESPACE}/{HUB_LEASE} there belongs to the hub {printable(holder, 60)}; "
+                "delete it to take over",
             )
         self.last_seen = int(time.time())
         return lease
@@ -267,8 +268,8 @@ class ClusterConnection:
         return [each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None]
 
     async def gone(self, namespace: str, dispatch_uid: str, granted: Iterable[str]) -> bool:
-        """Whether a list that is read now shows neither copies of a Dispatch nor pods of these uids. All pods of the
-        namespace are read: labels can be taken off by others."""
+        """Whether a list that is read now shows neither copies of a Dispatch nor pods of these uids. All pods of
+        the namespace are read: labels can be taken off by others."""
         uids = set(granted)
         found = await self.client.list_all(PODS.path(namespace))
         for item in found["items"]:
@@ -326,7 +327,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedError):
         return error.reason
     if isinstance(error, ApiError):
         if error.status in (401, 403):

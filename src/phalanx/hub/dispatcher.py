@@ -75,7 +75,8 @@ class Dispatcher:
             if not steps:
                 return 30.0 if record is not None and record.status.unknown_since else again
             if isinstance(steps[0], protocol.Choose):
-                assert record is not None and gang is not None
+                assert record is not None
+                assert gang is not None
                 if not await self._choose(record, gang):
                     return _CHOOSE_AGAIN
             elif all(isinstance(step, protocol.WriteStatus | protocol.CreateRecord) for step in steps):
@@ -206,7 +207,7 @@ class Dispatcher:
             return Candidate(name, never=True, message=said)
         answer = await self._ask(connection, group.namespace, self._copies(record, gang, kind, group))
         cost = spec.get("cost")
-        placed = sum(each.status.cluster == name for _, each in self._objects.records.items())
+        placed = sum(each.status.cluster == name for each in self._objects.records.values())
         return msgspec.structs.replace(answer, cost=cost if isinstance(cost, int) else 0, dispatches=placed)
 
     def _copies(self, record: Dispatch, gang: GangView, kind: GroupKind, group: StoredObject) -> list[Json]:
@@ -243,7 +244,7 @@ class Dispatcher:
                 status = {
                     "phase": "Failed",
                     "reason": "CopyLost",
-                    "message": f"its copy in cluster {record.status.cluster} is gone, and how it ended is not known",
+                    "message": f"its copy in {record.status.cluster} is gone, and how it ended is not known",
                 }
                 await self._write_pod(record, name, origin_uid, status)
             case protocol.MirrorStatus(name, origin_uid, uid):
@@ -282,13 +283,12 @@ class Dispatcher:
         if isinstance(step, protocol.CreateGroup):
             resource: Resource = kind.resource
             document = group_copy(group.document, *more, sum(pod.ended for pod in gang.pods))
-        elif isinstance(step, protocol.CreateCopy):
+        else:
+            assert isinstance(step, protocol.CreateCopy)
             pods = [pod for pod in self._objects.members(kind, group) if pod.uid == step.origin_uid]
             if not pods:
                 return
             resource, document = PODS, pod_copy(pods[0].document, *more)
-        else:
-            raise AssertionError(step)
         name = document["metadata"]["name"]
         try:
             await connection.client.create(resource.path(record.namespace), document)

@@ -33,7 +33,7 @@ _HORIZON = 7 * 24 * 3600
 _MOST_OBJECTS = 500_000
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """The cluster shows more than is looked at."""
 
 
@@ -74,7 +74,7 @@ class Estimates:
                 answer = await asyncio.wait_for(asyncio.wrap_future(future), _PLAN_SECONDS)
         except TimeoutError:
             return Candidate(name, message="did not show what it has in time")
-        except (ApiError, ConnectionLost, ConfigError, TooLarge) as error:
+        except (ApiError, ConnectionLost, ConfigError, TooLargeError) as error:
             return Candidate(name, message=printable(f"could not be asked: {error}"))
         except Exception as error:
             # Whatever a cluster shows, it is no reason to keep a gang from the others.
@@ -102,7 +102,7 @@ class Estimates:
 
 def _count(plural: str, count: int) -> None:
     if count > _MOST_OBJECTS:
-        raise TooLarge(f"more than {_MOST_OBJECTS} objects")
+        raise TooLargeError(f"more than {_MOST_OBJECTS} objects")
 
 
 def _objects(copies: Sequence[Json]) -> tuple[FileObject, ...]:

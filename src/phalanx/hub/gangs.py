@@ -26,8 +26,8 @@ GroupKey = tuple[int, str, str]
 
 
 class HubObjects:
-    """`changed` is told which gang (the uid of its PodGroup) to look at, `clusters_changed` that a MemberCluster has
-    changed."""
+    """`changed` is told which gang (the uid of its PodGroup) to look at, `clusters_changed` that a MemberCluster
+    has changed."""
 
     def __init__(self, changed: Callable[[str], None], clusters_changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -59,9 +59,9 @@ class HubObjects:
     def gangs(self) -> Iterator[str]:
         """All that there may be something to do for."""
         for store in self.groups:
-            for _, group in store.items():
+            for group in store.values():
                 yield group.uid
-        for _, record in self.records.items():
+        for record in self.records.values():
             yield record.gang.uid
 
     def group(self, gang_uid: str) -> tuple[GroupKind, StoredObject] | None:
@@ -165,6 +165,7 @@ def _seconds(text: str) -> int:
 
 
 def records_by_uid(items: Iterable[object]) -> dict[str, Dispatch]:
-    """Of a list from the API. Raises msgspec.ValidationError where one cannot be read: nothing may be swept then."""
+    """Of a list from the API. Raises msgspec.ValidationError where one cannot be read: nothing may be swept
+    then."""
     found = [read_dispatch(msgspec.json.encode(item)) for item in items]
     return {each.uid: each for each in found}

@@ -35,8 +35,8 @@ class _Connected(msgspec.Struct):
 
 
 class MemberClusters:
-    """`connect` makes a connection of a name and what its Secret says; `listed` gives the MemberClusters. A Secret is
-    read again every `period` seconds, and its new content used in place of the old."""
+    """`connect` makes a connection of a name and what its Secret says; `listed` gives the MemberClusters. A Secret
+    is read again every `period` seconds, and its new content used in place of the old."""
 
     def __init__(
         self,

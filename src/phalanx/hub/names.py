@@ -7,14 +7,15 @@ import msgspec
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.kube.paths import Resource
 
-#: The gate with which whoever submits a pod leaves it to the hub. No scheduler here takes it, and it is never lifted.
+#: The gate with which whoever submits a pod leaves it to the hub. No scheduler here takes it, and it is never
+#: lifted.
 DISPATCH_GATE = "phalanx.dev/dispatch"
 #: The gate that copies are created with. The hub lifts it from those that a grant names, and from no other.
 GRANT_GATE = "phalanx.dev/grant"
 #: Labels of copies: whose they are (the uid of the hub's namespace kube-system), and of which Dispatch.
 DISPATCH_LABEL = "phalanx.dev/dispatch-uid"
-#: Annotations of copies: of which object they are one (its uid), in which epoch, and what becomes of them in a cluster
-#: that the hub does not reach.
+#: Annotations of copies: of which object they are one (its uid), in which epoch, and what becomes of them in a
+#: cluster that the hub does not reach.
 ORIGIN_UID = "phalanx.dev/origin-uid"
 EPOCH = "phalanx.dev/epoch"
 #: Copies stay until the hub has read how they ended.

@@ -66,6 +66,7 @@ def read_object(raw: bytes) -> StoredObject | None:
 
 
 def printable(value: object, most: int = 300) -> str:
-    """What others have written, as one line for a terminal: without control characters, cut to a readable length."""
+    """What others have written, as one line for a terminal: without control characters, cut to a readable
+    length."""
     text = "".join(each if each.isprintable() else " " for each in str(value)[: most + 1])
     return text if len(text) <= most else text[: most - 3] + "..."

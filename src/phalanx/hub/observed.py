@@ -8,16 +8,16 @@ import msgspec
 
 from phalanx.dialects.dispatched import LEASE_SECONDS
 
-#: From the last renewal that was sent until the cluster's scheduler has stopped what it was told to stop: the lease,
-#: a minute for pods to end, and a margin for clocks that run apart.
+#: From the last renewal that was sent until the cluster's scheduler has stopped what it was told to stop: the
+#: lease, a minute for pods to end, and a margin for clocks that run apart.
 STOP_SECONDS = LEASE_SECONDS + 60 + 15
 RERUN_SECONDS = 900
 
 
 class LostPolicy(enum.Enum):
     """What becomes of a gang whose cluster does not answer. Wait: nothing, whatever happens. Rerun: after a time it
-    is started elsewhere, and may run twice. Stop: the cluster's own scheduler ends it once the hub's lease there has
-    run out; then it is started elsewhere."""
+    is started elsewhere, and may run twice. Stop: the cluster's own scheduler ends it once the hub's lease there
+    has run out; then it is started elsewhere."""
 
     WAIT = "Wait"
     RERUN = "Rerun"
@@ -56,7 +56,8 @@ class GangView(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether there are enough pods, and some that could start; those that have ended count, they had started."""
+        """Whether there are enough pods, and some that could start; those that have ended count, they had
+        started."""
         return len(self.pods) >= self.min_member and not self.ended
 
     @property
@@ -82,9 +83,9 @@ class CopyView(msgspec.Struct, frozen=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True):
-    """A member cluster with the copies of one gang by uid; None while they are not known. `lost` says that nothing can
-    be sent to it, since `silent_since`; `refusal` why it does not take this gang. A cluster that is silent for longer
-    than `patience` seconds loses what it has not been granted."""
+    """A member cluster with the copies of one gang by uid; None while they are not known. `lost` says that nothing
+    can be sent to it, since `silent_since`; `refusal` why it does not take this gang. A cluster that is silent for
+    longer than `patience` seconds loses what it has not been granted."""
 
     name: str
     copies: dict[str, CopyView] | None = None

@@ -2,11 +2,11 @@
 
 The rules from which it follows that no two clusters run one gang (docs/decisions/020-one-record-one-grant.md):
 
-1. The record moves by compare-and-swap on its resourceVersion; an epoch has one cluster, and its number is never used
-   again.
+1. The record moves by compare-and-swap on its resourceVersion; an epoch has one cluster, and its number is never
+   used again.
 2. Copies are created gated. A gate is lifted only from a pod whose uid the record, in phase Granted, names.
-3. From Granted the record goes on only through Withdrawing, and from there only when a list that was read after that
-   was written shows that none of the copies is left. (A policy may give a lost cluster up; then it says so.)
+3. From Granted the record goes on only through Withdrawing, and from there only when a list that was read after
+   that was written shows that none of the copies is left. (A policy may give a lost cluster up; then it says so.)
 
 Each step may be repeated, may arrive late, and may be the last that a hub does before it dies.
 """

@@ -29,13 +29,13 @@ from phalanx.scheduling.framework.policy import Policy
 log = logging.getLogger(__name__)
 
 _RESYNC = 60.0
-#: How much one answer of a cluster may be, and one line of a watch.
-ANSWER_BYTES = 64 * 2**20
+_BUSY = 0.2
 
 
 class HubOptions(msgspec.Struct, frozen=True):
-    """`namespace` holds the Secrets with kubeconfigs, and the lease of replicas. `patience` is for how long (seconds) a
-    cluster may be silent before it loses what has not been granted. `workers` look at gangs, for each cluster."""
+    """`namespace` holds the Secrets with kubeconfigs, and the lease of replicas. `patience` is for how long
+    (seconds) a cluster may be silent before it loses what has not been granted. `workers` look at gangs, for each
+    cluster."""
 
     namespace: str = "phalanx-system"
     scheduler_names: tuple[str, ...] = ("phalanx",)
@@ -70,7 +70,7 @@ class HubService:
         self.clusters = MemberClusters(
             self._client,
             options.namespace,
-            lambda: [cluster for _, cluster in self.objects.clusters.items()],
+            lambda: list(self.objects.clusters.values()),
             self._connect,
             self._cluster_changed,
             options.secret_period,
@@ -115,7 +115,13 @@ class HubService:
             self.options.patience,
         )
 
+        looking: set[str] = set()
+
         async def look(gang_uid: str) -> float | None:
+            # The queue of a cluster that it has just left may still be at it.
+            if gang_uid in looking:
+                return _BUSY
+            looking.add(gang_uid)
             try:
                 return await dispatcher.look(gang_uid)
             except (ApiError, ConnectionLost, ConfigError) as error:
@@ -124,6 +130,8 @@ class HubService:
             except Exception as error:
                 self._failures.record_failure("gang", gang_uid, error)
                 raise
+            finally:
+                looking.discard(gang_uid)
 
         async with asyncio.TaskGroup() as tasks:
             reflectors = self.objects.reflectors(self._client, self._failures)
@@ -163,7 +171,7 @@ class HubService:
         if not dispatch_uid:
             self._cluster_changed("")
             return
-        for _, record in self.objects.records.items():
+        for record in self.objects.records.values():
             if record.uid == dispatch_uid:
                 self._changed(record.gang.uid)
 
