@@ -19,7 +19,7 @@ from tests.cluster_content import node, pod, state_of
 BIND = Bind("uid-p", "ns", "p", "n1")
 
 
-def objection_after(change: Node | None, state: ClusterState | None = None) -> str | None:
+def objection_after(change: Node | None, state: ClusterState | None = None) -> str | float | None:
     """The guard of a plan that was made before the change; None removes the node."""
     state = state or state_of(pod("p", ""))
     scheduler = Scheduler(state, load_policy())

@@ -309,7 +309,12 @@ class Federation:
             pods = await self.members[cluster].pods()
             return all(name in pods and pods[name]["spec"].get("nodeName") for name in names)
 
-        await until(holds, f"{names} have nodes in {cluster}", await self.members[cluster].pods())
+        try:
+            await until(holds, f"{names} have nodes in {cluster}")
+        except AssertionError as error:
+            gang = names[0].rpartition("-")[0]
+            pods = {name: pod["status"] for name, pod in (await self.members[cluster].pods()).items()}
+            raise AssertionError(f"{error}; {pods}; {await self.record(gang)}") from None
 
     async def until_empty(self, cluster: str) -> None:
         async def holds() -> bool:

@@ -261,7 +261,7 @@ class Hub:
             news = self.phases.get(one.origin_uid, one.phase) != one.phase
             copies[one.uid] = CopyView(
                 *(one.name, one.uid, one.origin_uid, one.epoch, one.gated, one.ended, over, one.deleting),
-                *(one.held, news),
+                *(one.held, news, one.phase == FAILED),
             )
         return ClusterView(cluster.name, copies, cluster.group)
 

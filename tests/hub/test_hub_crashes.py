@@ -15,7 +15,7 @@ from tests.hub.federation import Federation, Json, federation, until
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio]
 
 
-async def watched(three: Federation, life: asyncio.Task[None]) -> None:
+async def watched(three: Federation, life: asyncio.Task[Json]) -> None:
     """Looks all the time where pods could start, until the life of the gangs is over."""
     while not life.done():
         for gang, where in (await three.startable()).items():

@@ -39,6 +39,8 @@ Json = dict[str, Any]
 #: Seconds for what is needed before a cluster can be used; whoever takes longer tries again.
 _SYNC_SECONDS = 60.0
 _SWEEP_PERIOD = 60.0
+#: The reason of a connection that has neither been made nor failed.
+CONNECTING = "Connecting"
 
 
 class RefusedError(Exception):
@@ -73,7 +75,7 @@ class ClusterConnection:
         self.name = name
         self.client = client
         self.ready = False
-        self.reason, self.message = "Connecting", ""
+        self.reason, self.message = CONNECTING, ""
         self.lost = False
         self.silent_since = int(time.time())
         self.last_seen = 0

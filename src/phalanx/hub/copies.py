@@ -146,6 +146,7 @@ def copy_view(pod: Json, origin: Json | None) -> CopyView:
         over=over or ended(pod),
         deleting=deleting,
         held=RESULT_FINALIZER in (metadata.get("finalizers") or ()),
+        failed=status.get("phase") == "Failed",
         news=origin is not None and mirrored(status) != mirrored(origin.get("status") or {}),
     )
 

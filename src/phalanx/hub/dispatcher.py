@@ -14,7 +14,7 @@ from phalanx.dialects.dispatched import ORIGIN_LABEL
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
 from phalanx.hub.choice import Candidate, best, refusals
-from phalanx.hub.connection import ClusterConnection
+from phalanx.hub.connection import CONNECTING, ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, new_dispatch, with_status
 from phalanx.hub.gangs import HubObjects, reference
@@ -34,6 +34,7 @@ _FINAL = frozenset({400, 403, 404, 405, 422})
 REFUSED_SECONDS = 300
 _AGAIN = 2.0
 _CHOOSE_AGAIN = 10.0
+_UNSETTLED = 0.5
 
 #: The copies of a gang as they would be created in a cluster.
 Question = Sequence[Json]
@@ -61,6 +62,7 @@ class Dispatcher:
         self._origin = origin
         self._ask = ask
         self._patience = patience
+        self._began = int(time.time())
         #: What a cluster said no to, until the record tells it: by gang and epoch.
         self._refused: dict[tuple[str, int], str] = {}
 
@@ -78,7 +80,7 @@ class Dispatcher:
                 assert record is not None
                 assert gang is not None
                 if not await self._choose(record, gang):
-                    return _CHOOSE_AGAIN
+                    return _CHOOSE_AGAIN if self._settled() else _UNSETTLED
             elif all(isinstance(step, protocol.WriteStatus | protocol.CreateRecord) for step in steps):
                 if not await self._record_step(steps[0], record, gang_uid):
                     return _AGAIN
@@ -99,7 +101,12 @@ class Dispatcher:
         if gang is not None and (found := self._objects.group(record.gang.uid)) is not None:
             origins = {pod.uid: pod.document for pod in self._objects.members(*found)}
         names = list(self._connections) if not record.status.cluster else [record.status.cluster]
-        return {name: self._view(name, record, gang, origins) for name in names if name in self._connections}
+        views = {name: self._view(name, record, gang, origins) for name in names if name in self._connections}
+        for name in names:
+            if name not in views and self._objects.clusters.get(("", name)) is not None:
+                # It is a member, and is not connected yet, or cannot be.
+                views[name] = ClusterView(name, silent_since=self._began, patience=self._patience)
+        return views
 
     def _view(self, name: str, record: Dispatch, gang: GangView | None, origins: Mapping[str, Json]) -> ClusterView:
         connection = self._connections[name]
@@ -171,6 +178,8 @@ class Dispatcher:
     async def _choose(self, record: Dispatch, gang: GangView) -> bool:
         """Whether a cluster was chosen and written down."""
         now = int(time.time())
+        if now - self._began < self._patience and not self._settled():
+            return False
         candidates = await asyncio.gather(
             *(self._candidate(name, record, gang, now) for name in sorted(self._connections))
         )
@@ -185,6 +194,14 @@ class Dispatcher:
             status = msgspec.structs.replace(told, reason="NoCluster", message=message, answers=answers)
             await self._write(record, status)
         return False
+
+    def _settled(self) -> bool:
+        """Whether each member cluster has been connected, or has failed to be. A hub that has just started must not
+        take the first that answers for the only one."""
+        return all(
+            (connection := self._connections.get(name)) is None or connection.reason != CONNECTING
+            for name in (cluster.name for cluster in self._objects.clusters.values())
+        ) and bool(self._connections or not len(self._objects.clusters))
 
     async def _candidate(self, name: str, record: Dispatch, gang: GangView, now: int) -> Candidate | None:
         """None for a cluster that the gang may not go to at all."""

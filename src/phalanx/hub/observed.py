@@ -80,6 +80,12 @@ class CopyView(msgspec.Struct, frozen=True):
     deleting: bool = False
     held: bool = True
     news: bool = False
+    failed: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it failed because it was told to go; what it was about is not over."""
+        return self.failed and self.deleting
 
 
 class ClusterView(msgspec.Struct, frozen=True):

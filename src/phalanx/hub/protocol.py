@@ -194,7 +194,7 @@ def _copying(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
         return [WriteStatus(status.ended_attempt("Refused", cluster.refusal, now))]
     if cluster.copies is None:
         if now - cluster.silent_since >= cluster.patience:
-            return [WriteStatus(status.ended_attempt("Refused", "the cluster does not answer", now))]
+            return [WriteStatus(status.ended_attempt("Silent", "the cluster does not answer", now))]
         return []
     steps: list[Step] = []
     ready: list[GrantedCopy] = []
@@ -298,7 +298,7 @@ def _withdrawing(gang: GangView | None, cluster: ClusterView | None) -> Sequence
     steps: list[Step] = []
     for copy in cluster.copies.values():
         origin = origins.get(copy.origin_uid)
-        if copy.ended and copy.news and origin is not None and not origin.ended:
+        if copy.ended and copy.news and origin is not None and not origin.ended and not copy.stopped:
             steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))  # it was faster than we
         else:
             steps += clear(copy)
