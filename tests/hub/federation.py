@@ -69,13 +69,15 @@ class _Line:
             raise Unreachable("the net is cut")
         # Leases are renewed by the clock; which write that is says nothing about the protocol.
         write = call.method not in ("GET", "HEAD") and "/leases" not in call.target
+        number = 0
         if write:
             net.writes.append(f"{call.method} {call.target.partition('?')[0]}")
-            if net.dies_at == (len(net.writes), False):
+            number = len(net.writes)
+            if net.dies_at == (number, False):
                 net.dead.set()
                 await self._live()
         answer = await self._inner.request(call, identity)
-        if write and net.dies_at == (len(net.writes), True):
+        if write and net.dies_at == (number, True):
             net.dead.set()
         await self._live()
         if self._server in net.cut:
