@@ -7,11 +7,13 @@ from typing import Any
 
 from phalanx.dialects.dispatched import ORIGIN_LABEL, WHEN_LOST
 from phalanx.hub.names import (
+    CLUSTERS,
     DISPATCH_GATE,
     DISPATCH_LABEL,
     EPOCH,
     GRANT_GATE,
     ORIGIN_UID,
+    RERUN_AFTER,
     RESULT_FINALIZER,
     SUSPEND,
 )
@@ -23,10 +25,8 @@ Json = dict[str, Any]
 
 # What is decided anew where the copy is: by its API server, its admission, its scheduler.
 _OF_THE_CLUSTER = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "serviceAccount", "overhead")
-# What belongs to the object at the hub: ours, and kubectl's note of what was applied.
-_OWN_PREFIX = "phalanx.dev/"
-_OWN_KEPT = frozenset({"phalanx.dev/pod-group", "phalanx.dev/min-count"})
-_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# What is said to the hub alone, and kubectl's note of what was applied there.
+_OF_THE_HUB = frozenset({CLUSTERS, RERUN_AFTER, SUSPEND, "kubectl.kubernetes.io/last-applied-configuration"})
 _TOKEN_VOLUME = "kube-api-access-"
 _MIRRORED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
 _ENDED = ("Succeeded", "Failed")
@@ -75,11 +75,7 @@ def _metadata(source: Json, origin: str, dispatch_uid: str, epoch: int, policy: 
 def _theirs(entries: object) -> dict[str, str]:
     if not isinstance(entries, Mapping):
         return {}
-    return {
-        key: value
-        for key, value in entries.items()
-        if key != _APPLIED and (not key.startswith(_OWN_PREFIX) or key in _OWN_KEPT)
-    }
+    return {key: value for key, value in entries.items() if key not in _OF_THE_HUB}
 
 
 def _mark(origin: str, dispatch_uid: str) -> dict[str, str]:

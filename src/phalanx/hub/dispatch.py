@@ -42,9 +42,9 @@ class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False)
 
 
 class Attempt(msgspec.Struct, frozen=True, rename="camel"):
-    """An epoch that is over: Withdrawn (its copies are gone), Refused (the cluster does not take them), Silent (it did
-    not answer before anything was granted), or Lost (it was given up by the gang's policy; what runs there is not
-    known)."""
+    """An epoch that is over: Withdrawn (its copies are gone), Refused (the cluster does not take them), Silent (it
+    did not answer before anything was granted), or Lost (it was given up by the gang's policy; what runs there is
+    not known)."""
 
     epoch: int
     cluster: str
