@@ -1,4 +1,4 @@
-"""A hub that dies at any of its writes and starts again: the end is the same, and no gang may start twice meanwhile."""
+"""A hub that dies at any of its writes and starts again: the end is the same, and no gang may start twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from phalanx.kube.errors import ApiError
 from tests.hub.federation import Federation, Json, federation, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
 
 async def watched(three: Federation, life: asyncio.Task[Json]) -> None:

@@ -1,10 +1,12 @@
-"""Three clusters: a gang goes whole to where it starts first, one cluster is lost, and each gang goes on as it said."""
+"""Three clusters: a gang goes whole to where it starts first; one is lost, and each gang goes on as it said."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from phalanx.demo.localcluster import LocalCluster, LocalOptions, unused_port
@@ -28,7 +30,10 @@ class ManyClusters(Scenario):
 
     async def play(self, stage: ScenarioRun) -> None:
         stage.title("A hub and two member clusters")
-        async with _member(stage, "east", 4) as east, _member(stage, "west", 8) as west:
+        async with contextlib.AsyncExitStack() as stack:
+            sizes = {"east": 4, "west": 8}
+            starting = (stack.enter_async_context(_member(stage, name, gpus)) for name, gpus in sizes.items())
+            east, west = await asyncio.gather(*starting)
             await stage.cluster.install("--hub")
             for name, cluster in (("east", east), ("west", west)):
                 await _join(stage, name, cluster)
@@ -40,19 +45,15 @@ class ManyClusters(Scenario):
 
     async def _first_start(self, stage: ScenarioRun, west: LocalCluster) -> None:
         stage.title("A gang of 8 GPUs: east would never start it")
-        await _submit(stage, "large", 8, run_seconds=12)
+        await _submit(stage, "large", 8, run_seconds=10)
         await stage.until(lambda: _is(stage, "large", "Granted", "west"), "large is sent to west", _PATIENCE)
         await stage.show_command("clusters", "--gangs")
         stage.title("Two gangs of 2: east has room now, west only when large has ended")
-        await _submit(stage, "careful", 2, run_seconds=30)
+        await _submit(stage, "careful", 2, run_seconds=16)
         await _submit(stage, "eager", 2, when_lost="Rerun", rerun_after="5s")
         for name in ("careful", "eager"):
-            await stage.until(
-                lambda name=name: _is(stage, name, "Granted", "east"), f"{name} is in east", _PATIENCE
-            )
-            await stage.until(
-                lambda name=name: _running(stage, name, 2), f"{name} runs, as the hub shows", _PATIENCE
-            )
+            await stage.until(partial(_is, stage, name, "Granted", "east"), f"{name} is in east", _PATIENCE)
+            await stage.until(partial(_running, stage, name, 2), f"{name} runs, as the hub shows", _PATIENCE)
         await stage.show_pods()
         await stage.until(lambda: _is(stage, "large", "Ended", "west"), "large has ended", _PATIENCE)
 
@@ -129,7 +130,7 @@ async def _record(stage: ScenarioRun, gang: str) -> dict[str, Any]:
 
 async def _is(stage: ScenarioRun, gang: str, phase: str, cluster: str) -> bool:
     record = await _record(stage, gang)
-    return (record.get("phase"), record.get("cluster")) == (phase, cluster)
+    return bool(record.get("phase") == phase and record.get("cluster") == cluster)
 
 
 async def _unknown(stage: ScenarioRun, gang: str) -> bool:
@@ -143,7 +144,7 @@ async def _running(stage: ScenarioRun, gang: str, count: int) -> bool:
 async def _active(stage: ScenarioRun, count: int) -> bool:
     found = (await stage.client.list_all(MEMBER_CLUSTERS.path()))["items"]
     conditions = [each for item in found for each in (item.get("status") or {}).get("conditions") or ()]
-    return sum(each["status"] == "True" for each in conditions) == count
+    return sum(bool(each["status"] == "True") for each in conditions) == count
 
 
 async def _cleared(east: LocalCluster) -> bool:
