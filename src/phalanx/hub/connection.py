@@ -162,7 +162,8 @@ class ClusterConnection:
             while True:
                 await asyncio.sleep(self._pace.renew)
                 if time.monotonic() - swept > _SWEEP_PERIOD:
-                    await self._sweep()
+                    async with asyncio.timeout(_SYNC_SECONDS):
+                        await self._sweep()
                     swept = time.monotonic()
                 async with asyncio.timeout(self._pace.answer):
                     lease = await self._renew(lease)

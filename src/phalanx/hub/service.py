@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Mapping
 
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _RESYNC = 60.0
 _BUSY = 0.2
+# The most that a member cluster may answer at once, and say in one line of a watch.
+_ANSWER_BYTES = 64 * 2**20
 
 
 class HubOptions(msgspec.Struct, frozen=True):
@@ -183,7 +186,8 @@ class HubService:
     # -- clusters -------------------------------------------------------------------------------------------
 
     def _connect(self, name: str, config: ClusterConfig) -> ClusterConnection:
-        client = KubeClient(config, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
+        bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
+        client = KubeClient(bounded, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
         fenced = client.fenced(self._leadership.holds)
         return ClusterConnection(name, fenced, self._origin, self._records, self._copies_changed, self.options.pace)
 

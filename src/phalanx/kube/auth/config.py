@@ -35,6 +35,8 @@ class ClusterConfig:
     #: Extra request headers (impersonation), in order.
     headers: tuple[tuple[str, str], ...] = ()
     context: str = ""
+    #: The most bytes of one answer, and of one line of a watch, of a server that is not trusted; 0 for any number.
+    answer_limit: int = 0
     #: Where this came from, for messages: file and context, or "in-cluster".
     source: str = ""
 
