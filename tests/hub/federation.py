@@ -213,6 +213,9 @@ class Federation:
 
     async def join(self, name: str, **spec: Any) -> None:
         await self.secret(name, json.dumps(self.members[name].server.kubeconfig()))
+        await self.member_cluster(name, **spec)
+
+    async def member_cluster(self, name: str, **spec: Any) -> None:
         document = {
             "apiVersion": MEMBER_CLUSTERS.api_version,
             "kind": "MemberCluster",

@@ -203,6 +203,8 @@ class ClusterConnection:
             spec = {"holderIdentity": self._hub, "leaseDurationSeconds": LEASE_SECONDS}
             made = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": HUB_LEASE}}
             lease = await self.client.create(LEASES.path(LEASE_NAMESPACE), {**made, "spec": spec})
+        if not isinstance(lease, dict) or not isinstance(lease.get("spec") or {}, dict):
+            raise RefusedError("NotAnApiServer", "what it answers is no Lease")
         holder = (lease.get("spec") or {}).get("holderIdentity")
         if holder and holder != self._hub:
             raise RefusedError(
