@@ -18,6 +18,7 @@ from phalanx.controllers.service import ControllerOptions
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
+from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
@@ -249,7 +250,8 @@ def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> No
     role = next(document for document in printed() if document["kind"] == "Role")
     assert role["metadata"]["namespace"] == SchedulerOptions().lease_namespace
     leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
-    assert [rule.get("resourceNames") for rule in leases] == [None, [SchedulerOptions().lease_name]]
+    assert [rule.get("resourceNames") for rule in leases] == [None, [SchedulerOptions().lease_name], [HUB_LEASE]]
+    assert leases[2]["verbs"] == ["get"]
 
 
 def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> None:

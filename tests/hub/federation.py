@@ -247,9 +247,10 @@ class Federation:
         for index in range(size):
             await self.pod(f"{name}-{index}", name, cpu)
 
-    async def pod(self, name: str, group: str, cpu: str = "1") -> None:
+    async def pod(self, name: str, group: str, cpu: str = "1", **metadata: Any) -> None:
+        labels = {"scheduling.x-k8s.io/pod-group": group} if group else {}
         pod = {
-            "metadata": {"name": name, "labels": {"scheduling.x-k8s.io/pod-group": group}},
+            "metadata": {"name": name, "labels": labels, **metadata},
             "spec": {
                 "schedulerName": "phalanx",
                 "schedulingGates": [{"name": DISPATCH_GATE}],

@@ -80,6 +80,7 @@ class ClusterConnection:
         self.silent_since = int(time.time())
         self.last_seen = 0
         self._last_sent = 0
+        self._sweep_due = False
         self.kinds: frozenset[Resource] = frozenset()
         self._hub = hub
         self._records = records
@@ -110,6 +111,10 @@ class ClusterConnection:
     def unheard_since(self) -> int:
         """Seconds since the epoch from which on nothing that was sent may have arrived."""
         return max(self.silent_since, self._last_sent)
+
+    def sweep_soon(self) -> None:
+        """Something has been left behind there."""
+        self._sweep_due = True
 
     # -- the life of a connection ---------------------------------------------------------------------------
 
@@ -161,7 +166,8 @@ class ClusterConnection:
             swept = time.monotonic()
             while True:
                 await asyncio.sleep(self._pace.renew)
-                if time.monotonic() - swept > _SWEEP_PERIOD:
+                if self._sweep_due or time.monotonic() - swept > _SWEEP_PERIOD:
+                    self._sweep_due = False
                     async with asyncio.timeout(_SYNC_SECONDS):
                         await self._sweep()
                     swept = time.monotonic()

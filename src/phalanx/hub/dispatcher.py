@@ -17,10 +17,11 @@ from phalanx.hub.choice import Candidate, best, refusals
 from phalanx.hub.connection import CONNECTING, ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, new_dispatch, with_status
-from phalanx.hub.gangs import HubObjects, reference
+from phalanx.hub.gangs import HubObjects, group_of, reference
 from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID, GroupKind
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.hub.observed import ClusterView, GangView
+from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
@@ -43,7 +44,8 @@ Ask = Callable[[ClusterConnection, str, Question], Awaitable[Candidate]]
 
 class Dispatcher:
     """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `ask` asks one
-    when a gang would start there; it returns in a bounded time whatever the cluster does."""
+    when a gang would start there; it returns in a bounded time whatever the cluster does. `sent` is told to which
+    a gang was sent."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class Dispatcher:
         specs: Mapping[str, Json],
         origin: str,
         ask: Ask,
+        sent: Callable[[str], None],
         patience: int = 30,
     ) -> None:
         self._client = client
@@ -61,6 +64,7 @@ class Dispatcher:
         self._specs = specs
         self._origin = origin
         self._ask = ask
+        self._sent = sent
         self._patience = patience
         self._began = int(time.time())
         #: What a cluster said no to, until the record tells it: by gang and epoch.
@@ -91,6 +95,32 @@ class Dispatcher:
                 if not any(isinstance(step, protocol.ConfirmGone | protocol.RemoveRecord) for step in steps):
                     return again
         return _AGAIN
+
+    async def refuse(self, key: Key) -> float | None:
+        """Says at a pod that it is not dispatched, and what is. Raises ApiError, ConnectionLost."""
+        pod = self._objects.pods.get(key)
+        if pod is None or group_of(pod) is not None:
+            return None
+        status = pod.document.get("status") or {}
+        owners = pod.document["metadata"].get("ownerReferences") or ()
+        kinds = ", ".join(sorted({printable(each.get("kind"), 60) for each in owners}))
+        told = {
+            "type": DISPATCHED,
+            "status": "False",
+            "reason": "NotSupported",
+            "message": f"pods {f'of a {kinds} ' if kinds else ''}without a PodGroup are not dispatched; name one "
+            "of " + " or ".join(kind.resource.group for kind in GROUP_KINDS),
+        }
+        listed = status.get("conditions") or ()
+        others = [each for each in listed if each.get("type") != DISPATCHED]
+        before = [each for each in listed if each.get("type") == DISPATCHED]
+        if before and {name: before[0].get(name) for name in told} == told:
+            return None
+        conditions = [*others, {**told, "lastTransitionTime": format_time(int(time.time()))}]
+        precise = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        patch = {"metadata": precise, "status": {"conditions": conditions}}
+        await _expecting(self._client.patch(PODS.path(*key, "status"), patch, PatchType.MERGE), 404, 409)
+        return None
 
     # -- what is seen ---------------------------------------------------------------------------------------
 
@@ -160,6 +190,8 @@ class Dispatcher:
             return False
         self._objects.records.put((record.namespace, record.name), body)
         if not status.cluster:
+            if (left := self._connections.get(record.status.cluster)) is not None:
+                left.sweep_soon()
             self._refused.pop((record.uid, record.status.epoch), None)
         log.info(
             "gang %s/%s: %s%s%s, epoch %d",
@@ -188,6 +220,7 @@ class Dispatcher:
         told = record.status
         if chosen is not None:
             status = msgspec.structs.replace(protocol.chosen(told, chosen.name, now), answers=answers)
+            self._sent(chosen.name)
             return await self._write(record, status)
         message = refusals([each for each in candidates if each is not None])
         if (told.reason, told.message) != ("NoCluster", message):

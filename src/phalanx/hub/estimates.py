@@ -57,6 +57,10 @@ class Estimates:
         for thread in self._threads.values():
             thread.shutdown(wait=False, cancel_futures=True)
 
+    def sent(self, name: str) -> None:
+        """The cluster has one gang more: what it showed before is out of date."""
+        self._known.pop(name, None)
+
     async def ask(self, connection: ClusterConnection, namespace: str, copies: Sequence[Json]) -> Candidate:
         """What the cluster says of these copies, or, where it says nothing in time, why."""
         name = connection.name
@@ -80,7 +84,6 @@ class Estimates:
             # Whatever a cluster shows, it is no reason to keep a gang from the others.
             log.warning("cluster %s: no forecast: %s: %s", name, type(error).__name__, error)
             return Candidate(name, message=printable(f"no forecast: {type(error).__name__}: {error}"))
-        self._known.pop(name, None)  # it is about to have one gang more
         return _candidate(name, answer.asked)
 
     async def _read(self, connection: ClusterConnection) -> SimulatedCluster:

@@ -26,11 +26,17 @@ GroupKey = tuple[int, str, str]
 
 
 class HubObjects:
-    """`changed` is told which gang (the uid of its PodGroup) to look at, `clusters_changed` that a MemberCluster
-    has changed."""
+    """`refused` is told of a pod that is left to the hub although it is in no group that is dispatched. `changed`
+    is told which gang (the uid of its PodGroup) to look at, `clusters_changed` that a MemberCluster has changed."""
 
-    def __init__(self, changed: Callable[[str], None], clusters_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        changed: Callable[[str], None],
+        clusters_changed: Callable[[], None],
+        refused: Callable[[Key], None] = lambda key: None,
+    ) -> None:
         self._changed = changed
+        self._refused = refused
         self.pods: ObjectStore[StoredObject] = ObjectStore(_gated, index=_group_text, changed=self._pod_changed)
         self.groups = [self._group_store() for _ in GROUP_KINDS]
         self.records: ObjectStore[Dispatch] = ObjectStore(
@@ -109,6 +115,8 @@ class HubObjects:
         return ObjectStore(read_object, index=lambda each: each.uid, changed=changed)
 
     def _pod_changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+        if new is not None and group_of(new) is None:
+            self._refused(key)
         for pod in (old, new):
             if pod is not None and (group := group_of(pod)) is not None:
                 kind, namespace, name = group

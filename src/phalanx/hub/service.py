@@ -19,6 +19,7 @@ from phalanx.hub.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NAMESPACES
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -69,7 +70,8 @@ class HubService:
         self._origin = ""
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
-        self.objects = HubObjects(self._changed, lambda: self.clusters.look())
+        self._refusals: WorkQueue[Key] = WorkQueue()
+        self.objects = HubObjects(self._changed, lambda: self.clusters.look(), self._refusals.add)
         self.clusters = MemberClusters(
             self._client,
             options.namespace,
@@ -115,6 +117,7 @@ class HubService:
             self.clusters.specs,
             self._origin,
             self._estimates.ask,
+            self._estimates.sent,
             self.options.patience,
         )
 
@@ -144,6 +147,7 @@ class HubService:
                 await reflector.synced.wait()
             tasks.create_task(self._failures.keep_running("member clusters", self.clusters.run))
             tasks.create_task(self._resync())
+            tasks.create_task(self._refusals.run(dispatcher.refuse, 2))
             self.ready.set()
             running: set[str] = set()
             while True:
