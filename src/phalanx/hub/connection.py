@@ -167,9 +167,9 @@ class ClusterConnection:
             while True:
                 await asyncio.sleep(self._pace.renew)
                 if self._sweep_due or time.monotonic() - swept > _SWEEP_PERIOD:
-                    self._sweep_due = False
                     async with asyncio.timeout(_SYNC_SECONDS):
-                        await self._sweep()
+                        # What was told to go is looked at again until it has gone.
+                        self._sweep_due = await self._sweep() > 0
                     swept = time.monotonic()
                 async with asyncio.timeout(self._pace.answer):
                     lease = await self._renew(lease)
