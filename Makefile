@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-slow soak lint bench image sbom setup clean
+.PHONY: demo quick test test-slow soak lint audit bench image sbom setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
@@ -22,6 +22,9 @@ soak: setup        ## long random lives of clusters; STEPS=200000 SEED=0
 
 lint: setup        ## style, types and floors
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+audit:             ## known vulnerabilities of what is pinned; says so where nobody can be asked
+	@$(PYTHON) .ci/audit.py
 
 bench: setup       ## the measurements that the README quotes
 	@$(BIN)/python -m benchmarks

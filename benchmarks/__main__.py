@@ -9,8 +9,8 @@ from itertools import chain
 from benchmarks import bench_accounts, bench_eviction, bench_planning, bench_refusal
 from benchmarks.report import show
 
-# These start servers and print figures of their own.
-OTHERS = ("benchmarks.bench_end_to_end", "benchmarks.bench_transport")
+# These start servers or fill databases, and print figures of their own.
+OTHERS = ("benchmarks.bench_end_to_end", "benchmarks.bench_transport", "benchmarks.bench_accounting")
 
 
 def main() -> int:

@@ -19,9 +19,10 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli import admission, manifests
+from phalanx.cli import admission, dashboard_manifests, manifests
 from phalanx.cli.install import all_rights
-from phalanx.kube.own_objects import LABELS
+from phalanx.cli.people_manifests import PEOPLE
+from phalanx.kube.own_objects import LABELS, default_lease
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "phalanx"
@@ -30,18 +31,39 @@ _HEAD = "# Made by `python -m charts.generate`.\n"
 #: What the templates put the release's namespace and the scheduler's name in the place of.
 _RELEASE = "${namespace}"
 _SCHEDULER = "${scheduler}"
+_PREFIX = "${prefix}"
+_LEASE = "${lease}"
 
 
 def files() -> dict[Path, str]:
     """path -> content of all that is made from the code alone."""
-    rights = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
+    every = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
+    people = [each for each in every if each["metadata"]["name"] in PEOPLE]
+    rights = [each for each in every if each not in people]
+    for each in rights:
+        for rule in each.get("rules", ()):
+            _open_names(rule)
+    page = dashboard_manifests.dashboard_access(_RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
     return {
         CHART / "files" / "rights.yaml": _text(rights),
+        CHART / "files" / "people.yaml": _text(people),
+        CHART / "files" / "dashboard-rights.yaml": _text(page),
         CHART / "files" / "admission-policies.yaml": _text(policies),
         ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
         ROOT / "image" / "requirements.txt": _requirements(),
     }
+
+
+def _open_names(rule: dict[str, Any]) -> None:
+    """The scheduler's lease and memory are called after schedulerNames, which only the release knows."""
+    names = rule.get("resourceNames", [])
+    if rule["resources"] == ["configmaps"]:
+        rule["resourceNames"] = [re.sub("^phalanx-", f"{_PREFIX}-", name) for name in names]
+    elif rule["resources"] == ["leases"]:
+        rule["resourceNames"] = [_LEASE if name == default_lease(["phalanx"]) else name for name in names]
+    if not names:
+        rule.pop("resourceNames", None)
 
 
 def _requirements() -> str:

@@ -30,8 +30,10 @@ FLOORS = {
     "controllers": 5,
     "simulation": 6,
     "reports": 7,
+    "accounting": 7,
     "hub": 8,
     "demo": 9,
+    "dashboard": 9,
     "cli": 10,
 }
 # Rooms that must not know each other although their floors would allow it.

@@ -132,6 +132,15 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
         ),
         _times("From the order until the pod is gone", "phalanx_eviction_duration_seconds"),
         _times("Pods of a decision", "phalanx_eviction_victims", "short"),
+        _times("A search for victims", "phalanx_eviction_search_duration_seconds"),
+        Panel(
+            "Searches for victims, and those that came to nothing",
+            (
+                ("sum(rate(phalanx_eviction_search_duration_seconds_count{JOB}[RATE]))", "searches"),
+                ("sum(rate(phalanx_futile_searches_total{JOB}[RATE]))", "futile"),
+            ),
+            "ops",
+        ),
         _graph(
             "Gangs evicted for the fourth time within an hour",
             "sum(increase(phalanx_repeated_gang_evictions_total{JOB}[1h]))",
@@ -164,6 +173,20 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "percentunit",
             "Of queues that say what they deserve.",
         ),
+        _graph(
+            "Dominant shares",
+            "topk(15, max by (account) (phalanx_account_share{JOB}))",
+            "{{account}}",
+            "percentunit",
+            "The largest part of what all nodes offer of a resource.",
+        ),
+        _graph(
+            "The largest gang that fits",
+            'max by (per_pod) (phalanx_biggest_gang_that_fits{JOB, resource="$resource"})',
+            "{{per_pod}} each",
+            description="Pods that ask for so much of the resource chosen above. Where large ones fall and small "
+            "ones do not, room is in pieces.",
+        ),
     ),
     "Cycles": (
         _times("A cycle", "phalanx_cycle_duration_seconds"),
@@ -183,6 +206,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "ops",
         ),
         _times("Lag of the event loop", "phalanx_event_loop_lag_seconds"),
+        _times("Pauses for garbage", "phalanx_gc_pause_seconds"),
         _graph("Memory", "process_resident_memory_bytes{JOB}", "{{instance}}", "bytes"),
         _graph(
             "What raised and was passed over, within the hour",

@@ -36,6 +36,9 @@ RIGHTS = [
     "secret/phalanx-signing-keys",
     "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-edit",
     "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-view",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-viewer",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-user",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-queue-editor",
     "serviceaccount/phalanx-controllers",
     "clusterrole.rbac.authorization.k8s.io/phalanx-controllers",
     "clusterrolebinding.rbac.authorization.k8s.io/phalanx-controllers",
@@ -190,7 +193,7 @@ def test_a_scheduler_of_another_name_may_hold_the_lease_that_it_asks_for() -> No
         if rule.get("resources") == ["leases"] and "update" in rule["verbs"]
         for name in rule["resourceNames"]
     }
-    assert leases == {SchedulerOptions().lease_name, ControllerOptions().lease_name}
+    assert leases == {SchedulerOptions(scheduler_names=("gpu",)).lease_name, ControllerOptions().lease_name}
 
 
 def printed(*arguments: str) -> list[dict[str, Any]]:
@@ -212,8 +215,9 @@ def test_print_writes_what_would_be_applied() -> None:
         "Role",
         "RoleBinding",
         "Secret",
-        "ClusterRole",
-        "ClusterRole",
+        *["ClusterRole"] * 2,
+        # of people
+        *["ClusterRole"] * 3,
         "ServiceAccount",
         "ClusterRole",
         "ClusterRoleBinding",
@@ -252,6 +256,22 @@ def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> No
     leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
     assert [rule.get("resourceNames") for rule in leases] == [None, [SchedulerOptions().lease_name], [HUB_LEASE]]
     assert leases[2]["verbs"] == ["get"]
+
+
+def test_a_lease_of_any_other_name_may_be_granted() -> None:
+    role = next(document for document in printed("--lease-name", "turns") if document["kind"] == "Role")
+    leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
+    assert [rule.get("resourceNames") for rule in leases] == [None, ["turns"], [HUB_LEASE]]
+
+
+def test_a_scheduler_of_another_name_may_touch_neither_lease_nor_memory_of_the_first() -> None:
+    """Two of them in one cluster: each has what begins with its own name."""
+    roles = [next(each for each in printed("--scheduler-name", name) if each["kind"] == "Role") for name in "ab"]
+    one, other = (
+        {(rule["resources"][0], name) for rule in role["rules"] for name in rule.get("resourceNames", ())}
+        for role in roles
+    )
+    assert one & other == {("secrets", "phalanx-signing-keys")}
 
 
 def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> None:

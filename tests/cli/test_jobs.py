@@ -7,11 +7,12 @@ from typing import Any
 import click
 import pytest
 
-from phalanx.cli.jobs.job_tables import age, job_table, next_steps
+from phalanx.cli.jobs.job_tables import job_table, next_steps
 from phalanx.cli.jobs.selector import matches, parse_selector
 from phalanx.cli.jobs.target import parse_job
 from phalanx.cli.jobs.volcano_commands import short_job, volcano_job_lines
 from phalanx.cli.jobs.wait import ENDED_OTHERWISE, REACHED, outcome
+from phalanx.cli.listing.ages import age
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
 from phalanx.reports.jobs.read_documents import job_entry, policy_lines, read_pod
 

@@ -84,8 +84,51 @@ def test_pods_and_gangs_are_counted_apart_and_waits_by_queue() -> None:
     assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "scheduled"} | profile) == 1
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "unschedulable"} | profile) == 1
-    assert value("phalanx_gang_wait_seconds_count", {"queue": "default"}) == 1
-    assert value("phalanx_gang_wait_seconds_sum", {"queue": "default"}) == 90
+    assert value("phalanx_gang_wait_seconds_count", {"queue": "default", "priority_class": ""}) == 1
+    assert value("phalanx_gang_wait_seconds_sum", {"queue": "default", "priority_class": ""}) == 90
+
+
+def test_waits_are_by_the_class_of_the_gangs_priority_of_which_there_are_few() -> None:
+    world, telemetry = Scenario().node("n", cpu=100), Telemetry()
+    telemetry.priority_class_of = lambda priority: f"class-{priority}"
+    for number in range(40):
+        world.job(f"g{number}", 1, cpu=1, priority=number)
+    telemetry.cycle(world.cycle(), 0.01, world.state, world.now)
+    [family] = [each for each in telemetry.registry.collect() if each.name == "phalanx_gang_wait_seconds"]
+    counts = {
+        sample.labels["priority_class"]: sample.value for sample in family.samples if sample.name.endswith("_count")
+    }
+    assert len(counts) == 21
+    assert counts[OTHER] == 20
+    assert all(name == OTHER or name.startswith("class-") for name in counts)
+
+
+class TestAccounts:
+    def test_the_dominant_share_is_told(self) -> None:
+        world = Scenario().node("n", cpu=4, memory=2**30).job("runs", 1, cpu=1, memory=2**29).settle()
+        assert shares(AccountSeries(world.state))["default"] == 0.5
+
+    def test_those_with_the_largest_shares_have_series_and_the_rest_is_summed_up(self) -> None:
+        world = Scenario().node("n", cpu=100)
+        for number in range(1, 6):
+            world.queue(f"q{number}").job(f"g{number}", number, queue=f"q{number}", cpu=1)
+        world.queue("other").job("g", 9, queue="other", cpu=1).settle()
+        told = shares(AccountSeries(world.state, 3))
+        # root holds what all hold.
+        assert told == {"root": 0.24, "q5": 0.05, "q4": 0.04, OTHER: pytest.approx(0.15)}
+
+    def test_none_where_nobody_wants_them(self) -> None:
+        world = Scenario().node("n", cpu=4).job("runs", 1, cpu=1).settle()
+        series = AccountSeries(world.state, 0)
+        assert list(series.lines(series.snapshot())) == []
+
+
+def shares(series: AccountSeries) -> dict[str, float]:
+    text = "\n".join([*series.lines(series.snapshot()), ""])
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    samples = families["phalanx_account_share"].samples
+    assert len({frozenset(sample.labels.items()) for sample in samples}) == len(samples)
+    return {sample.labels["account"]: sample.value for sample in samples}
 
 
 def test_a_gang_above_its_minimum_runs_though_more_of_it_wait() -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.controllers.defragmentation_record import DATA_KEY, NAME, DefragmentationRecord
+from phalanx.daemon.controllers.defragmentation_record import DATA_KEY, DefragmentationRecord
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
@@ -20,6 +20,7 @@ from tests.execution.podserver import status
 from .test_usage_record import ConfigMaps
 
 NOW = 1_704_074_400
+NAME = "phalanx-defragmentation"
 POLICY = """
 actions: "allocate, defragment"
 configurations: [{name: defragment, arguments: {schedule: FREQ=DAILY, duration: 24h, maxEvictionsPerHour: 5}}]

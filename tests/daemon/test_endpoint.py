@@ -41,6 +41,9 @@ class Nobody:
     async def inspect(self, request: web.Request) -> web.Response:
         return web.Response(status=404)
 
+    async def gangs(self, request: web.Request) -> web.Response:
+        return web.Response(status=404)
+
 
 def files(place: Path, authority: Authority, name: str = "phalanx") -> tuple[str, str]:
     pair = authority.issue(name, hosts=("127.0.0.1",))

@@ -45,9 +45,12 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 def report_rights(cluster: Cluster) -> None:
-    """Which rights of the scheduler no test has used, for whoever wants to know (tests/e2e/rights.py)."""
+    """Which rights of the scheduler tests have used, for whoever wants to know (tests/e2e/rights.py)."""
     if file := os.environ.get("PHALANX_RIGHTS_REPORT"):
-        Path(file).write_text("\n".join([*Rights("kube-system", "x").never_used(cluster.asked), ""]), "utf-8")
+        path = Path(file)
+        before = path.read_text("utf-8").splitlines() if path.exists() else []
+        used = Rights("kube-system", "phalanx", "x").used(cluster.asked)
+        path.write_text("\n".join([*sorted({*before, *used}), ""]), "utf-8")
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -1,7 +1,8 @@
 """What the scheduler asks of the API, beside what `phalanx install` lets its account do.
 
 Every scheduler of the end-to-end tests is held to its rights: the tests themselves are administrators, so that
-nothing is missing by chance. PHALANX_RIGHTS_REPORT=FILE writes which rights no test of the session has used.
+nothing is missing by chance. PHALANX_RIGHTS_REPORT=FILE adds to a file which rights the tests of the session have
+used; rights_used.txt is what it says after all of tests/e2e, and `test_rights.py` compares it with what is granted.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ def asked_of(method: str, target: str) -> Attributes:
 class Rights:
     """Those of a scheduler with its lease: `everywhere`, and `own` where the lease is."""
 
-    def __init__(self, lease_namespace: str, lease: str) -> None:
+    def __init__(self, lease_namespace: str, scheduler_name: str, lease: str) -> None:
         self.lease_namespace = lease_namespace
         rules = {
             each["kind"]: parse_rules(each["rules"])
-            for each in reversed(access("x", "x", lease))
+            for each in reversed(access("x", "x", scheduler_name, lease))
             if "rules" in each
         }
         self.everywhere, self.own = rules["ClusterRole"], rules["Role"]
@@ -46,13 +47,17 @@ class Rights:
         rules = (*self.everywhere, *(self.own if asked.namespace == self.lease_namespace else ()))
         return any(rule.allows(asked) for rule in rules)
 
-    def never_used(self, used: Iterable[Attributes]) -> list[str]:
-        """Granted, each as `VERB RESOURCE.GROUP`, and not among what was asked for."""
-        asked = {
-            (each.verb, each.group, f"{each.resource}/{each.subresource}" if each.subresource else each.resource)
-            for each in used
+    @property
+    def granted(self) -> set[str]:
+        """Each as `VERB RESOURCE.GROUP`."""
+        return {_told(right) for right in _parts((*self.everywhere, *self.own))}
+
+    def used(self, asked: Iterable[Attributes]) -> set[str]:
+        """What of it was asked for."""
+        return self.granted & {
+            _told((each.verb, each.group, f"{each.resource}/{each.subresource}".removesuffix("/")))
+            for each in asked
         }
-        return sorted({_told(right) for right in _parts((*self.everywhere, *self.own)) if right not in asked})
 
 
 def _parts(rules: Iterable[PolicyRule]) -> set[tuple[str, str, str]]:

@@ -37,13 +37,14 @@ class Inside:
         self.world = world
         self.process = process
         self.name = name
-        self._base = f"https://127.0.0.1:{port}"
+        self.authority = authority
+        self.base = f"https://127.0.0.1:{port}"
         self._trust = ssl.create_default_context(cadata=authority.pem.decode())
 
     async def read(self, path: str, token: str = "") -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
-            aiohttp.ClientSession(self._base, headers=headers) as session,
+            aiohttp.ClientSession(self.base, headers=headers) as session,
             session.get(path, ssl=self._trust) as answer,
         ):
             return answer.status, await answer.text()
@@ -153,6 +154,53 @@ async def test_who_may_sees_the_state_its_differences_and_the_story_of_a_pod(wor
     assert (await inside.ask("/debug/else", operator))[0] == 404
 
 
+async def test_whoever_may_list_pods_sees_their_gangs_and_the_command_line_asks_for_them(
+    world: World, inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.node("n1", cpu="4")
+    labels = {
+        "pod-group.scheduling.sigs.k8s.io/name": "pair",
+        "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+    }
+    await world.pods("pair-0", "pair-1", schedulerName=inside.name, cpu="1", labels=labels)
+    await world.pod("large", schedulerName=inside.name, cpu="9")
+    await world.until_bound("pair-0", "pair-1")
+    where = f"/v1/gangs?namespace={world.namespace}"
+    assert (await inside.ask(where))[0] == 401
+    reader = await inside.account("reader")
+    status, refusal = await inside.ask(where, reader)
+    assert (status, "may not list the pods of" in refusal["error"]) == (403, True)
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "reader"}}
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    await world.make({**head, "kind": "Role", "rules": [rule]})
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": world.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    await world.make({**head, "kind": "RoleBinding", "subjects": [subject], "roleRef": role})
+
+    async def told() -> dict[str, Any]:
+        status, answer = await inside.ask(where, reader)
+        return {each["name"]: each for each in answer["items"]} if status == 200 else {}
+
+    async def complete() -> dict[str, Any]:
+        found = await told()
+        return found if found.get("large", {}).get("reason") and found["pair"]["state"] == "Starting" else {}
+
+    found = await world.until(complete, "the gang has nodes, and the pod its reason")
+    assert (found["pair"]["total"], found["pair"]["nodes"]) == (2, [f"{world.name}-n1"])
+    assert (found["large"]["kind"], found["large"]["state"]) == ("pod", "Pending")
+    assert (await inside.ask("/v1/gangs", reader))[0] == 403
+
+    authority = tmp_path / "authority.pem"
+    authority.write_bytes(inside.authority.pem)
+    monkeypatch.setenv("PHALANX_SCHEDULER_TOKEN", reader)
+    asked = ("jobs", "-n", world.namespace, "--scheduler", inside.base, "--scheduler-ca", str(authority))
+    listed = await Process.start(*asked, "-o", "name", "--kubeconfig", world.cluster.kubeconfig)
+    assert (await listed.ends(), set(listed.lines)) == (0, {"podgroup/pair", "pod/large"})
+    plain = inside.base.replace("https", "http").replace("127.0.0.1", "198.51.100.1")
+    refused = await Process.start("jobs", "--scheduler", plain, "--kubeconfig", world.cluster.kubeconfig)
+    assert (await refused.ends(), "sent unencrypted" in refused.output) == (2, True)
+
+
 async def test_every_metric_is_served_as_it_is_declared(world: World, inside: Inside) -> None:
     await world.node("n1", cpu="2")
     await world.pod("fits", schedulerName=inside.name, cpu="1")
@@ -183,7 +231,7 @@ async def test_every_metric_is_served_as_it_is_declared(world: World, inside: In
     assert value("rest_client_requests_total", method="POST", code="201") >= 1
     assert value("scheduler_async_api_call_execution_total", call_type="pod_binding", result="success") == 1
     assert value("phalanx_api_requests_total", verb="watch", resource="pods") >= 1
-    assert value("leader_election_master_status", name="phalanx-scheduler") == 1
+    assert value("leader_election_master_status", name=f"{inside.name}-scheduler") == 1
     assert value("phalanx_ready", check="fresh") == 1
     assert value("phalanx_stage_duration_seconds_count", stage="act_allocate") >= 1
     assert value("phalanx_watch_lag_seconds") == value("phalanx_watch_restarts_total") == 0

@@ -225,7 +225,7 @@ async def test_wait_tells_when_the_time_is_up_and_when_the_job_is_gone(world: Wo
 @pytest.mark.slow
 async def test_a_watch_prints_the_list_again_when_it_has_changed(world: World) -> None:
     await submit(world, "train")
-    watch = await start(world, "jobs", "-w", "--interval", "0.5")
+    watch = await start(world, "job", "list", "-w", "--interval", "0.5")
     await watch.says("New")
     await phase(world, "train", "Running", running=1)
     await watch.says("Running")

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
-from tests.e2e.world import PODS, Running, World
+from tests.e2e.world import PODS, Running, World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -51,6 +51,20 @@ async def test_a_standby_takes_over_when_the_leader_dies(world: World) -> None:
     await first.kill()
     await world.until_bound("a", "b", "c")
     assert second.service.condition() == "scheduling"
+
+
+async def test_two_schedulers_of_different_names_lead_at_the_same_time(world: World) -> None:
+    """Each has a lease of its own, and remembers in objects of its own."""
+    await world.node("n1")
+    for name in ("gpu", "batch"):
+        await world.scheduler(
+            scheduler_names=(name,), leader_elect=True, lease_namespace=world.name, retry_seconds=0.2
+        )
+    await world.make(pod("a", scheduler="gpu"))
+    await world.make(pod("b", scheduler="batch"))
+    await world.until_bound("a", "b")
+    leases = {each["metadata"]["name"] for each in await world.list(LEASES)}
+    assert leases == {"gpu-scheduler", "batch-scheduler"}
 
 
 async def test_a_standby_writes_nothing(world: World) -> None:

@@ -85,7 +85,7 @@ class Running:
 
     def __init__(self, kubeconfig: Path, options: SchedulerOptions) -> None:
         self.wire = Wire()
-        self.rights = Rights(options.lease_namespace, options.lease_name)
+        self.rights = Rights(options.lease_namespace, options.scheduler_names[0], options.lease_name)
         self.client = KubeClient(load_config(str(kubeconfig)), transports=self.wire.transports)
         self.service = SchedulerService(self.client, options)
         self.task = asyncio.create_task(self.service.run())

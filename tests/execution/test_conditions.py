@@ -185,6 +185,20 @@ async def test_a_change_by_others_delays_a_write_until_it_is_seen(world: World) 
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
 
 
+async def test_a_refusal_without_a_newer_state_is_not_the_end(world: World) -> None:
+    """Servers under contention answer 409 although nothing has changed: the watch has no news then."""
+    world.conditions = PodConditions(
+        world.server.client(), world.pool, lambda: world.now, RetryPolicy(attempts=3, base=0.001, cap=0.01)
+    )
+    uid = world.add("p")
+    world.server.fail("PATCH", "/status", status=409, times=7)
+    world.conditions.set_verdict(uid, FULL)
+    async with asyncio.timeout(5):
+        while not world.server.condition("p", POD_SCHEDULED):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+    assert world.server.calls.count("PATCH p/status") == 8
+
+
 async def test_a_change_that_is_seen_while_the_refusal_is_on_its_way(world: World) -> None:
     uid = world.add("p")
     pod = world.server.pods["ns", "p"]

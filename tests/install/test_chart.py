@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 import yaml
@@ -18,9 +21,10 @@ from phalanx.admission.webhook.registration import NAME as WEBHOOK
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import default_lease, name_prefix
 from phalanx.kube.paths import Resource
 from phalanx_local.options import ServerOptions
-from phalanx_local.server import ApiServer
+from phalanx_local.server import ApiServer, free_port
 from tests.e2e.processes import Process
 from tests.e2e.world import PODS, pod
 from tests.install.helm import helm, run
@@ -33,11 +37,13 @@ EVERYTHING = [
     f"--set={each}"
     for each in (
         "webhook.enabled=true",
+        "dashboard.enabled=true",
         "admissionPolicies.enabled=true",
         "networkPolicy.enabled=true",
         "metrics.serviceMonitor=true",
         "metrics.prometheusRule=true",
         "metrics.dashboards=true",
+        "metrics.secure.enabled=true",
         "policy=actions: allocate",
         "schedulerNames={phalanx,batch}",
     )
@@ -56,6 +62,18 @@ def test_every_part_runs_as_the_account_that_has_its_rights() -> None:
     accounts = {each["metadata"]["name"] for each in rights if each["kind"] == "ServiceAccount"}
     assert accounts == {f"phalanx-{part}" for part in ("scheduler", "controllers", "webhook")}
     assert all(each["kind"] != "Namespace" for each in rights)
+    page = list(yaml.safe_load_all((CHART / "files" / "dashboard-rights.yaml").read_text("utf-8")))
+    assert [each["metadata"]["name"] for each in page if each["kind"] == "ServiceAccount"] == ["phalanx-dashboard"]
+
+
+def test_the_page_may_read_and_ask_and_nothing_else() -> None:
+    page = list(yaml.safe_load_all((CHART / "files" / "dashboard-rights.yaml").read_text("utf-8")))
+    for role in page:
+        for rule in role.get("rules", ()):
+            reviews = {"tokenreviews", "subjectaccessreviews"}
+            wanted = {"create"} if set(rule["resources"]) <= reviews else {"get", "list", "watch"}
+            assert set(rule["verbs"]) <= wanted, rule
+            assert not {"secrets", "*"} & {*rule["resources"], *rule["apiGroups"], *rule["verbs"]}, rule
 
 
 def test_no_right_is_a_wildcard() -> None:
@@ -112,6 +130,61 @@ class TestTemplates:
         budgets = {each["metadata"]["name"] for each in made if each["kind"] == "PodDisruptionBudget"}
         assert budgets == {"phalanx-controllers"}
 
+    @pytest.mark.parametrize("names", [("phalanx", "other"), ("gpu-a",), ("GPU Pool",), ("x" * 70,), ("_",)])
+    async def test_rights_are_about_the_lease_and_the_memory_that_such_a_scheduler_takes(
+        self, major: str, names: tuple[str, ...]
+    ) -> None:
+        made = await _rendered(major, f"--set=schedulerNames={{{','.join(names)}}}")
+        told = {name for each in made for rule in each.get("rules", ()) for name in rule.get("resourceNames", ())}
+        assert default_lease(names) in told
+        assert f"{name_prefix(names)}-usage-0" in told
+        if names[0] != "phalanx":
+            assert not told & {"phalanx-scheduler", "phalanx-usage-0"}
+
+    async def test_a_lease_that_is_chosen_is_granted_and_taken(self, major: str) -> None:
+        made = await _rendered(major, "--set=scheduler.leaseName=turns")
+        told = {name for each in made for rule in each.get("rules", ()) for name in rule.get("resourceNames", ())}
+        (scheduler,) = [
+            each for each in made if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-scheduler")
+        ]
+        assert "--lease-name=turns" in scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert "turns" in told
+        assert "phalanx-scheduler" not in told
+
+    async def test_roles_of_people_can_be_left_out_and_kept_from_roles_of_the_cluster(self, major: str) -> None:
+        text = str(await _rendered(major, "--set=rbac.aggregate=false"))
+        assert "phalanx-viewer" in text
+        assert "aggregate-to" not in text
+        assert "phalanx-viewer" not in str(await _rendered(major, "--set=rbac.people=false"))
+
+    async def test_whoever_reads_secured_metrics_is_told_whom_to_trust(self, major: str) -> None:
+        made = await _rendered(
+            major,
+            "--set=metrics.secure.enabled=true,metrics.secure.secretName=theirs,metrics.serviceMonitor=true",
+            "--set=metrics.secure.readers[0].kind=ServiceAccount",
+            "--set=metrics.secure.readers[0].name=prometheus,metrics.secure.readers[0].namespace=monitoring",
+        )
+        by_kind = {each["kind"]: each for each in made}
+        (endpoint,) = by_kind["ServiceMonitor"]["spec"]["endpoints"]
+        assert endpoint["scheme"] == "https"
+        assert endpoint["tlsConfig"] == {
+            "serverName": f"phalanx-scheduler.{NAMESPACE}.svc",
+            "ca": {"secret": {"name": "theirs", "key": "ca.crt"}},
+        }
+        assert not [each for each in made if each["metadata"]["name"] == "phalanx-metrics-tls"]
+        (binding,) = [
+            each
+            for each in made
+            if (each["kind"], each["metadata"]["name"]) == ("ClusterRoleBinding", "phalanx-metrics-reader")
+        ]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
+        (scheduler,) = [
+            each for each in made if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-scheduler")
+        ]
+        (container,) = scheduler["spec"]["template"]["spec"]["containers"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
 
 @pytest_asyncio.fixture
 async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
@@ -154,6 +227,68 @@ class TestInstalled:
                 assert "FORBIDDEN" not in process.output
             finally:
                 assert await process.end() == 0
+
+    async def test_secured_metrics_are_for_those_who_may_over_a_certificate_that_outlives_upgrades(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        wanted = (
+            "--set=metrics.secure.enabled=true,scheduler.replicas=1,controllers.enabled=false",
+            "--set=metrics.secure.readers[0].kind=ServiceAccount,metrics.secure.readers[0].name=phalanx-webhook",
+            f"--set=metrics.secure.readers[0].namespace={NAMESPACE}",
+        )
+        port = free_port()
+        await self._helm(major, kubeconfig, "install", *wanted)
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/phalanx-metrics-tls"
+            kept = (await client.get(secret))["data"]
+            await self._helm(major, kubeconfig, "upgrade", *wanted)
+            assert (await client.get(secret))["data"] == kept
+            for name, content in kept.items():
+                (tmp_path / name).write_bytes(base64.b64decode(content))
+            deployment = await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
+            arguments = [
+                each.replace("0.0.0.0:10251", f"127.0.0.1:{port}").replace("/etc/phalanx-metrics", str(tmp_path))
+                for each in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            ]
+            account = await _as_account(client, kubeconfig, "phalanx-scheduler", tmp_path)
+            reader = await _as_account(client, kubeconfig, "phalanx-webhook", tmp_path)
+            process = await Process.start(*arguments, "--kubeconfig", account)
+            try:
+                await process.says("ready")
+                answers = {
+                    who: await _metrics(port, tmp_path / "ca.crt", token)
+                    for who, token in {
+                        "nobody": "",
+                        "scheduler": _token(account),
+                        "reader": _token(reader),
+                    }.items()
+                }
+                assert answers == {"nobody": 401, "scheduler": 403, "reader": 200}
+            finally:
+                assert await process.end() == 0
+
+    async def test_a_viewer_may_ask_why_and_who_has_what(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        await self._helm(major, kubeconfig, "install")
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            await client.create(ACCOUNTS.path(NAMESPACE), {"metadata": {"name": "viewer"}})
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "phalanx-viewer"}
+            subjects = [{"kind": "ServiceAccount", "name": "viewer", "namespace": NAMESPACE}]
+            await client.create(
+                "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+                {"metadata": {"name": "viewer"}, "roleRef": role, "subjects": subjects},
+            )
+            await client.create("/api/v1/nodes", _node())
+            await client.create(PODS.path("default"), pod("large", cpu="99"))
+            account = await _as_account(client, kubeconfig, "viewer", tmp_path)
+        for words in (["why", "pod/large", "-n", "default"], ["queue", "list"]):
+            process = await Process.start(*words, "--kubeconfig", account)
+            assert await process.ends(patience=100) == 0, process.output
+            unread = [line for line in process.output.splitlines() if "not read" in line]
+            assert all("configmap" in line for line in unread), unread
 
     async def test_an_upgrade_changes_what_was_asked_and_definitions_outlive_the_release(
         self, major: str, kubeconfig: Path, tmp_path: Path
@@ -244,6 +379,26 @@ class TestInstalled:
 async def _rendered(major: str, *arguments: str) -> list[dict[str, Any]]:
     text = await run(major, "template", "phalanx", CHART, "-n", NAMESPACE, *arguments)
     return [each for each in yaml.safe_load_all(text) if each]
+
+
+async def _metrics(port: int, authority: Path, token: str) -> int:
+    """The status of an answer, by whom the certificate is trusted as a ServiceMonitor says."""
+    context = ssl.create_default_context(cafile=str(authority))
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(
+            f"https://127.0.0.1:{port}/metrics",
+            ssl=context,
+            server_hostname=f"phalanx-scheduler.{NAMESPACE}.svc",
+            headers=headers,
+        ) as answer,
+    ):
+        return answer.status
+
+
+def _token(kubeconfig: Path) -> str:
+    return str(yaml.safe_load(kubeconfig.read_text("utf-8"))["users"][0]["user"]["token"])
 
 
 async def _as_account(client: KubeClient, kubeconfig: Path, name: str, folder: Path) -> Path:

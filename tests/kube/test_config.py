@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.kube.auth.config import ClusterConfig, load_config
+from phalanx.kube.auth.config import ClusterConfig, Overrides, load_config
 from phalanx.kube.auth.credentials import ClientIdentity, TokenFileCredentials
 from phalanx.kube.auth.exec_plugin import ExecCredentials
 from phalanx.kube.errors import ConfigError
@@ -356,3 +356,63 @@ def test_proxies_of_the_environment(
     tmp_path: Path, environ: dict[str, str], server: str, proxy: str | None
 ) -> None:
     assert load(write(tmp_path / "c", cluster={"server": server}), **environ).proxy_url == proxy
+
+
+class TestOverrides:
+    """kubectl's --cluster, --user, --as and --as-group."""
+
+    def several(self, tmp_path: Path, **more: Any) -> str:
+        return write(
+            tmp_path / "config",
+            clusters=[
+                {"name": name, "cluster": {"server": f"https://{name}.example"}} for name in ("main", "second")
+            ],
+            users=[{"name": name, "user": {"token": f"token-of-{name}"}} for name in ("main", "other")],
+            **more,
+        )
+
+    def test_another_cluster_and_user_take_the_place_of_the_contexts(self, tmp_path: Path) -> None:
+        file = self.several(tmp_path)
+        found = load_config(file, None, Overrides(cluster="second", user="other"), environ={"HOME": "/nowhere"})
+        assert found.server == "https://second.example"
+        assert identity(found) == ClientIdentity("Bearer token-of-other")
+        alone = load_config(file, None, Overrides(user="other"), environ={"HOME": "/nowhere"})
+        assert (alone.server, identity(alone)) == ("https://main.example", identity(found))
+
+    def test_a_cluster_needs_no_context(self, tmp_path: Path) -> None:
+        file = self.several(tmp_path, current=None)
+        found = load_config(file, None, Overrides(cluster="second", user="main"), environ={"HOME": "/nowhere"})
+        assert (found.server, found.namespace) == ("https://second.example", "default")
+        with pytest.raises(ConfigError, match="no current-context"):
+            load_config(file, None, Overrides(user="main"), environ={"HOME": "/nowhere"})
+
+    @pytest.mark.parametrize(
+        ("overrides", "word"), [(Overrides(cluster="x"), "cluster"), (Overrides(user="x"), "user")]
+    )
+    def test_what_is_not_there_is_named(self, tmp_path: Path, overrides: Overrides, word: str) -> None:
+        with pytest.raises(ConfigError, match=f"there is no {word} 'x', only 'main'"):
+            load_config(self.several(tmp_path), None, overrides, environ={"HOME": "/nowhere"})
+
+    def test_whom_to_act_as_takes_the_place_of_the_users_own(self, tmp_path: Path) -> None:
+        file = write(tmp_path / "config", user={"as": "root", "as-uid": "7", "as-groups": ["wheel"]})
+
+        def headers(**overrides: Any) -> tuple[tuple[str, str], ...]:
+            return load_config(file, None, Overrides(**overrides), environ={"HOME": "/nowhere"}).headers
+
+        own = (("Impersonate-User", "root"), ("Impersonate-Uid", "7"), ("Impersonate-Group", "wheel"))
+        assert headers() == own
+        # Who acts as somebody else is in nobody's groups but those that were asked for.
+        assert headers(act_as="ada") == (("Impersonate-User", "ada"),)
+        assert headers(act_as="ada", act_as_groups=("dev", "ops")) == (
+            ("Impersonate-User", "ada"),
+            ("Impersonate-Group", "dev"),
+            ("Impersonate-Group", "ops"),
+        )
+        assert headers(act_as_groups=("dev",)) == (*own[:2], ("Impersonate-Group", "dev"))
+
+    def test_groups_without_anybody_and_broken_names_are_refused(self, tmp_path: Path) -> None:
+        file = write(tmp_path / "config")
+        with pytest.raises(ConfigError, match="--as-group needs --as"):
+            load_config(file, None, Overrides(act_as_groups=("dev",)), environ={"HOME": "/nowhere"})
+        with pytest.raises(ConfigError, match="cannot be in a header"):
+            load_config(file, None, Overrides(act_as="ada\r\nX: y"), environ={"HOME": "/nowhere"})

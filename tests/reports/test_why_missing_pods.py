@@ -121,6 +121,30 @@ async def test_a_volcano_job_says_it_itself() -> None:
     )
 
 
+async def test_a_job_without_pods_says_what_would_help_its_group() -> None:
+    cluster = Cluster()
+    source = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "default", "o-owner", "gu")
+    wanted = requests_of({"cpu": 4000})
+    group = Gang(
+        GangKey("default", "o-owner"),
+        min_member=2,
+        source=source,
+        min_resources=wanted,
+        admission=True,
+        admitted=False,
+    )
+    cluster.snapshot.state.apply(GangUpdated(group))
+    cluster.owner(VCJOBS, tasks=[{"name": "w", "replicas": 2, "template": TEMPLATE}])
+    state = {"phase": "Pending", "reason": "Unschedulable", "message": "it waits to be admitted"}
+    cluster.api.update(VCJOBS, "o", lambda job: job.update(status={"state": state}))
+    answer = await cluster.ask()
+    assert (answer.gang, answer.message) == (
+        "default/o-owner",
+        "none of its 2 pods exists: it waits to be admitted",
+    )
+    assert answer.change == "add nodes, lower minResources, or raise overcommit-factor"
+
+
 async def test_a_job_whose_pods_all_exist_tells_of_its_gang() -> None:
     cluster = Cluster()
     cluster.snapshot.state.apply(GangUpdated(Gang(GangKey("default", "g"), min_member=2)))

@@ -102,6 +102,15 @@ def test_time_that_passes_closes_nodes_to_what_would_have_ended_in_time_before()
     assert set(placed(world)) == {"early", "just"}
 
 
+def test_a_limit_that_has_passed_when_the_window_begins_counts() -> None:
+    """Found by the soak: nothing happens between a moment at which it would have ended in time, and the start."""
+    world = window(Scenario(POLICY).node("other", cpu=1).node("n1"), "n1", start=HOUR, end=2 * HOUR)
+    lasting(world, "early", 1800).run()
+    later(world, HOUR + 10)
+    lasting(world, "late", 1800).run()
+    assert placed(world) == {"early": "other"}
+
+
 def test_in_maintenance_a_node_takes_nothing_and_afterwards_it_does_at_once() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=-10, end=HOUR)
     lasting(world, "short", 60).run()

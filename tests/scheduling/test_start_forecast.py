@@ -173,7 +173,7 @@ class TestWhyNot:
         world = Scenario(policy()).node("a", cpu=4)
         world.gang("g", 2, created=world.now)
         waiting(world, "g-0", 50, gang="g", cpu=1)
-        assert self.why(world, "g") == (NoStart.HELD, "room is not what it waits for (NotEnoughMembers)")
+        assert self.why(world, "g") == (NoStart.HELD, "it waits for something else first (NotEnoughMembers)")
 
 
 # (cpus, limit in seconds, pods); 0 for no limit. None of it ends while it is looked at.

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.dialects.status import StatusChange
 from phalanx.execution.writes import WritePool
-from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.gang import GroupRef
 from phalanx.status import status_writer
@@ -25,10 +25,14 @@ class Api:
         self.status: dict[str, Any] = {}
         self.writes = 0
         self.lose = 0
+        self.conflicts = 0
         self.moved: list[Any] = []
 
     async def write(self, change: StatusChange) -> None:
         self.writes += 1
+        if self.conflicts:
+            self.conflicts -= 1
+            raise ApiError(409, "Conflict", "try again")
         self.status |= change.patch
         if self.lose:
             self.lose -= 1
@@ -47,7 +51,7 @@ class Place:
             self.pool,
             self._derive,
             str,
-            retry=RetryPolicy(base=0.001),
+            retry=RetryPolicy(base=0.001, cap=0.01),
             clock=lambda: self.now,
         )
 
@@ -91,4 +95,16 @@ async def test_what_is_never_seen_is_not_waited_for_for_ever() -> None:
     place.now = 10.0
     await asyncio.sleep(0.02)
     assert place.api.status == {"running": 2, "succeeded": 1}
+    await place.pool.close()
+
+
+async def test_a_conflict_without_news_is_not_the_end() -> None:
+    """Servers under contention answer 409 although nothing has changed: the watch has no news then."""
+    place = Place()
+    place.api.conflicts = 7
+    await place.becomes(running=2)
+    async with asyncio.timeout(5):
+        while not place.api.status:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    assert place.api.writes == 8
     await place.pool.close()

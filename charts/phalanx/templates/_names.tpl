@@ -18,6 +18,28 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{/* What the names of the scheduler's lease and memory begin with: as src/phalanx/kube/own_objects.py has it. */}}
+{{- define "phalanx.prefix" -}}
+{{- $first := first .Values.schedulerNames }}
+{{- $readable := regexReplaceAll "[^a-z0-9]+" (lower $first) "-" | trunc 50 | trimAll "-" | default "phalanx" }}
+{{- regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" $first | ternary $first (printf "%s-%s" $readable (sha256sum $first | trunc 8)) }}
+{{- end }}
+
+{{- define "phalanx.lease" -}}
+{{- .Values.scheduler.leaseName | default (printf "%s-scheduler" (include "phalanx.prefix" .)) }}
+{{- end }}
+
+{{- define "phalanx.metricsSecret" -}}
+{{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
+{{- end }}
+
+{{/* Roles as the cluster's own gather them, or not: a list of the root and the text. */}}
+{{- define "phalanx.gathered" -}}
+{{- $text := index . 1 }}
+{{- if not (index . 0).Values.rbac.aggregate }}{{ $text = regexReplaceAll "(?m)^ +rbac\\.authorization\\.k8s\\.io/aggregate-to-.*\\n" $text "" }}{{ end }}
+{{- $text }}
+{{- end }}
+
 {{- define "phalanx.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, lease_namespace_option, policy_option, scheduler_names_option
+from phalanx.cli.connection import connection_options, lease_namespace_option, policy_option, scheduler_names_option
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -20,7 +20,7 @@ _STEP = 1000
 
 
 @click.command(short_help="Write down a live cluster, without secrets.")
-@kubeconfig_option
+@connection_options
 @click.option(
     "-o",
     "--output",

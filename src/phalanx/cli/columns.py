@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from phalanx.cli.listing.harmless import harmless
 from phalanx.model.resources import PODS, parse_amount
 from phalanx.model.text.quantity import format_quantity
 
@@ -13,14 +14,14 @@ NONE = "<none>"
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Left-aligned, as wide as needed; empty cells are shown as `<none>`."""
-    table = [list(header), *([cell or NONE for cell in row] for row in rows)]
+    table = [list(header), *([harmless(cell) or NONE for cell in row] for row in rows)]
     widths = [max(len(row[place]) for row in table) for place in range(len(header))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def fields(pairs: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
     """`Name:   value` lines with the values below each other; several lines of a value stay together."""
-    shown = [(name, value.splitlines() or [NONE]) for name, value in pairs]
+    shown = [(name, [harmless(line) for line in value.splitlines()] or [NONE]) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0) + 2
     lines = []
     for name, (first, *rest) in shown:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,7 +18,66 @@ kubeconfig_option = click.option(
     metavar="FILE",
     help="The kubeconfig to use. By default $KUBECONFIG, ~/.kube/config, or the pod's service account.",
 )
-namespace_option = click.option("-n", "--namespace", help="By default that of the kubeconfig's context.")
+# What the options of `connection_options` said, in the context of the command.
+_META = "phalanx.connection"
+_NO_LIMIT = 86_400.0
+
+
+def _remember_timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """A Go duration or plain seconds, as kubectl takes it; 0 is no limit. Raises click.BadParameter."""
+    from phalanx.model.text.duration import parse_nanoseconds
+
+    if value is None:
+        return
+    try:
+        plain = value.isascii() and value.isdecimal()
+        seconds = float(value[:12]) if plain else parse_nanoseconds(value) / 1e9
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+    if seconds < 0:
+        raise click.BadParameter(f"{value} is below 0", ctx, param)
+    _remember(ctx, param, min(seconds, _NO_LIMIT) or _NO_LIMIT)
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value:
+        ctx.meta.setdefault(_META, {})[param.name] = value
+
+
+def _connection_option(*names: str, **more: Any) -> Callable[[F], F]:
+    """An option that no command has to pass on: `run_connected` finds it."""
+    return click.option(*names, **{"expose_value": False, "callback": _remember, **more})
+
+
+def connection_options(command: F) -> F:
+    """kubectl's options of the cluster and of who asks. The command gets `kubeconfig` alone."""
+    options: tuple[Callable[[F], F], ...] = (
+        kubeconfig_option,
+        _connection_option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
+        _connection_option("--cluster", metavar="NAME", help="The cluster of the kubeconfig to use."),
+        _connection_option("--user", "login", metavar="NAME", help="The user of the kubeconfig to use."),
+        _connection_option("--as", "act_as", metavar="USER", help="Whom to impersonate."),
+        _connection_option(
+            "--as-group", "act_as_groups", metavar="GROUP", multiple=True, help="A group of his; may be repeated."
+        ),
+        _connection_option(
+            "--request-timeout",
+            callback=_remember_timeout,
+            metavar="TIME",
+            help="For one request, such as 10s; 0 for no limit.  [default: 30s]",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    help="By default that of the kubeconfig's context.",
+    shell_complete=lambda ctx, param, incomplete: _namespaces(ctx, param, incomplete),
+)
 lease_namespace_option = click.option(
     "--lease-namespace",
     default="kube-system",
@@ -36,6 +96,12 @@ output_option = click.option(
     show_default=True,
     help="How to print the answer.",
 )
+
+
+def _namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from phalanx.cli.completion import names_from, namespaces
+
+    return names_from(namespaces)(ctx, param, incomplete)
 
 
 def scheduler_names_option(pods: str) -> Callable[[F], F]:
@@ -58,12 +124,22 @@ def time_limit(seconds: float = 30.0) -> Callable[[], bool]:
 
 def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str | None) -> T:
     """Runs `work(client)` on a connection; failures become one plain line and exit code 1."""
-    from phalanx.kube.auth.config import load_config
+    from phalanx.kube.auth.config import Overrides, load_config
     from phalanx.kube.client import KubeClient
     from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 
+    context = click.get_current_context(silent=True)
+    said = context.meta.get(_META, {}) if context is not None else {}
+    overrides = Overrides(
+        said.get("cluster", ""),
+        said.get("login", ""),
+        said.get("act_as", ""),
+        tuple(said.get("act_as_groups", ())),
+    )
+
     async def connected() -> T:
-        async with KubeClient(load_config(kubeconfig)) as client:
+        async with KubeClient(load_config(kubeconfig, said.get("context"), overrides)) as client:
+            client.request_timeout = said.get("request_timeout", client.request_timeout)
             return await work(client)
 
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     namespace_option,
     output_option,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="How long each wave of moves may take."
 )
 @click.option("--keep-closed", is_flag=True, help="Leave nodes that were emptied closed to new pods.")
-@kubeconfig_option
+@connection_options
 @scheduler_names_option("may move")
 @policy_option
 @lease_namespace_option
@@ -146,7 +146,7 @@ def defrag(
         progress = Progress()
         progress.say("reading the cluster")
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:
             progress.warn(f"not read: {text}")
         for name in _left_closed(snapshot):

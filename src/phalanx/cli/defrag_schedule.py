@@ -15,6 +15,7 @@ from phalanx.daemon.policy_file import dialect_options, read_policy
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import name_prefix
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
@@ -64,10 +65,10 @@ def show_schedule(
 
     async def work(client: KubeClient) -> ScheduleStatus:
         snapshot = await read_cluster(client, schedulers, dialect_options(policy))
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, schedulers)
         now = time.time()
         runs = DefragmentationRuns()
-        warning = await _read_budget(client, lease_namespace, runs, now)
+        warning = await _read_budget(client, lease_namespace, schedulers, runs, now)
         facts = ClusterFacts(snapshot.events, policy, now, schedulers, snapshot.usages)
         return _status(settings, runs, facts.build(), now, warning)
 
@@ -79,15 +80,18 @@ def show_schedule(
         print_structured(msgspec.to_builtins(status), output)
 
 
-async def _read_budget(client: KubeClient, namespace: str, runs: DefragmentationRuns, now: float) -> str:
+async def _read_budget(
+    client: KubeClient, namespace: str, schedulers: tuple[str, ...], runs: DefragmentationRuns, now: float
+) -> str:
     """What is wrong with what the scheduler has written down, "" for nothing."""
+    name = f"{name_prefix(schedulers)}-{NAME}"
     try:
-        document = await client.get(CONFIG_MAPS.path(namespace, NAME))
+        document = await client.get(CONFIG_MAPS.path(namespace, name))
         runs.recall(decode(str((document.get("data") or {}).get(DATA_KEY, ""))), now)
     except ApiError as error:
-        return "" if error.status == 404 else f"configmap {namespace}/{NAME} is not read: {error.message}"
+        return "" if error.status == 404 else f"configmap {namespace}/{name} is not read: {error.message}"
     except ValueError as error:
-        return f"configmap {namespace}/{NAME}, key {DATA_KEY}: {error}"
+        return f"configmap {namespace}/{name}, key {DATA_KEY}: {error}"
     return ""
 
 

@@ -54,7 +54,10 @@ _PLURALS = {
     default="phalanx",
     show_default=True,
     metavar="NAME",
-    help="Its service account and roles are called NAME-scheduler; policies are about its pods.",
+    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods.",
+)
+@click.option(
+    "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
 )
 @click.option(
     "--timeout", default=60.0, show_default=True, help="Seconds to wait until the definitions are served."
@@ -68,6 +71,7 @@ def install(
     with_member: bool,
     namespace: str,
     scheduler_name: str,
+    lease_name: str,
     timeout: float,
 ) -> None:
     """Install CRDs, RBAC and the default queue into a cluster, and admission policies where asked to.
@@ -80,7 +84,7 @@ def install(
 
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
-    rights = [] if crds_only else all_rights(scheduler_name, namespace)
+    rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
     if with_hub:
         definitions += hub_manifests.hub_definitions()
@@ -106,16 +110,22 @@ def install(
     run_connected(work, kubeconfig)
 
 
-def all_rights(scheduler_name: str, namespace: str) -> list[Manifest]:
+def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:
     """The accounts of the scheduler, the controllers and the webhook, what they may do, and their place at the API
-    server."""
+    server. `lease_name` is the scheduler's, "" for what its name makes it."""
     from phalanx.cli import manifests
     from phalanx.cli.controller_manifests import controller_access
+    from phalanx.cli.people_manifests import people_roles
     from phalanx.cli.webhook_manifests import webhook_access
 
     scheduler, controllers = f"{scheduler_name}-scheduler", f"{scheduler_name}-controllers"
+    own = manifests.access(scheduler, namespace, scheduler_name, lease_name)
+    (rules,) = (
+        each["rules"] for each in own if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", scheduler)
+    )
     return [
-        *manifests.access(scheduler, namespace),
+        *own,
+        *people_roles(rules),
         *controller_access(controllers, namespace),
         *webhook_access(namespace),
         *manifests.flow_schemas(scheduler, namespace),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 # Command -> (module:attribute, the line in `phalanx --help`); a module is imported when its command is used.
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -25,16 +26,36 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "clusters": ("phalanx.cli.clusters:clusters", "List member clusters, and which gangs are where."),
     "submit": ("phalanx.cli.jobs.submit:submit", "Submit a job from a file or from flags."),
     "job": ("phalanx.cli.jobs.job:job", "Look at jobs, suspend, resume and cancel them, read their output."),
-    "jobs": ("phalanx.cli.jobs.job:jobs", "The same as `phalanx job list`."),
+    "jobs": ("phalanx.cli.jobs.gang_list:jobs", "One line a gang or job: state, members, nodes or reason."),
+    "nodes": ("phalanx.cli.node_list:nodes", "Pools of nodes, what is free, and why one is not used."),
+    "order": ("phalanx.cli.turn_order:order", "Who is next, and by which key."),
+    "reservations": (
+        "phalanx.cli.reservation_list:reservations",
+        "Room that is kept: promised starts, and reservations in advance.",
+    ),
+    "hold": ("phalanx.cli.orders.commands:hold", "Keep gangs that wait from starting."),
+    "release": ("phalanx.cli.orders.commands:release", "Let gangs that are held take their turn."),
+    "cancel": ("phalanx.cli.orders.commands:cancel", "Delete gangs with what made them."),
+    "move": ("phalanx.cli.orders.commands:move", "Move gangs that wait to another queue."),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
-        "Make Volcano's short commands: vsub, vjobs, vcancel, ...",
+        "Make short commands: Volcano's vsub, vjobs, ..., or pq, pinfo, ... as Slurm's.",
     ),
     "webhook": ("phalanx.cli.webhook:webhook", "Fill in and check jobs, queues, groups and pods at admission."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
+    "dashboard": (
+        "phalanx.cli.dashboard:dashboard",
+        "Serve a page that shows queues, gangs and nodes, live.",
+    ),
     "defrag": ("phalanx.cli.defrag:defrag", "Free nodes, or make room for a gang, by moving pods."),
     "queue": ("phalanx.cli.queue:queue", "Say what queues have, deserve, borrow and wait for."),
     "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
+    "history": ("phalanx.cli.history:history", "List runs of gangs, also of those that are long gone."),
+    "report": ("phalanx.cli.history:report", "Say what queues and users used in a month."),
+    "accounting": (
+        "phalanx.cli.accounting:accounting",
+        "Keep what gangs have used, after their objects are gone.",
+    ),
     "simulate": ("phalanx.cli.simulate:simulate", "Run workloads through the scheduler in virtual time."),
     "capture": (
         "phalanx.cli.capture:capture",
@@ -63,10 +84,22 @@ SHORT_COMMANDS: dict[str, tuple[str, str]] = {
         ("vqueues", "List queues."),
     )
 }
+# Short names for those who come from Slurm, made by `phalanx shell-commands --set slurm`.
+SLURM_COMMANDS: dict[str, tuple[str, str]] = {
+    "pq": ("phalanx.cli.jobs.gang_list:jobs", "phalanx jobs, as squeue."),
+    "pinfo": ("phalanx.cli.node_list:nodes", "phalanx nodes, as sinfo."),
+    "psub": ("phalanx.cli.jobs.submit:submit", "phalanx submit, as sbatch."),
+    "pcancel": ("phalanx.cli.orders.commands:cancel", "phalanx cancel, as scancel."),
+    "pprio": ("phalanx.cli.turn_order:order", "phalanx order, as sprio."),
+    "pshare": ("phalanx.cli.queue:queue_tree", "phalanx queue tree, as sshare."),
+}
+_LINKED = {**SHORT_COMMANDS, **SLURM_COMMANDS}
 # Those that need the second package and what the extra [local] brings.
 _LOCAL = ("up", "demo", "apiserver", "node-agent")
 # Those that need what the extra [webhook] brings, and that alone.
 _CERTIFIED = ("webhook",)
+# Those that need a database, and the extra [history].
+_ACCOUNTS = ("history", "report", "accounting")
 
 
 def _load(where: str) -> click.Command:
@@ -93,7 +126,16 @@ class LazyGroup(click.Group):
             raise click.ClickException(
                 f"`phalanx {cmd_name}` makes certificates: pip install 'phalanx-scheduler[webhook]'"
             )
+        if cmd_name in _ACCOUNTS and not all(map(importlib.util.find_spec, ("sqlalchemy", "alembic"))):
+            raise click.ClickException(
+                f"`phalanx {cmd_name}` needs a database: pip install 'phalanx-scheduler[history]'"
+            )
         return _load(_COMMANDS[cmd_name][0])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands, without importing them."""
+        known = ((name, told) for name, (_, told) in _COMMANDS.items() if name.startswith(incomplete))
+        return [CompletionItem(name, help=told) for name, told in known]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -112,15 +154,21 @@ def main() -> None:
     Exit codes: 0 good, 1 failed, 2 usage; of waiting also 124 for time that is up.
     """
     called = Path(sys.argv[0]).name
-    command = _load(SHORT_COMMANDS[called][0]) if called in SHORT_COMMANDS else cli
-    name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in SHORT_COMMANDS else None
+    command = _load(_LINKED[called][0]) if called in _LINKED else cli
+    name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in _LINKED else None
     try:
         # Click hands the code of an early end out instead of ending with it.
         sys.exit(command.main(prog_name=name, standalone_mode=False) or 0)
     except click.exceptions.Abort:
         sys.exit(130)
-    except click.ClickException as error:
+    except click.UsageError as error:
         error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        from phalanx.cli.listing.harmless import harmless_lines
+
+        # It may quote what the API says.
+        click.echo(f"Error: {harmless_lines(error.format_message())}", err=True)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)

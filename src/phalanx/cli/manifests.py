@@ -17,14 +17,12 @@ from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
 from phalanx.jobs.spec import BATCH, BUS, FLOW
-from phalanx.kube.own_objects import LABELS
+from phalanx.kube.own_objects import LABELS, default_lease, name_prefix
 
 Manifest = dict[str, Any]
 
-# Where `phalanx scheduler --leader-elect` keeps its lease by default, and what it is called, whatever the
-# scheduler's name (SchedulerOptions).
+# Where `phalanx scheduler --leader-elect` keeps its lease by default (SchedulerOptions).
 LEASE_NAMESPACE = "kube-system"
-LEASE = "phalanx-scheduler"
 
 QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
 
@@ -47,15 +45,16 @@ def definitions() -> list[Manifest]:
     return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
 
 
-def access(account: str, namespace: str, lease: str = LEASE) -> list[Manifest]:
-    """A service account for the scheduler with the rights that it uses, and no other."""
+def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease: str = "") -> list[Manifest]:
+    """A service account for the scheduler with the rights that it uses, and no other. The lease, and the ConfigMaps
+    of what it remembers, are those that a scheduler of this name takes (kube/own_objects.py)."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     return [
         make_object("v1", "Namespace", namespace),
         make_object("v1", "ServiceAccount", account, namespace),
         make_object(f"{RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
         make_binding("ClusterRole", account, subject),
-        make_object(f"{RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=list(_own_rules(lease))),
+        make_object(f"{RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=list(_own_rules(scheduler_name, lease))),
         make_binding("Role", account, subject, LEASE_NAMESPACE),
         # Without a key: the first scheduler puts one in, and installing anew leaves it alone.
         make_object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
@@ -63,9 +62,19 @@ def access(account: str, namespace: str, lease: str = LEASE) -> list[Manifest]:
     ]
 
 
-def tenant_roles() -> list[Manifest]:
-    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
-    groups = list(
+def job_rules(verbs: Sequence[str]) -> list[Manifest]:
+    """Of groups and of what makes pods in groups."""
+    return [
+        make_rule(_group_groups(), ["podgroups"], verbs),
+        make_rule([BATCH], ["jobs", "cronjobs"], verbs),
+        make_rule([FLOW], ["jobflows", "jobtemplates"], verbs),
+        make_rule([BUS], ["commands"], verbs),
+    ]
+
+
+def _group_groups() -> list[str]:
+    """The API groups of which we bring definitions of groups of pods."""
+    return list(
         dict.fromkeys(
             each.kind.group
             for dialect in installed_dialects()
@@ -73,17 +82,16 @@ def tenant_roles() -> list[Manifest]:
             for each in dialect.groups
         )
     )
+
+
+def tenant_roles() -> list[Manifest]:
+    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
+    groups = _group_groups()
     verbs = ["create", "delete", "deletecollection", "patch", "update"]
     seen = make_rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
     jobs, flows = ["jobs", "cronjobs"], ["jobflows", "jobtemplates"]
     return [
-        _gathered(
-            "edit",
-            make_rule(groups, ["podgroups"], verbs),
-            make_rule([BATCH], jobs, verbs),
-            make_rule([FLOW], flows, verbs),
-            make_rule([BUS], ["commands"], verbs),
-        ),
+        _gathered("edit", *job_rules(verbs)),
         _gathered(
             "view",
             seen,
@@ -157,6 +165,16 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ)
 
 
+def reading_rules() -> list[Manifest]:
+    """Of the scheduler's rights those to read."""
+    rules = []
+    for rule in _cluster_rules():
+        verbs = [verb for verb in rule["verbs"] if verb in READ]
+        if verbs:
+            rules.append({**rule, "verbs": verbs})
+    return rules
+
+
 def _dialect_rules() -> Iterator[Manifest]:
     """What the dialects need, the API groups of equal rules together."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
@@ -167,7 +185,7 @@ def _dialect_rules() -> Iterator[Manifest]:
         yield make_rule(list(dict.fromkeys(members)), names, verbs)
 
 
-def _own_rules(lease: str) -> Iterator[Manifest]:
+def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
     """What is the scheduler's own: its lease, the memory of what accounts used of promised starts and of
     defragmentation's budget, the keys that it signs with.
 
@@ -176,10 +194,14 @@ def _own_rules(lease: str) -> Iterator[Manifest]:
     """
     group, leases = ["coordination.k8s.io"], ["leases"]
     yield make_rule(group, leases, ["create"])
-    yield {**make_rule(group, leases, ["get", "update"]), "resourceNames": [lease]}
+    yield {
+        **make_rule(group, leases, ["get", "update"]),
+        "resourceNames": [lease or default_lease([scheduler_name])],
+    }
     # That of a hub which sends gangs here, if there is one (daemon/hub_lease.py).
     yield {**make_rule(group, leases, ["get"]), "resourceNames": [HUB_LEASE]}
-    names = [*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS, DEFRAGMENTATION]
+    prefix, usages = name_prefix([scheduler_name]), (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
+    names = [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, DEFRAGMENTATION)]
     yield make_rule([""], ["configmaps"], ["create"])
     yield {**make_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}
     yield {**make_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [SIGNING_KEYS]}

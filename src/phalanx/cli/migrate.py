@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, namespace_option, output_option
+from phalanx.cli.connection import connection_options, namespace_option, output_option
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @namespace_option
 @click.option(
     "--from",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     policy_option,
     scheduler_names_option,
@@ -29,7 +29,7 @@ def _asking(*, wide: bool = True) -> Callable[[F], F]:
     """The options that every question has."""
     formats = ["table", *(["wide"] if wide else []), "json", "yaml"]
     options = [
-        kubeconfig_option,
+        connection_options,
         scheduler_names_option("are charged to queues"),
         policy_option,
         lease_namespace_option,
@@ -229,7 +229,7 @@ async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str], lea
     from phalanx.reports.stored_usage import read_usage
 
     snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
-    await read_usage(client, snapshot, policy, lease_namespace)
+    await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
     return report(snapshot, policy, time.time())
 
 

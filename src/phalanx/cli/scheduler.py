@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 @click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
 @click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
 @click.option(
+    "--lease-name",
+    default="",
+    metavar="NAME",
+    help="What the lease is called that the replicas have in common. By default NAME-scheduler of the first "
+    "--scheduler-name: phalanx-scheduler.",
+)
+@click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics, /healthz, /livez, /readyz."
 )
 @click.option(
@@ -43,6 +50,14 @@ if TYPE_CHECKING:
     "--guard-metrics",
     is_flag=True,
     help="Serve /metrics only to whom the API server lets get that path, as /configz and /debug always are.",
+)
+@click.option(
+    "--account-metrics",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    metavar="N",
+    help="How many queues and quotas, those with the largest shares, have metrics of their own; the rest is one.",
 )
 @click.option(
     "--concurrency",
@@ -76,10 +91,12 @@ def scheduler(
     config: str,
     leader_elect: bool,
     lease_namespace: str,
+    lease_name: str,
     metrics_address: str,
     metrics_certificate: str,
     metrics_key: str,
     guard_metrics: bool,
+    account_metrics: int,
     concurrency: int,
     self_check: bool,
     with_controllers: bool,
@@ -110,7 +127,7 @@ def scheduler(
     if bool(metrics_certificate) != bool(metrics_key):
         raise click.UsageError("--metrics-certificate and --metrics-key belong together")
     set_up_logging(log_level, log_format)
-    endpoint = EndpointOptions(metrics_address, metrics_certificate, metrics_key, guard_metrics)
+    endpoint = EndpointOptions(metrics_address, metrics_certificate, metrics_key, guard_metrics, account_metrics)
     telemetry = Telemetry(endpoint, _tracing(otlp_endpoint))
     options = SchedulerOptions(
         scheduler_names=scheduler_names,
@@ -118,6 +135,7 @@ def scheduler(
         concurrency=concurrency,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace,
+        lease_name=lease_name,
         self_check=self_check,
     )
 

@@ -50,6 +50,13 @@ DEFAULT_NODES = """\
 )
 @tenant_option
 @click.option("--exec", "run_processes", is_flag=True, help="Run the containers' commands as local processes.")
+@click.option(
+    "--dashboard/--no-dashboard",
+    "with_dashboard",
+    default=True,
+    show_default=True,
+    help="Serve the page of `phalanx dashboard`.",
+)
 @click.option("--webhook", is_flag=True, help="Fill in and check jobs, queues, groups and pods at admission.")
 def up(
     directory: Path,
@@ -63,6 +70,7 @@ def up(
     tenants: Sequence[tuple[str, Path | None]],
     run_processes: bool,
     webhook: bool,
+    with_dashboard: bool,
 ) -> None:
     """Start an embedded cluster with nodes and the scheduler, and keep it running.
 
@@ -90,6 +98,7 @@ def up(
         metrics_address=metrics_address,
         run_processes=run_processes,
         webhook=webhook,
+        dashboard=with_dashboard,
         tenants=tuple((namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in tenants),
     )
     click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)
@@ -117,6 +126,8 @@ async def _stay_up(cluster: object) -> None:
         for namespace, file in options.tenants:
             click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
         click.echo("  kubectl get nodes")
+        if cluster.dashboard_address:
+            click.echo(f"  dashboard: {cluster.dashboard_address} (good once; the next: {cluster.dashboard_file})")
         click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
         click.echo(f"  logs: {options.directory}/*.log    Ctrl-C ends the cluster")
         failure = asyncio.create_task(cluster.failure())

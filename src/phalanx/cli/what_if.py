@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     namespace_option,
     output_option,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     "--capture", "capture_file", default="", metavar="FILE", help="Over a capture instead of the cluster."
 )
 @namespace_option
-@kubeconfig_option
+@connection_options
 @scheduler_names_option("are its own")
 @policy_option
 @lease_namespace_option

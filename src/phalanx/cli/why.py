@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     namespace_option,
     output_option,
@@ -52,7 +52,7 @@ _NOUNS = {
 @click.command()
 @click.argument("target", metavar="KIND/NAME", nargs=-1, required=True)
 @namespace_option
-@kubeconfig_option
+@connection_options
 @scheduler_names_option("to judge")
 @policy_option
 @lease_namespace_option
@@ -84,6 +84,7 @@ def why(
     import msgspec
 
     from phalanx.cli.connection import print_structured, run_connected
+    from phalanx.cli.listing.harmless import harmless_lines
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
@@ -104,10 +105,10 @@ def why(
         from phalanx.reports.why import WhyReport
 
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
-        stored = await read_plan(client, lease_namespace)
+        stored = await read_plan(client, lease_namespace, scheduler_names)
         inquiry = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
         if kind == "pod":
@@ -132,7 +133,7 @@ def why(
 
     answer = run_connected(work, kubeconfig)
     if output == "table":
-        click.echo(render(answer))
+        click.echo(harmless_lines(render(answer)))
     else:
         print_structured(msgspec.to_builtins(answer), output)
 
@@ -167,7 +168,7 @@ def render(answer: WhyAnswer) -> str:
         if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.start is not None:
-        from phalanx.cli.jobs.job_tables import age
+        from phalanx.cli.listing.ages import age
 
         old = age(answer.start.planned_at, time.time())
         lines.extend(f"  {line}" for line in start_lines(answer.start, old))

@@ -129,10 +129,10 @@ class MaintenanceTable:
         if not (self._watches or self._changed):
             return False
         stale = self._changed or self._cursor != nodes.relabelled.end or not last <= now < self._next
-        if stale or self.closes.shape[1] != nodes.capacity:
-            return self._refresh(backwards=now < last)
+        opened = (stale or self.closes.shape[1] != nodes.capacity) and self._refresh(backwards=now < last)
+        # Also where something else has changed: a row that closes when it did may be too late for somebody by now.
         self._close_to_limits(last)
-        return False
+        return opened
 
     def _close_to_limits(self, last: float) -> None:
         """Tells of rows on which pods of some limit would have ended in time a moment ago, but would not now."""

@@ -25,12 +25,13 @@ class EndpointError(Exception):
 
 class EndpointOptions(msgspec.Struct, frozen=True):
     """`address` is HOST:PORT, "" for none. With files for `certificate` and `key` it speaks TLS. `guarded`: metrics
-    too are only for whom the API server lets get that path."""
+    too are only for whom the API server lets get that path. So many `accounts` have series of their own."""
 
     address: str = ""
     certificate: str = ""
     key: str = ""
     guarded: bool = False
+    accounts: int = 500
 
 
 class Observed(Protocol):
@@ -58,6 +59,10 @@ class Observed(Protocol):
 
     async def inspect(self, request: web.Request) -> web.Response:
         """Answers /configz and /debug/…, to whom the API server allows it."""
+        ...
+
+    async def gangs(self, request: web.Request) -> web.Response:
+        """Answers /v1/gangs, to those who may list the pods of the namespace that they ask for."""
         ...
 
 
@@ -99,6 +104,7 @@ async def serving(
             web.get("/metrics", metrics),
             web.get("/configz", observed.inspect),
             web.get("/debug/{what}", observed.inspect),
+            web.get("/v1/gangs", observed.gangs),
         ]
     )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if options.certificate else None

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.gang_list import GangList
 from phalanx.daemon.metrics.access import AccessError, PathAccess
-from phalanx.daemon.metrics.accounts import AccountAmounts, AccountSeries
+from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
 from phalanx.daemon.metrics.api_requests import ApiRequests
 from phalanx.daemon.metrics.cluster_counts import CountedCluster
 from phalanx.daemon.metrics.debugging import compared_with_api, pod_story, state_dump
 from phalanx.daemon.metrics.defragmentation import DefragmentationMetrics
 from phalanx.daemon.metrics.exposition import labels, lines_of
+from phalanx.daemon.metrics.fragmentation import Fragmentation
 from phalanx.daemon.metrics.starts import StartMetrics
 from phalanx.daemon.metrics.watches import WatchSeries
 from phalanx.daemon.telemetry import Telemetry
@@ -44,7 +46,8 @@ class Inspection:
     """`condition` and `checks` are what readiness rests on; `settings` gives the options and the policy's text.
 
     `/configz`, `/debug/state[?compare]` and `/debug/story?pod=NAMESPACE/NAME` need the right to `get` that path of
-    the API server (a ClusterRole with nonResourceURLs).
+    the API server (a ClusterRole with nonResourceURLs); `/v1/gangs[?namespace=NAMESPACE]` needs the right to list
+    the pods there.
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class Inspection:
         self._scheduler = scheduler
         self._telemetry = telemetry
         self._counted = CountedCluster(state, scheduler, told)
-        self._accounts = AccountSeries(state)
+        self._fragmentation = Fragmentation(state)
+        self._accounts = AccountSeries(state, telemetry.endpoint.accounts)
+        self._gangs = GangList(state, scheduler, told)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
         self._pool = pool
@@ -93,6 +98,7 @@ class Inspection:
         yield from lines_of("phalanx_replica_role", [(role, 1)])
         yield from lines_of("phalanx_ready", ((labels(check=name), int(good)) for name, good in checks.items()))
         yield from self._counted.lines(time.time())
+        yield from self._fragmentation.lines()
         yield from self._watches.lines()
         yield from self._requests.lines()
         waiting = self._pool.waiting().items()
@@ -125,6 +131,19 @@ class Inspection:
             return web.json_response({"error": f"there is no {request.path_qs}"}, status=404)
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
+    async def gangs(self, request: web.Request) -> web.Response:
+        """The gangs of a namespace (`?namespace=`), or of all; of a queue (`?queue=`)."""
+        namespace, queue = (request.query.get(name, "") for name in ("namespace", "queue"))
+        try:
+            await self._access.check_pods(request.headers.get("Authorization", ""), namespace)
+        except AccessError as error:
+            return web.json_response({"error": str(error)}, status=error.status)
+        checks = self._checks()
+        if not checks["synced"] or not checks["leader"]:
+            why = "it has not read the cluster yet" if checks["leader"] else "it is a standby; ask the leader"
+            return web.json_response({"error": why}, status=503)
+        return web.Response(body=await self._gangs.answer(namespace, queue), content_type="application/json")
+
     async def _answer(self, request: web.Request) -> dict[str, Any] | None:
         match request.path:
             case "/configz":
@@ -142,5 +161,5 @@ class Inspection:
         return None
 
 
-def _text(series: AccountSeries, accounts: Sequence[AccountAmounts]) -> str:
-    return "\n".join([*series.lines(accounts), ""])
+def _text(series: AccountSeries, snapshot: AccountSnapshot) -> str:
+    return "\n".join([*series.lines(snapshot), ""])

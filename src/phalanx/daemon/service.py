@@ -9,8 +9,6 @@ import socket
 import time
 from collections.abc import Awaitable
 
-import msgspec
-
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
@@ -33,6 +31,7 @@ from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
+from phalanx.daemon.scheduler_options import SchedulerOptions as SchedulerOptions
 from phalanx.daemon.standby import Standby
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.dialects.core import PodObject
@@ -51,6 +50,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
@@ -64,7 +64,7 @@ from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.plan_publisher import PlanPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
-from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
+from phalanx.status.verdict_publisher import VerdictPublisher
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.ignored_protection import ignored_protection
 from phalanx.status.warnings.lost_members import LostMembers
@@ -84,28 +84,6 @@ _MOST_COMPLAINTS = 1000
 
 class ServiceError(Exception):
     """A part of the service failed; nothing goes on without it."""
-
-
-class SchedulerOptions(msgspec.Struct, frozen=True):
-    """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
-    With `self_check` every account is counted again from the pods once a second while things change.
-
-    A lease is valid for `lease_seconds`, trusted by its holder for `renew_seconds`, renewed (and asked for) every
-    `retry_seconds`; the defaults are kube-scheduler's.
-    """
-
-    scheduler_names: tuple[str, ...] = ("phalanx",)
-    config: str = ""
-    concurrency: int = 64
-    leader_elect: bool = False
-    lease_namespace: str = "kube-system"
-    lease_name: str = "phalanx-scheduler"
-    lease_seconds: float = 15.0
-    renew_seconds: float = 10.0
-    retry_seconds: float = 2.0
-    drain_seconds: float = 10.0
-    self_check: bool = False
-    pace: PublishingPace = PublishingPace()
 
 
 class SchedulerService:
@@ -133,6 +111,8 @@ class SchedulerService:
         self._intake = Intake(
             options.scheduler_names, self._policy.dialects, self._signer, self._distrust, installed_dialects()
         )
+        self.telemetry.priority_class_of = self._intake.group_objects.priority_class_of
+        self.scheduler.cycle_history.searches = self.telemetry.eviction_searches
         self._distrusted_devices = DistrustedDevices(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
         lease = LeaseOptions(
             options.lease_namespace,
@@ -231,13 +211,14 @@ class SchedulerService:
             client, self._pool, self.state, lambda: self.scheduler.new_session(time.time())
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer.kinds, self._intake)
-        self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
+        place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
+        self._usage = UsageRecord(client, self._pool, place, self.scheduler.history, time.time, prefix=prefix)
         record = self.scheduler.plan_record
         self._reservations = ReservationRecord(
-            client, self._pool, options.lease_namespace, record.promised, record.observed_starts
+            client, self._pool, place, record.promised, record.observed_starts, prefix=prefix
         )
         self._defragmentation = DefragmentationRecord(
-            client, self._pool, options.lease_namespace, self.scheduler, self._wake.set, time.time
+            client, self._pool, place, self.scheduler, self._wake.set, time.time, prefix=prefix
         )
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
         self._exceeded = ExceededRunTimes(

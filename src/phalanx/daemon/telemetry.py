@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter as Tally
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING
@@ -18,7 +19,9 @@ from phalanx.daemon.endpoint import EndpointOptions, Observed, serving
 from phalanx.daemon.metrics import families
 from phalanx.daemon.metrics.bind_times import BindTimes
 from phalanx.daemon.metrics.cluster_counts import OTHER
+from phalanx.daemon.metrics.eviction_searches import EvictionSearches
 from phalanx.daemon.metrics.eviction_times import EvictionTimes
+from phalanx.daemon.metrics.gc_pauses import GcPauses
 from phalanx.daemon.metrics.stages import StageClock
 from phalanx.dialects.core import PodObject
 from phalanx.execution.binder import BindResult
@@ -32,8 +35,8 @@ if TYPE_CHECKING:
 
 # The results of an attempt, in kube-scheduler's words.
 _SCHEDULED, _UNSCHEDULABLE = "scheduled", "unschedulable"
-# Queues that have series of their own; further ones count as OTHER.
-_MOST_QUEUES = 500
+# Queues and priority classes that have series of waits of their own; further ones count as OTHER.
+_MOST_QUEUES, _MOST_CLASSES = 500, 20
 # What may fail and be passed over, at 0 from the start: the first time must look like an increase.
 _PARTS = (
     *("cycle", "discovery", "executor", "intake", "planning", "plugin", "reflector", "state", "status", "task"),
@@ -47,9 +50,11 @@ class Telemetry:
     """Counts what happens, and tells it on: to the log, as spans (`tracing`), to Prometheus (`endpoint`)."""
 
     def __init__(self, endpoint: EndpointOptions | None = None, tracing: Tracing | None = None) -> None:
-        self._endpoint = endpoint or EndpointOptions()
+        self.endpoint = endpoint or EndpointOptions()
         self._tracing = tracing
         self._queues_seen: set[str] = set()
+        self._classes_seen: set[str] = set()
+        self.priority_class_of: Callable[[int], str] = lambda priority: ""
         # When each series was created is a second series for each, which nobody asks for.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry = CollectorRegistry()
@@ -59,6 +64,8 @@ class Telemetry:
         self.decisions = DecisionLog()
         self.bind_times = BindTimes(registry)
         self.eviction_times = EvictionTimes(registry)
+        self.eviction_searches = EvictionSearches(registry)
+        self._gc_pauses = GcPauses(registry)
         self._attempts = families.counter("scheduler_schedule_attempts_total", registry)
         self._gang_attempts = families.counter("scheduler_podgroup_schedule_attempts_total", registry)
         self._gang_waits = families.histogram("phalanx_gang_wait_seconds", registry)
@@ -146,10 +153,10 @@ class Telemetry:
         if known.spec is None or not known.spec.created or counts.bound or counts.running:
             return
         queue = payer.queue.key.name if payer is not None and payer.queue is not None else ""
-        if queue not in self._queues_seen and len(self._queues_seen) >= _MOST_QUEUES:
-            queue = OTHER
-        self._queues_seen.add(queue)
-        self._gang_waits.labels(queue).observe(max(0.0, now - known.spec.created))
+        stated = known.spec.priority
+        name = self.priority_class_of(record.pod.priority if stated is None else stated)
+        written = (_seen(self._queues_seen, queue, _MOST_QUEUES), _seen(self._classes_seen, name, _MOST_CLASSES))
+        self._gang_waits.labels(*written).observe(max(0.0, now - known.spec.created))
 
     def bound(self, result: BindResult) -> None:
         self.bind_times.answered(result)
@@ -198,9 +205,10 @@ class Telemetry:
 
     async def serve(self, observed: Observed) -> None:
         """Until cancelled. Raises EndpointError where the address or the certificate cannot be used."""
-        if self._endpoint.address:
-            async with serving(self._endpoint, observed, partial(self._exposition, observed)):
-                await self._measure_lag()
+        if self.endpoint.address:
+            async with serving(self.endpoint, observed, partial(self._exposition, observed)):
+                with self._gc_pauses.measured():
+                    await self._measure_lag()
 
     def _exposition(self, observed: Observed) -> bytes:
         counted = "\n".join([*self.bind_times.lines(), *observed.counted(), ""]).encode()
@@ -212,3 +220,11 @@ class Telemetry:
             due = loop.time() + _LAG_PERIOD
             await asyncio.sleep(_LAG_PERIOD)
             self._lag.observe(max(0.0, loop.time() - due))
+
+
+def _seen(known: set[str], value: str, most: int) -> str:
+    """The value of a label that has at most so many."""
+    if value not in known and len(known) >= most:
+        return OTHER
+    known.add(value)
+    return value

@@ -52,7 +52,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
 
     Pods that name no scheduler of ours are scheduled as well, because nobody else is there to do it. `tenants` are
     namespaces and the kubeconfigs of those who may edit them. With `webhook` jobs, queues and groups are filled in
-    and checked at admission.
+    and checked at admission. With `dashboard` the page is served, with the administrator's rights.
     """
 
     directory: Path
@@ -64,6 +64,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     metrics_address: str = ""
     run_processes: bool = False
     webhook: bool = False
+    dashboard: bool = False
     tenants: tuple[tuple[str, Path], ...] = ()
     scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler")
 
@@ -74,11 +75,15 @@ def unused_port() -> int:
 
 
 class LocalCluster:
-    """Its parts by name are `apiserver`, `node-agent`, `scheduler`, `controllers`, perhaps `webhook` and `hub`."""
+    """Its parts: `apiserver`, `node-agent`, `scheduler`, `controllers`; maybe `webhook`, `dashboard` and `hub`.
+
+    `dashboard_address` opens the page once, "" for none; the address that is good after it is in `dashboard_file`.
+    """
 
     def __init__(self, options: LocalOptions) -> None:
         self.options = options
         self.client: KubeClient
+        self.dashboard_address = ""
         self._children: dict[str, asyncio.subprocess.Process] = {}
 
     @contextlib.asynccontextmanager
@@ -97,9 +102,11 @@ class LocalCluster:
                     await unregister(self.client)  # one of last time would be waited for in vain
                 await asyncio.gather(self.start_kubelets(), self.start_scheduler(), self.start_controllers())
                 await self._offer_storage()
+                if options.dashboard:
+                    await self.start_dashboard()
                 yield self
         finally:
-            for name in ("hub", "controllers", "scheduler", "webhook", "node-agent", "apiserver"):
+            for name in ("hub", "dashboard", "controllers", "scheduler", "webhook", "node-agent", "apiserver"):
                 await self.end(name)
 
     async def _issue_token(self, name: str) -> None:
@@ -183,6 +190,25 @@ class LocalCluster:
         """Again, after it was ended: on the same port and with the same objects, where the options name both."""
         await self._start_server()
 
+    @property
+    def dashboard_file(self) -> Path:
+        return self.options.directory / "dashboard.address"
+
+    async def start_dashboard(self) -> None:
+        """With the scheduler's own policy, so that it says what the scheduler would."""
+        arguments = ["dashboard", "--kubeconfig", str(self.options.kubeconfig)]
+        arguments += ["--address-file", str(self.dashboard_file)]
+        for name in self.options.scheduler_names:
+            arguments += ["--scheduler-name", name]
+        if self.options.policy:
+            arguments += ["--config", self.options.policy]
+        line = await self._start("dashboard", arguments)
+        self.dashboard_address = line.partition(": ")[2].strip()
+        child = self._children["dashboard"]
+        assert child.stdout is not None
+        # Each login is followed by another line: nobody may have to wait because nobody reads them.
+        self._reading = asyncio.create_task(_read_to_end(child.stdout))
+
     async def end(self, name: str, *, kill: bool = False) -> None:
         """Stops one part, orderly or (to show that nothing is lost) at once."""
         child = self._children.pop(name, None)
@@ -197,7 +223,9 @@ class LocalCluster:
 
     async def failure(self) -> str:
         """Waits until a part ends by itself, and says which."""
-        waiting = {asyncio.create_task(child.wait()): name for name, child in self._children.items()}
+        # (The cluster goes on without a page.)
+        parts = {name: child for name, child in self._children.items() if name != "dashboard"}
+        waiting = {asyncio.create_task(child.wait()): name for name, child in parts.items()}
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -215,8 +243,8 @@ class LocalCluster:
             arguments += ["--tenant", f"{namespace}={file}"]
         await self._start("apiserver", arguments)
 
-    async def _start(self, name: str, arguments: Sequence[str]) -> None:
-        """Starts a part and waits for the line in which it says that it is ready."""
+    async def _start(self, name: str, arguments: Sequence[str]) -> str:
+        """Starts a part and waits for the line in which it says that it is ready, which is returned."""
         child = await self._spawn(name, arguments)
         self._children[name] = child
         assert child.stdout is not None
@@ -227,6 +255,7 @@ class LocalCluster:
         if not line:
             await child.wait()
             raise StartError(f"{name} did not start:\n{self._tail(name)}")
+        return line.decode("utf-8", "replace")
 
     async def _once(self, name: str, arguments: Sequence[str]) -> None:
         child = await self._spawn(name, arguments)
@@ -255,3 +284,8 @@ class LocalCluster:
         except OSError:
             return ""
         return "\n".join(f"  {line}" for line in lines[-_LOG_TAIL:])
+
+
+async def _read_to_end(stream: asyncio.StreamReader) -> None:
+    while await stream.readline():
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
 from collections.abc import Callable, Iterable
@@ -298,7 +299,7 @@ class PodConditions:
                 content_type=PatchType.STRATEGIC.value,
             )
         except (ApiError, ConnectionLost, ConfigError) as error:
-            return self._failed(known, error, version)
+            return self._failed(uid, known, error, version)
         self._written(known, changes, nomination, answer)
         known.wanted = {kind: wish for kind, wish in known.wanted.items() if sent.get(kind) != wish}
         if nomination is not None and known.nomination is nomination:
@@ -319,7 +320,7 @@ class PodConditions:
             if nomination is not None:
                 known.nominated = nomination.node
 
-    def _failed(self, known: _Known, error: Exception, version: str) -> float | None:
+    def _failed(self, uid: str, known: _Known, error: Exception, version: str) -> float | None:
         """The seconds until the next try. What may pass is waited for: a pod without its reason is invisible to
         users and autoscalers.
         """
@@ -329,8 +330,9 @@ class PodConditions:
         known.backoff = known.backoff or self._retry.backoff()
         tries = known.backoff.failures + 1
         if status == 409 and tries == self._retry.attempts:
-            # The newer state is still to come; it decides.
+            # The newer state is still to come; it decides. Where there is none, nobody else would ask again.
             known.outdated = True
+            asyncio.get_running_loop().call_later(self._retry.cap, self._insist, uid, known)
             return None
         if status == 409 or isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True):
             if tries == self._retry.attempts:
@@ -341,6 +343,11 @@ class PodConditions:
             self._complain(known, "it is given up", error)
         _settle(known, NominationOutcome.LOST if status == 404 else NominationOutcome.REFUSED)
         return None
+
+    def _insist(self, uid: str, known: _Known) -> None:
+        if known.outdated and self._pods.get(uid) is known:
+            known.outdated = False
+            self._go_on(uid, known)
 
     def _complain(self, known: _Known, end: str, error: Exception) -> None:
         log.warning("the status of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error)

@@ -75,6 +75,7 @@ class WritePool:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._last_round = False
+        self._closed = False
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -101,6 +102,9 @@ class WritePool:
             self._window = max(float(min(_FEW, self._concurrency)), self._window / 2)
 
     def submit(self, urgency: Urgency, job: Job) -> None:
+        if self._closed:
+            self.dropped += 1
+            return
         self._submitted += 1
         self._push((urgency, self._submitted, job))
 
@@ -119,7 +123,8 @@ class WritePool:
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """Drops what waits and cancels what runs."""
+        """Drops what waits and what comes, and cancels what runs."""
+        self._closed = True
         self._heap.clear()
         for handle in self._paused:
             handle.cancel()

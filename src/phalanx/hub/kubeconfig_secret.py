@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from phalanx.kube.auth.config import ClusterConfig, config_of
+from phalanx.kube.auth.config import ClusterConfig, Overrides, config_of
 from phalanx.kube.auth.kubeconfig import Kubeconfig
 from phalanx.kube.errors import ConfigError
 from phalanx.model.text.yaml_text import decode_yaml
@@ -50,7 +50,7 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
             raise ConfigError(
                 f"{name}: cluster {entry!r}: server is refused: write the https:// URL of an API server"
             )
-    return config_of(Kubeconfig.of_document(document, name), None, {})
+    return config_of(Kubeconfig.of_document(document, name), None, {}, Overrides())
 
 
 def _document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class KubeClient:
         transports: Transports | None = None,
     ) -> None:
         self.config = config
+        #: Seconds for a request that says nothing else.
+        self.request_timeout = 30.0
         #: Told the Retry-After, in seconds, of each answer that the server has too much to do.
         self.throttled: Callable[[float | None], None] = lambda retry_after: None
         self.namespace = config.namespace
@@ -99,19 +101,21 @@ class KubeClient:
         body: bytes | None = None,
         content_type: str = JSON,
         accept: str = JSON,
-        timeout: float = 30,  # noqa: ASYNC109 - a plain number is what every caller has
+        timeout: float | None = None,  # noqa: ASYNC109 - a plain number is what every caller has
         repeatable: bool | None = None,
     ) -> bytes:
         """One request; the body of a 2xx answer.
 
-        ``path`` is escaped already (Resource.path), ``timeout`` covers everything in seconds. ``repeatable``
-        overrides whether a dead kept-alive connection may be answered by sending once more.
+        ``path`` is escaped already (Resource.path), ``timeout`` covers everything in seconds (by default it is
+        ``request_timeout``). ``repeatable`` overrides whether a dead kept-alive connection may be answered by
+        sending once more.
         """
         if repeatable is None:
             repeatable = method in _REPEATABLE
         may_send = None if method in _READS else self._may_write
         target = self._target(path, params)
-        call = HttpRequest(method, target, body, content_type, accept, timeout, repeatable, may_send)
+        limit = self.request_timeout if timeout is None else timeout
+        call = HttpRequest(method, target, body, content_type, accept, limit, repeatable, may_send)
         begun = time.perf_counter()
         try:
             answer = await self._send(call)
@@ -200,30 +204,47 @@ class KubeClient:
         answer = await self.request("DELETE", path, body=_encode(options), repeatable=uid is not None)
         return _read(answer)
 
-    async def list_all(self, path: str, params: Params | None = None, limit: int = 500) -> Any:
+    async def list_all(
+        self,
+        path: str,
+        params: Params | None = None,
+        limit: int = 500,
+        *,
+        progress: Callable[[int, int], object] = lambda read, left: None,
+    ) -> Any:
         """All pages of a list, as one list object: ``{"items": [...], "metadata": {...}, ...}``.
 
         The resourceVersion is the one of the first page, which every page shares. A continue token that
-        expires starts the list again, at last without pages.
+        expires starts the list again, at last without pages. ``progress`` is told after each page how many items
+        are there, and how many are left as far as the server says.
         """
         for size in (*[limit] * _LIST_RESTARTS, 0):
             try:
-                return await self._list_pages(path, dict(params or {}), size)
+                return await self._list_pages(path, dict(params or {}), size, progress)
             except ApiError as error:
                 if not error.gone or size == 0:
                     raise
         raise AssertionError("the last round returns or raises")
 
-    async def _list_pages(self, path: str, params: dict[str, str | int | bool | None], limit: int) -> Any:
+    async def _list_pages(
+        self,
+        path: str,
+        params: dict[str, str | int | bool | None],
+        limit: int,
+        progress: Callable[[int, int], object],
+    ) -> Any:
         params["limit"] = limit or None
         merged = await self.get(path, params)
         metadata = merged.setdefault("metadata", {})
         items = merged["items"] = merged.get("items") or []
+        progress(len(items), metadata.get("remainingItemCount") or 0)
         while token := metadata.pop("continue", None):
             params["continue"] = token
             page = await self.get(path, params)
             items += page.get("items") or []
-            metadata["continue"] = (page.get("metadata") or {}).get("continue")
+            more = page.get("metadata") or {}
+            metadata["continue"] = more.get("continue")
+            progress(len(items), more.get("remainingItemCount") or 0)
         metadata.pop("remainingItemCount", None)
         return merged
 

@@ -82,6 +82,10 @@ async def why_owner(
     if told is not None:
         answer.reason, answer.message, answer.change = told.reason, told.message, told.change
         answer.missing = told.missing
+        group = _group_of(report, answer) if kind == "vcjob" and not told.change else None
+        if group is not None:
+            # Mostly the job only repeats what its group waits for.
+            answer.gang, answer.change = group.gang, group.change
         return answer
     return _through(report, kind, answer, found, pods)
 
@@ -158,13 +162,11 @@ def _through(
     report: WhyReport, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
 ) -> WhyAnswer:
     """All its pods exist, or nobody says why not: what is known of its gang, or of its first pod that waits."""
-    metadata = mapping(owner.get("metadata"))
-    namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+    namespace = text(mapping(owner.get("metadata")).get("namespace"))
     if kind == "vcjob":
-        for group in (f"{name}-{answer.uid}", name):
-            gang = report.gang(GangKey(namespace, group))
-            if gang is not None:
-                return gang
+        group = _group_of(report, answer)
+        if group is not None:
+            return group
     waiting = sorted(
         (each for each in pods if mapping(each.get("status")).get("phase") == "Pending"),
         key=lambda each: text(mapping(each.get("metadata")).get("name")),
@@ -179,6 +181,13 @@ def _through(
     else:
         answer.state, answer.message = "Finished", "it wants no pods now"
     return answer
+
+
+def _group_of(report: WhyReport, job: WhyAnswer) -> WhyAnswer | None:
+    """The gang of a Volcano Job, under its new or its old name."""
+    namespace, _, name = job.name.partition("/")
+    found = (report.gang(GangKey(namespace, group)) for group in (f"{name}-{job.uid}", name))
+    return next((each for each in found if each is not None), None)
 
 
 def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:

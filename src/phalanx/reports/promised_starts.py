@@ -10,6 +10,7 @@ from phalanx.daemon.controllers.reservation_record import DATA_KEY, NAME, STARTS
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import name_prefix
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.actions.start_forecasts import UnitStart
@@ -53,15 +54,19 @@ class StoredPlan(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-async def read_plan(client: KubeClient, namespace: str) -> StoredPlan:
-    """Nothing where there is nothing or we may not know. `namespace` is that of the scheduler's lease."""
+async def read_plan(
+    client: KubeClient, namespace: str, scheduler_names: Sequence[str] = ("phalanx",)
+) -> StoredPlan:
+    """Nothing where there is nothing or we may not know. `namespace` is that of the lease of the scheduler, whose
+    names are given."""
+    name = f"{name_prefix(scheduler_names)}-{NAME}"
     try:
-        document = await client.get(CONFIG_MAPS.path(namespace, NAME))
+        document = await client.get(CONFIG_MAPS.path(namespace, name))
     except ApiError as error:
         if error.status == 404:
             return StoredPlan()
         if error.status == 403:
-            return StoredPlan(warning=f"not read: configmap {namespace}/{NAME}, promised starts: {error.message}")
+            return StoredPlan(warning=f"not read: configmap {namespace}/{name}, promised starts: {error.message}")
         raise
     data = document.get("data") or {}
     return StoredPlan(decode(str(data.get(DATA_KEY, "")))[0], decode_starts(str(data.get(STARTS_KEY, "")))[0])

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phalanx.daemon.controllers.usage_record import DATA_KEY, MOST_OBJECTS, NAME, decode
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import name_prefix
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
 
 
-async def read_usage(client: KubeClient, snapshot: Snapshot, policy: Policy, namespace: str) -> None:
+async def read_usage(
+    client: KubeClient,
+    snapshot: Snapshot,
+    policy: Policy,
+    namespace: str,
+    scheduler_names: Sequence[str] = ("phalanx",),
+) -> None:
     """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
-    the scheduler's lease. What may not be read is named in `snapshot.missing`.
+    the lease of the scheduler, whose names are given. What may not be read is named in `snapshot.missing`.
     """
     snapshot.state.ledger.settle()
     if not snapshot.state.ledger.budgeted and policy.usage_decay.half_life is None:
         return
     for number in range(MOST_OBJECTS):
-        name = f"{NAME}-{number}"
+        name = f"{name_prefix(scheduler_names)}-{NAME}-{number}"
         try:
             document = await client.get(CONFIG_MAPS.path(namespace, name))
         except ApiError as error:

@@ -103,7 +103,7 @@ class GroupLine(msgspec.Struct):
 
 
 class WhyReport:
-    """One dry run; the snapshot is used up by it."""
+    """One dry run; the snapshot is used up by it. `bound_to` are the nodes of those that it placed, by uid."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, stored: StoredPlan | None = None) -> None:
         self._now, self._stored = now, stored or StoredPlan()
@@ -133,7 +133,7 @@ class WhyReport:
         self._domains, self._own_words = session.topology_domains, protected_pods_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
-        self._bound_to = {bind.uid: bind.node for bind in plan.binds}
+        self.bound_to = {bind.uid: bind.node for bind in plan.binds}
         self._told = {evict.uid: evict for evict in plan.evictions}
 
     def pod(self, namespace: str, name: str) -> WhyAnswer | None:
@@ -181,8 +181,22 @@ class WhyReport:
 
     def start(self, who: str | GangKey, should_stop: Callable[[], bool] = never) -> PromisedStart | None:
         """When a pod on its own (its uid), or a gang, starts that waits; None for others."""
-        found = self._dry_run.forecast_starts(self._now, should_stop)
-        return StartTimes(self._stored, found, self._now).of(who)
+        return self.start_times(should_stop).of(who)
+
+    def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
+        """Of everybody who waits."""
+        return StartTimes(self._stored, self._dry_run.forecast_starts(self._now, should_stop), self._now)
+
+    def gang_verdict(self, key: GangKey) -> Verdict | None:
+        """What the dry run alone says of a gang that waits (of its surplus, where it runs); None for others."""
+        record = self._state.gangs.get(key)
+        if record is None:
+            return None
+        return self._gangs.get(key) or self._surplus_verdict(uid for uid in record.members if uid in self._pods)
+
+    def pod_verdict(self, uid: str) -> Verdict | None:
+        """Likewise of a pod."""
+        return self._pods.get(uid)
 
     def object_path(self, key: GangKey) -> str:
         """Of the object that declares a gang, "" for none."""
@@ -404,8 +418,8 @@ class WhyReport:
             answer.missing = max(0, verdict.needed - there)
             answer.nodes = list(verdict.nodes)
             return answer
-        placed = [uid for uid in uids if uid in self._bound_to]
-        targets = sorted({self._bound_to[uid] for uid in placed})
+        placed = [uid for uid in uids if uid in self.bound_to]
+        targets = sorted({self.bound_to[uid] for uid in placed})
         refusal = next((self._refused[uid] for uid in placed if uid in self._refused), "")
         if refusal:
             answer.reason, answer.message = (

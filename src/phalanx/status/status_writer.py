@@ -228,11 +228,18 @@ class StatusWriter(Generic[K]):
                 log.warning("the status of %s was not written, it is tried on: %s", self._name(key), error)
             return backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         # 404 and 409: the object is gone, or another of its name; the watch tells.
-        if status not in (404, 409):
+        if status == 409:
+            # Where it has nothing to tell (a server under contention refuses, too), nobody else would ask again.
+            asyncio.get_running_loop().call_later(self._retry.cap, self._insist, key, entry)
+        elif status != 404:
             log.warning("the status of %s was not written, it is given up: %s", self._name(key), error)
             self._endpoint.tell_refused(change.ref, error)
             self._given_up(key)
         return None
+
+    def _insist(self, key: K, entry: _Entry) -> None:
+        if self._entries.get(key) is entry:
+            self.touch(key)
 
 
 def _timeless(value: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from phalanx.model.text.jsonpath import Path, parse_path
 from phalanx_local.clock import parse_timestamp
 from phalanx_local.objects import Json, encode, metadata
 from phalanx_local.printers.base import NAME, Printer, human_duration
-from phalanx_local.printers.jsonpath import Path, parse_path
 from phalanx_local.registry.resources import Column
 
 

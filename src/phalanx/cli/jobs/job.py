@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     namespace_option,
     output_option,
@@ -72,7 +72,7 @@ def job() -> None:
 @scheduler_names_option("to tell starts of, with --start,")
 @policy_option
 @lease_namespace_option
-@kubeconfig_option
+@connection_options
 def job_list(
     namespace: str | None,
     all_namespaces: bool,
@@ -159,7 +159,7 @@ def _until_interrupted(call: Callable[[], None], watch: bool) -> None:
 @click.argument("name", metavar="[KIND/]NAME")
 @namespace_option
 @output_option
-@kubeconfig_option
+@connection_options
 def job_describe(name: str, namespace: str | None, output: str, kubeconfig: str | None) -> None:
     """Everything about one job: tasks, pods, policies, what its PodGroup says, its events, and what helps now."""
     import msgspec
@@ -222,7 +222,7 @@ _names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, re
 @job.command("suspend")
 @_names_argument
 @namespace_option
-@kubeconfig_option
+@connection_options
 def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
     """End the pods of jobs, and keep the jobs, so that they can be resumed.
 
@@ -236,7 +236,7 @@ def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str |
 @job.command("resume")
 @_names_argument
 @namespace_option
-@kubeconfig_option
+@connection_options
 def job_resume(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
     """Let suspended jobs go on: their pods are made anew."""
     from phalanx.cli.jobs.orders import resume_job
@@ -247,7 +247,7 @@ def job_resume(names: tuple[str, ...], namespace: str | None, kubeconfig: str | 
 @job.command("restart")
 @_names_argument
 @namespace_option
-@kubeconfig_option
+@connection_options
 def job_restart(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
     """Make all pods of Volcano Jobs anew. It counts as one of the job's retries."""
     from phalanx.cli.jobs.orders import restart_job
@@ -258,7 +258,7 @@ def job_restart(names: tuple[str, ...], namespace: str | None, kubeconfig: str |
 @job.command("cancel")
 @_names_argument
 @namespace_option
-@kubeconfig_option
+@connection_options
 def job_cancel(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
     """Delete jobs with their pods. Of a gang without a job the PodGroup and its pods are deleted."""
     from phalanx.cli.jobs.orders import cancel_job
@@ -279,7 +279,7 @@ def job_cancel(names: tuple[str, ...], namespace: str | None, kubeconfig: str | 
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="By default without an end.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on the way.")
 @namespace_option
-@kubeconfig_option
+@connection_options
 @click.pass_context
 def job_wait(
     ctx: click.Context,
@@ -315,7 +315,7 @@ def job_wait(
     "--prefix/--no-prefix", default=None, help="Name the pod before each line.  [default: if there are several]"
 )
 @namespace_option
-@kubeconfig_option
+@connection_options
 def job_logs(name: str, namespace: str | None, kubeconfig: str | None, **options: Any) -> None:
     """The output of all pods of a job, each line with the pod's name before it."""
     from phalanx.cli.connection import run_connected
@@ -332,6 +332,3 @@ def job_logs(name: str, namespace: str | None, kubeconfig: str | None, **options
         await LogPrinter(client, reader, found, wanted).run()
 
     run_connected(work, kubeconfig)
-
-
-jobs = job_list

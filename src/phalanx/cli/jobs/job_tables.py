@@ -5,26 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from phalanx.cli.columns import columns, fields
-from phalanx.dialects.times import parse_time
+from phalanx.cli.listing.ages import age
 from phalanx.reports.jobs.entries import SUSPENDED, JobDescription, JobEntry, PodEntry
 
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _NEW = "New"
-
-
-def age(moment: str, now: float) -> str:
-    """Since a moment of the API, in the two largest units: `3m12s`, `5d2h`."""
-    if not moment:
-        return ""
-    left = max(0, int(now) - parse_time(moment))
-    parts: list[str] = []
-    for size, unit in _UNITS:
-        if left >= size or (unit == "s" and not parts):
-            parts.append(f"{left // size}{unit}")
-            left %= size
-        elif parts:
-            break
-    return "".join(parts[:2])
 
 
 def status_of(job: JobEntry) -> str:

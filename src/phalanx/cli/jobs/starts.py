@@ -46,8 +46,8 @@ class StartQuestion:
 
         policy, lease = self._policy, self._lease_namespace
         snapshot = await read_cluster(client, self._scheduler_names, dialect_options(policy), lease)
-        await read_usage(client, snapshot, policy, lease)
-        stored = await read_plan(client, lease)
+        await read_usage(client, snapshot, policy, lease, self._scheduler_names)
+        stored = await read_plan(client, lease, self._scheduler_names)
         found = start_entries(snapshot, policy, stored, time.time(), time_limit())
         entries = [
             each for each in found if self._namespace in (None, each.namespace) and self._queue in ("", each.queue)

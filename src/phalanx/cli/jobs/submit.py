@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, namespace_option
+from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.jobs.job_builder import FRAMEWORKS, GPU, RESTARTS, JobRequest, build_job
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ _OF_FLAGS = (
 @click.option("-o", "--output", type=click.Choice(["yaml", "json", "name"]), help="Print what is created.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended, as `phalanx job wait` does.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Of --wait.")
-@kubeconfig_option
+@connection_options
 @click.pass_context
 def submit(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
     """Submit a job: one that is described by flags, or what is in a file.

@@ -233,8 +233,16 @@ def vqueues(name: str, kubeconfig: str | None) -> None:
     type=click.Path(exists=True, file_okay=False),
     help="Make them there; it should be on the PATH.",
 )
-def shell_commands(directory: str | None) -> None:
-    """Make Volcano's short commands: links to this program, which goes by the name under which it is called.
+@click.option(
+    "--set",
+    "which",
+    type=click.Choice(["volcano", "slurm", "all"]),
+    default="volcano",
+    show_default=True,
+    help="vsub, vjobs, ...; pq, pinfo, psub, pcancel, pprio, pshare; or both.",
+)
+def shell_commands(directory: str | None, which: str) -> None:
+    """Make short commands: links to this program, which goes by the name under which it is called.
 
     Files of those names that are something else, such as Volcano's own, are left alone.
     """
@@ -242,18 +250,21 @@ def shell_commands(directory: str | None) -> None:
     import sys
     from pathlib import Path
 
-    from phalanx.cli.main import SHORT_COMMANDS
+    from phalanx.cli.main import SHORT_COMMANDS, SLURM_COMMANDS
 
+    sets = {"volcano": SHORT_COMMANDS, "slurm": SLURM_COMMANDS, "all": {**SHORT_COMMANDS, **SLURM_COMMANDS}}
+    commands = sets[which]
     if directory is None:
-        for name, (_, told) in SHORT_COMMANDS.items():
+        for name, (_, told) in commands.items():
             click.echo(f"{name:10}{told}")
-        click.echo("To have them:  phalanx shell-commands --install DIRECTORY")
+        chosen = "" if which == "volcano" else f"--set {which} "
+        click.echo(f"To have them:  phalanx shell-commands {chosen}--install DIRECTORY")
         return
     program = shutil.which(sys.argv[0]) or shutil.which("phalanx")
     if program is None or Path(program).suffix == ".py":
         raise click.ClickException("phalanx is not on the PATH, so there is nothing to link to")
     strangers = []
-    for name in SHORT_COMMANDS:
+    for name in commands:
         link = Path(directory) / name
         if link.is_symlink() and os.readlink(link) == os.path.abspath(program):
             click.echo(f"{link} unchanged")

@@ -15,7 +15,7 @@ from phalanx.model.text.decoding import decode_json
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.defragmentation_runs import EvictionEntry
 
-NAME = "phalanx-defragmentation"
+NAME = "defragmentation"
 DATA_KEY = "evictions.json"
 VERSION = 1
 _HOUR = 3600
@@ -36,9 +36,10 @@ class DefragmentationRecord:
         wake: Callable[[], None],
         clock: Callable[[], float],
         *,
+        prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._object = OwnConfigMap(client, namespace, NAME, "its budget starts anew", retry)
+        self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "its budget starts anew", retry)
         self._pool = pool
         self._scheduler = scheduler
         self._wake = wake

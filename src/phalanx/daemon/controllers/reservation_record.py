@@ -23,7 +23,7 @@ from phalanx.scheduling.reservations.stored import (
 
 log = logging.getLogger(__name__)
 
-NAME = "phalanx-reservations"
+NAME = "reservations"
 DATA_KEY = "reservations.json"
 STARTS_KEY = "starts.json"
 # A ConfigMap holds a megabyte.
@@ -43,9 +43,10 @@ class ReservationRecord:
         promises: Callable[[], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant]]],
         starts: Callable[[], StoredStarts],
         *,
+        prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._object = OwnConfigMap(client, namespace, NAME, "promised starts are made anew", retry)
+        self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "promised starts are made anew", retry)
         self._pool = pool
         self._promises = promises
         self._starts = starts

@@ -22,7 +22,7 @@ from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 
 log = logging.getLogger(__name__)
 
-NAME = "phalanx-usage"
+NAME = "usage"
 DATA_KEY = "usage.json"
 VERSION = 1
 # An account takes up to about a kilobyte, a ConfigMap holds a megabyte.
@@ -51,9 +51,9 @@ class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 class UsageRecord:
     """Reads the history once, before anything is planned, and writes what has changed, at most once a period.
 
-    Accounts are spread over objects `phalanx-usage-<n>` and stay where they are. What is stored says what was held
-    since when, so fading, and windows that end, need no writing: where nothing changes hands, nothing is written
-    but a checkpoint of what is held, every few minutes.
+    Accounts are spread over objects `PREFIX-usage-<n>` (see own_objects) and stay where they are. What is stored
+    says what was held since when, so fading, and windows that end, need no writing: where nothing changes hands,
+    nothing is written but a checkpoint of what is held, every few minutes.
     """
 
     def __init__(
@@ -64,13 +64,15 @@ class UsageRecord:
         history: UsageHistory,
         now: Callable[[], float],
         *,
+        prefix: str = "phalanx",
         period: float = PERIOD,
         checkpoint: float = CHECKPOINT,
         per_object: int = ACCOUNTS_PER_OBJECT,
         retry: RetryPolicy | None = None,
     ) -> None:
+        self._name = f"{prefix}-{NAME}"
         self._objects = [
-            OwnConfigMap(client, namespace, f"{NAME}-{number}", "usage starts anew", retry, version=VERSION)
+            OwnConfigMap(client, namespace, f"{self._name}-{number}", "usage starts anew", retry, version=VERSION)
             for number in range(MOST_OBJECTS)
         ]
         self._pool = pool
@@ -93,7 +95,7 @@ class UsageRecord:
                 break
             usages, faults = ([], []) if kept.left_alone else decode(texts.get(DATA_KEY, ""))
             for fault in faults:
-                log.warning("configmap %s/%s-%d, key %s: %s", self._namespace, NAME, number, DATA_KEY, fault)
+                log.warning("configmap %s/%s-%d, key %s: %s", self._namespace, self._name, number, DATA_KEY, fault)
             self._stored.append({usage.key: usage for usage in usages if usage.key not in self._place})
             self._place.update((key, number) for key in self._stored[number])
             self._history.restore(self._stored[number].values(), self._now())

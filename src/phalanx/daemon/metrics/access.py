@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -26,7 +27,8 @@ class AccessError(Exception):
 
 
 class PathAccess:
-    """Asks with a TokenReview who sends a bearer token, and with a SubjectAccessReview whether he may `get` a path.
+    """Asks with a TokenReview who sends a bearer token, and with a SubjectAccessReview whether he may `get` a path,
+    or list pods.
 
     Answers are kept by a hash of the token, so that a poller does not ask the API server each time.
     """
@@ -38,13 +40,21 @@ class PathAccess:
 
     async def check(self, authorization: str, path: str) -> None:
         """Returns where the sender of the header may get the path. Raises AccessError."""
+        await self._check(authorization, path, {"nonResourceAttributes": {"path": path, "verb": "get"}})
+
+    async def check_pods(self, authorization: str, namespace: str) -> None:
+        """The same where he may list the pods of a namespace ("": of all)."""
+        asked = {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace}}
+        await self._check(authorization, f"pods of {namespace or 'all namespaces'}", asked)
+
+    async def _check(self, authorization: str, what: str, asked: dict[str, Any]) -> None:
         kind, _, token = authorization.partition(" ")
         if kind.lower() != "bearer" or not token.strip():
             raise AccessError(401, "send a bearer token: `kubectl create token NAME`")
-        key = (hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=16).digest(), path)
+        key = (hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=16).digest(), what)
         until, refusal = self._known.get(key, (0.0, None))
         if until <= self._clock():
-            refusal = await self._ask(token.strip(), path)
+            refusal = await self._ask(token.strip(), what, asked)
             if refusal is None or refusal.status != 503:
                 until = self._clock() + (_ALLOWED_FOR if refusal is None else _REFUSED_FOR)
                 self._known[key] = (until, refusal)
@@ -54,7 +64,7 @@ class PathAccess:
         if refusal is not None:
             raise refusal
 
-    async def _ask(self, token: str, path: str) -> AccessError | None:
+    async def _ask(self, token: str, what: str, attributes: dict[str, Any]) -> AccessError | None:
         try:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
             status = (await self._client.create(_TOKENS, review)).get("status") or {}
@@ -66,7 +76,7 @@ class PathAccess:
                 "groups": user.get("groups") or [],
                 "uid": user.get("uid", ""),
                 "extra": user.get("extra") or {},
-                "nonResourceAttributes": {"path": path, "verb": "get"},
+                **attributes,
             }
             access = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
             answer = (await self._client.create(_ACCESS, access)).get("status") or {}
@@ -74,4 +84,5 @@ class PathAccess:
             return AccessError(503, f"the API server cannot tell who may look: {error}")
         if answer.get("allowed"):
             return None
-        return AccessError(403, f"user {asked['user']!r} may not get the path {path}")
+        wanted = f"get the path {what}" if "nonResourceAttributes" in attributes else f"list the {what}"
+        return AccessError(403, f"user {asked['user']!r} may not {wanted}")

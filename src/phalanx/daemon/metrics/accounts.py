@@ -2,73 +2,133 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.metrics.cluster_counts import OTHER
 from phalanx.daemon.metrics.exposition import escaped, labels, lines_of
 from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.scheduling.quota.dominant_share import order_by_share
 
 _TREES = (Tree.QUEUE, Tree.ELASTIC_QUOTA)
 _RESOURCE = "phalanx_account_resource"
+_SHARE = "phalanx_account_share"
 _INFO = "phalanx_account_info"
 
 
 class AccountAmounts(msgspec.Struct, frozen=True, gc=False):
-    """What an account had when somebody asked."""
+    """What an account had when somebody asked. A `leaf` has no declared account below it."""
 
     key: AccountKey
     parent: str
     spec: Account | None
     used: dict[str, int]
     pending: dict[str, int]
+    leaf: bool
+
+
+class AccountSnapshot(msgspec.Struct, frozen=True):
+    """`offered` is what all nodes offer, by resource."""
+
+    offered: dict[str, int]
+    accounts: list[AccountAmounts]
 
 
 class AccountSeries:
-    """Of every declared queue and quota, and of those that nobody declares but that are used.
+    """Of every declared queue and quota, and of those that nobody declares but that are used: of at most so many,
+    those that hold and ask for the largest part of the cluster; the rest is summed up (OTHER), of those without
+    children, so that nothing counts twice.
 
     `snapshot` is taken by whoever changes the state, `lines` are written by any one thread at a time. What is
     declared changes rarely: its lines are kept as text.
     """
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, most: int = 500) -> None:
         self._state = state
+        self._most = most
         self._declared: dict[AccountKey, _Declared] = {}
 
-    def snapshot(self) -> list[AccountAmounts]:
-        return [
+    def snapshot(self) -> AccountSnapshot:
+        if not self._most:
+            return AccountSnapshot({}, [])
+        accounts = [
             AccountAmounts(
                 record.key,
                 record.parent.key.name if record.parent is not None else "",
                 record.spec,
                 dict(record.used),
                 dict(record.pending),
+                not record.children,
             )
             for record in self._state.ledger.accounts.values()
             if record.key.tree in _TREES and (record.spec is not None or record.used or record.pending)
         ]
+        return AccountSnapshot(self._state.offered(), accounts)
 
-    def lines(self, accounts: Sequence[AccountAmounts]) -> Iterator[str]:
-        infos: list[str] = []
+    def lines(self, snapshot: AccountSnapshot) -> Iterator[str]:
+        if not self._most:
+            return
+        accounts, rest = self._largest(snapshot)
+        infos, shares = list[str](), list[str]()
         yield from lines_of(_RESOURCE, ())
         for account in accounts:
             yield from _amounts(account.key, (("used", account.used), ("pending", account.pending)))
+            shares.append(_share(account.key, account.used, snapshot.offered))
             declared = self._of_declaration(account)
             infos.append(declared.info)
             if declared.text:
                 yield declared.text
+        for tree, (used, pending) in _sums(rest).items():
+            key = AccountKey(tree, OTHER)
+            yield from _amounts(key, (("used", used), ("pending", pending)))
+            shares.append(_share(key, used, snapshot.offered))
+        yield from lines_of(_SHARE, ())
+        yield from shares
         yield from lines_of(_INFO, ())
         yield from infos
         if len(self._declared) > len(accounts):
             there = {account.key for account in accounts}
             self._declared = {key: kept for key, kept in self._declared.items() if key in there}
 
+    def _largest(self, snapshot: AccountSnapshot) -> tuple[Sequence[AccountAmounts], Sequence[AccountAmounts]]:
+        """(those with series of their own, the others)."""
+        accounts, offered = snapshot.accounts, snapshot.offered
+        if len(accounts) <= self._most:
+            return accounts, ()
+
+        def size(account: AccountAmounts) -> tuple[float, AccountKey]:
+            wanted = Counter(account.used)
+            wanted.update(account.pending)
+            return -order_by_share(wanted.items(), offered, unfounded=True), account.key
+
+        # One that is called like the rest belongs to it: no series is there twice.
+        ranked = sorted(accounts, key=lambda account: (account.key.name == OTHER, *size(account)))
+        return ranked[: self._most], ranked[self._most :]
+
     def _of_declaration(self, account: AccountAmounts) -> _Declared:
         known = self._declared.get(account.key)
         if known is None or known.spec is not account.spec or known.parent != account.parent:
             known = self._declared[account.key] = _Declared(account)
         return known
+
+
+def _share(key: AccountKey, used: Mapping[str, int], offered: Mapping[str, int]) -> str:
+    share = order_by_share(used.items(), offered)
+    return f'{_SHARE}{{account="{escaped(key.name)}",family="{key.tree}"}} {share:.6g}'
+
+
+def _sums(accounts: Iterable[AccountAmounts]) -> dict[Tree, tuple[Counter[str], Counter[str]]]:
+    """What those without children have and wait for, by family."""
+    sums: dict[Tree, tuple[Counter[str], Counter[str]]] = {}
+    for account in accounts:
+        used, pending = sums.setdefault(account.key.tree, (Counter(), Counter()))
+        if account.leaf:
+            used.update(account.used)
+            pending.update(account.pending)
+    return sums
 
 
 class _Declared:

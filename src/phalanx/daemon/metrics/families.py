@@ -140,8 +140,8 @@ def _families() -> Iterator[Family]:
     yield Family(
         "phalanx_gang_wait_seconds",
         histogram,
-        "From the creation of a gang to the decision that starts it",
-        ("queue",),
+        "From the creation of a gang to the decision that starts it; the class is that of its priority",
+        ("queue", "priority_class"),
         (1, *powers(2.5, 15)),
     )
     # What is written.
@@ -183,13 +183,32 @@ def _families() -> Iterator[Family]:
         counter,
         "Decisions to evict of a gang of which three decisions within the hour before had evicted as well",
     )
+    yield Family(
+        "phalanx_eviction_search_duration_seconds",
+        histogram,
+        "How long one search for victims took: evicts found some, waits found that room comes free anyway, nothing "
+        "that no choice helps",
+        ("outcome",),
+        powers(0.0001, 16),
+    )
+    yield Family(
+        "phalanx_futile_searches_total",
+        counter,
+        "Searches for victims that found nothing, or an eviction that would lose more work than it gains",
+    )
     # Accounts, computed when asked for.
     yield Family(
         "phalanx_account_resource",
         gauge,
         "What an account holds, waits for and is given: milli-CPU, bytes, or pieces; kind is used, pending, "
-        "guarantee, deserved or capability",
+        "guarantee, deserved or capability; other is the rest of those without children",
         ("account", "family", "kind", "resource"),
+    )
+    yield Family(
+        "phalanx_account_share",
+        gauge,
+        "Its dominant share: the largest part that it holds of what all nodes offer of a resource",
+        ("account", "family"),
     )
     yield Family(
         "phalanx_account_info", gauge, "Where an account stands in its tree", ("account", "family", "parent")
@@ -229,6 +248,12 @@ def _families() -> Iterator[Family]:
     )
     # The cluster and the API server.
     yield Family("phalanx_nodes", gauge, "Nodes by state: open, closed", ("state",))
+    yield Family(
+        "phalanx_biggest_gang_that_fits",
+        gauge,
+        "How many pods would fit now, on nodes that are well and open, if each asked for so much of one resource",
+        ("resource", "per_pod"),
+    )
     yield Family(
         "phalanx_api_requests_total",
         counter,
@@ -280,6 +305,13 @@ def _families() -> Iterator[Family]:
         "How much later than asked for the process gets to what is due",
         (),
         powers(0.001, 14),
+    )
+    yield Family(
+        "phalanx_gc_pause_seconds",
+        histogram,
+        "How long the process stood still for a collection of Python's garbage, by its generation",
+        ("generation",),
+        powers(0.0001, 15),
     )
     yield Family("phalanx_build_info", gauge, "The version that runs", ("version",))
 

@@ -182,6 +182,10 @@ class GangIndex:
             self._classes[name] = value
         return self._resolve_all(self._class_users.get(name, ()))
 
+    def priority_class_of(self, value: int) -> str:
+        """The first by name of the PriorityClasses with that value, "" where there is none."""
+        return min((name for name, known in self._classes.items() if known == value), default="")
+
     def set_namespace_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
         if self._queues.get(namespace, "") == queue:
             return []

@@ -58,6 +58,10 @@ class GroupObjects:
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
         self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
 
+    def priority_class_of(self, value: int) -> str:
+        """What a priority is called in this cluster, "" for nothing."""
+        return self._gangs.priority_class_of(value)
+
     def postpone(self) -> None:
         """Objects of gangs without members may wait until `catch_up`, when everything has been seen."""
         self._gangs.postpone()

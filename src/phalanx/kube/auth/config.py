@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +14,7 @@ from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.http.proxy import environment_proxy
 
-__all__ = ["ClusterConfig", "config_of", "load_config"]
+__all__ = ["ClusterConfig", "Overrides", "config_of", "load_config"]
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -41,9 +41,38 @@ class ClusterConfig:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Overrides:
+    """What takes the place of the kubeconfig's: entries by name, and whom to act as (kubectl's `--as`)."""
+
+    cluster: str = ""
+    user: str = ""
+    act_as: str = ""
+    act_as_groups: tuple[str, ...] = ()
+
+    def headers(self, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """The Impersonate-* headers; `own` are the kubeconfig's. Who acts as somebody else takes over nothing of
+        them, groups alone take the place of its groups. Raises ConfigError."""
+        if not self.act_as and not self.act_as_groups:
+            return own
+        if not self.act_as and not any(name == "Impersonate-User" for name, _ in own):
+            raise ConfigError("--as-group needs --as: groups cannot be impersonated without a user")
+        kept = () if self.act_as else tuple(pair for pair in own if pair[0] != "Impersonate-Group")
+        added = [("Impersonate-User", self.act_as)] if self.act_as else []
+        added += [("Impersonate-Group", group) for group in self.act_as_groups]
+        for name, value in added:
+            if not value.isascii() or not value.isprintable():
+                raise ConfigError(f"{name}: {value!r} cannot be in a header")
+        return (*kept, *added)
+
+
+NO_OVERRIDES = Overrides()
+
+
 def load_config(
     kubeconfig: str | None = None,
     context: str | None = None,
+    overrides: Overrides = NO_OVERRIDES,
     *,
     environ: Mapping[str, str] | None = None,
     service_account: str = SERVICE_ACCOUNT,
@@ -65,18 +94,21 @@ def load_config(
         home = environ.get("HOME") or os.path.expanduser("~")
         paths = [os.path.join(home, ".kube", "config")]
     loaded = Kubeconfig.load([path for path in paths if os.path.exists(path)])
-    if kubeconfig is None and context is None and not loaded.current_context:
+    chosen = context or overrides.cluster or overrides.user
+    if kubeconfig is None and not chosen and not loaded.current_context:
         inside = _in_cluster(environ, service_account)
         if inside is not None:
-            return inside
+            return replace(inside, headers=overrides.headers(inside.headers))
     if not loaded.files:
         raise ConfigError(f"no kubeconfig: {', '.join(paths)} does not exist, and this is not a pod in a cluster")
-    return config_of(loaded, context, environ)
+    return config_of(loaded, context, environ, overrides)
 
 
-def config_of(loaded: Kubeconfig, context: str | None, environ: Mapping[str, str]) -> ClusterConfig:
+def config_of(
+    loaded: Kubeconfig, context: str | None, environ: Mapping[str, str], overrides: Overrides
+) -> ClusterConfig:
     """The cluster and the user of a context, None for the current one. `environ` may name proxies. ConfigError."""
-    chosen = loaded.context(context)
+    chosen = loaded.context(context, overrides.cluster, overrides.user)
     cluster = loaded.cluster(chosen)
     user = loaded.user(chosen)
     tls = loaded.tls(cluster, user)
@@ -90,7 +122,7 @@ def config_of(loaded: Kubeconfig, context: str | None, environ: Mapping[str, str
         tls=tls,
         credentials=loaded.credentials(cluster, user, server),
         proxy_url=proxy or None,
-        headers=loaded.impersonation(user),
+        headers=overrides.headers(loaded.impersonation(user)),
         context=chosen.name,
         source=chosen.origin,
     )

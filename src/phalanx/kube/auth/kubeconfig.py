@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -136,11 +137,17 @@ class Kubeconfig:
     def _origin(self) -> str:
         return f"kubeconfig {os.pathsep.join(self.files)}"
 
-    def context(self, name: str | None) -> NamedEntry[ContextEntry]:
+    def context(self, name: str | None, cluster: str = "", user: str = "") -> NamedEntry[ContextEntry]:
+        """The one of that name, or the current one, with another cluster or user where these are given."""
         name = name or self.current_context
+        if not name and cluster:
+            return NamedEntry("context", "", self.files[0], ContextEntry(cluster, user or None))
         if not name:
             raise ConfigError(f"{self._origin}: no current-context; name one of {self._names('context')}")
-        return self._entry("context", name, ContextEntry, self._origin)
+        found = self._entry("context", name, ContextEntry, self._origin)
+        entry = found.entry
+        changed = ContextEntry(cluster or entry.cluster, user or entry.user, entry.namespace)
+        return dataclasses.replace(found, entry=changed)
 
     def cluster(self, context: NamedEntry[ContextEntry]) -> NamedEntry[ClusterEntry]:
         if not context.entry.cluster:

@@ -43,8 +43,8 @@ class Http1Transport:
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._path = parts.path.rstrip("/")
-        # Addresses of a name are raced. With one address there is nothing to race, and a race that is cancelled at the
-        # wrong moment loses a connected socket (asyncio.staggered, Python 3.11).
+        # Addresses of a name are raced. With one address there is nothing to race, and a race that is cancelled at
+        # the wrong moment loses a connected socket (asyncio.staggered, Python 3.11).
         self._race_after = None if _is_address(parts.hostname) else 0.25
         self._context = context if parts.scheme == "https" else None
         self._server_name = (server_name or parts.hostname) if self._context is not None else None

@@ -53,8 +53,8 @@ async def capture_cluster(
         own_namespace=own_namespace,
         signed=False,
     )
-    await read_usage(client, snapshot, policy, lease_namespace)
-    promises = (await read_plan(client, lease_namespace)).promises
+    await read_usage(client, snapshot, policy, lease_namespace, names)
+    promises = (await read_plan(client, lease_namespace, names)).promises
     capture = Capture(
         int(now),
         names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -40,6 +40,8 @@ from phalanx.reports.jobs.read_documents import (
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
+# Whose pods come and go one by one.
+_SERVICES = frozenset({"ReplicaSet", "ReplicationController", "DaemonSet", "Node"})
 _SELECTORS = {
     VCJOB: "volcano.sh/job-name",
     JOB: "batch.kubernetes.io/job-name",
@@ -77,14 +79,26 @@ class JobReader:
         self._client = client
         self._served: Discovery | None = None
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
+        self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
         self.warnings: list[str] = []
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
 
-    async def jobs(self, namespace: str | None, now: float, kinds: Collection[str] = ()) -> list[FoundJob]:
-        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name."""
+    async def jobs(
+        self,
+        namespace: str | None,
+        now: float,
+        kinds: Collection[str] = (),
+        *,
+        loose: Collection[str] = (),
+        progress: Callable[[str, int, int], object] = lambda kind, read, left: None,
+    ) -> list[FoundJob]:
+        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name. Pods of the
+        schedulers `loose` that belong to none of them have rows of their own, together where one controller makes
+        them. `progress` is told how many objects of a kind are read, and how many are left."""
         self.warnings.clear()
+        self._progress = progress
         resources = await self._resources()
         groups = await self._group_resources()
         listed = await asyncio.gather(
@@ -107,6 +121,8 @@ class JobReader:
             for document in documents
         ]
         _join(rows, inner, pods, all_groups, self._gang_of)
+        if loose:
+            _add_loose(rows, pods, loose)
         found = [_found(row, now) for row in rows.values() if not kinds or row.kind in kinds]
         return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
 
@@ -138,6 +154,14 @@ class JobReader:
         for groups in listed:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
+
+    async def job_of_group(self, namespace: str, name: str, now: float) -> FoundJob | None:
+        """The job to which the PodGroup of that name belongs, or the pods that name such a gang."""
+        for found in await self.jobs(namespace, now):
+            named = {_name(group) for group in found.groups}
+            if name in named or (not named and name in {self._gang_of(pod)[0] for pod in found.members[:1]}):
+                return found
+        return None
 
     async def describe(self, job: FoundJob) -> JobDescription:
         uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
@@ -182,7 +206,11 @@ class JobReader:
 
     async def _list(self, resource: Resource, namespace: str | None, selector: str | None = None) -> list[Json]:
         try:
-            listed = await self._client.list_all(resource.path(namespace), {"labelSelector": selector})
+            listed = await self._client.list_all(
+                resource.path(namespace),
+                {"labelSelector": selector},
+                progress=lambda read, left: self._progress(resource.plural + resource.group, read, left),
+            )
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
@@ -264,6 +292,24 @@ def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Ro
     row = _Row(GANG, {"metadata": metadata, "spec": spec}, None)
     row.pods = [pod for pod, _ in members]
     return row
+
+
+def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collection[str]) -> None:
+    """Rows for pods that are in none: by their controllers, which mean no service; else one each."""
+    taken = {_uid(pod) for row in rows.values() for pod in row.pods}
+    for pod in pods:
+        owner = controller_of(pod)
+        ours = mapping(pod.get("spec")).get("schedulerName") in schedulers
+        if not ours or _uid(pod) in taken or owner.get("kind") in _SERVICES:
+            continue
+        metadata = mapping(pod.get("metadata"))
+        if owner:
+            metadata = {**metadata, "name": text(owner.get("name")), "uid": text(owner.get("uid"))}
+        key = f"loose {_namespace(pod)}/{text(metadata.get('uid'))}"
+        if key not in rows:
+            alone = {"metadata": metadata, "spec": {"minMember": 1}}
+            rows[key] = _Row(GANG, {"metadata": metadata}, None) if owner else _Row(GANG, alone, PODS)
+        rows[key].pods.append(pod)
 
 
 def _found(row: _Row, now: float) -> FoundJob:

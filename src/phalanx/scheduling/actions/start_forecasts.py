@@ -164,7 +164,7 @@ def _held(session: Session, unit: QueuedUnit) -> StartForecast:
     if unit.gangs and unit.gangs[0].last_verdict is not None:
         told = unit.gangs[0].last_verdict[0]
     why = f" ({told.code})" if told is not None else ""
-    return StartForecast(no_start=NoStart.HELD, message=f"room is not what it waits for{why}")
+    return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{why}")
 
 
 def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> AskedStart:

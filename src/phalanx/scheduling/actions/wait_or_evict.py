@@ -40,6 +40,8 @@ def costs_too_much(session: Session, units: Sequence[QueuedUnit], found: Evictio
     dear = loses_more_than(session, units, found.cost.lost_work, settings.most_lost_percent)
     for kept in starts if len(starts) == len(units) else ():
         kept.spares = dear
+    if dear:
+        session.searches.discard()
     return dear
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.colocation import ColocationGroups
@@ -89,3 +89,22 @@ def leanest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
         return (batch.priority, share, position)
 
     return leaders_first([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))
+
+
+def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodBatch, int]]:
+    """How many of each batch are without a node, where so many are not."""
+    return [(batch, len(batch.members) - count) for batch, count in zip(batches, used, strict=True)]
+
+
+def least_amount(left: Sequence[tuple[PodBatch, int]], count: int, account: AccountRecord, resource: str) -> int:
+    """What so many further members charge to an account at least, of a resource."""
+    costs = sorted(
+        (batch.cls.footprint.amounts.get(resource, 0), there)
+        for batch, there in left
+        if batch.payer is not None and account in batch.payer.path
+    )
+    amount = 0
+    for cost, there in costs:
+        amount += cost * min(there, count)
+        count -= min(there, count)
+    return amount

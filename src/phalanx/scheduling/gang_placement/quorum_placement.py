@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -18,7 +18,15 @@ from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
 from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
 from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
-from phalanx.scheduling.gang_placement.pod_sets import Order, PodBatch, batches_of, hardest_first, leanest_first
+from phalanx.scheduling.gang_placement.pod_sets import (
+    Order,
+    PodBatch,
+    batches_of,
+    hardest_first,
+    leanest_first,
+    least_amount,
+    left_of,
+)
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.affinity_order import leaders_first
@@ -435,15 +443,18 @@ class _Turn:
                 wanted[batch.role] -= used[number]
         for number, batch in enumerate(batches):
             if wanted.get(batch.role) and used[number] < len(batch.members):
-                return self._short_of(batch, wanted[batch.role], start, total)
-        failed: PodBatch | None = None
+                return self._short_of(number, left_of(batches, used), wanted[batch.role], start, total)
+        failed: int | None = None
         for number, batch in enumerate(batches):
             asked = batch.members[used[number] : used[number] + rest]
             done = self._put(batch, asked)
+            used[number] += done
             rest -= done
             if done < len(asked) and failed is None:
-                failed = batch
-        return self._short_of(failed, rest, start, total) if failed is not None and rest else None
+                failed = number
+        if failed is None or not rest:
+            return None
+        return self._short_of(failed, left_of(batches, used), rest, start, total)
 
     def _put(self, batch: PodBatch, members: list[PodRecord], depth: int = 0) -> int:
         """Places as many of the members as fit and are allowed, in as few domains of each level below as possible;
@@ -479,19 +490,32 @@ class _Turn:
         huddles = self._call.huddles
         return huddles.scores(member, self._call.placed) if huddles is not None else None
 
-    def _short_of(self, batch: PodBatch, missing: int, start: int, need: int) -> Facts:
+    def _short_of(
+        self, failed: int, left: Sequence[tuple[PodBatch, int]], missing: int, start: int, need: int
+    ) -> Facts:
+        """Why so many are missing: the batch with that number in `left`, which tells how many of each are without a
+        node, was the first of which no more could be placed."""
+        batch, there = left[failed]
         session, cls, place = self._session, batch.cls, self._place
         mine = self._call.placed[start:]
         placed = len(mine)
         if not session.quota_check.room(batch.payer, cls.footprint):
+            count = min(missing, there)
             # So many may be more than the cluster has, of which accounts do not speak; then it is one too many.
-            excess = session.quota_check.over_quota(batch.payer, cls.footprint, missing, placed, need, place)
+            excess = session.quota_check.over_quota(batch.payer, cls.footprint, count, placed, need, place)
             excess = excess or session.quota_check.over_quota(batch.payer, cls.footprint, 1, placed, need, place)
             assert excess is not None
             if not (excess.computed and not session.placer.fits(cls)):
                 # The gang's own members that were tried are part of what it wants, not of what is in use.
                 own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in self._call.placed)
-                return msgspec.structs.replace(excess, used=excess.used - own, wanted=excess.wanted + own)
+                others = [each for number, each in enumerate(left) if number != failed]
+                wanted = (
+                    excess.wanted + own + least_amount(others, missing - count, excess.account, excess.resource)
+                )
+                # A higher ceiling does not help who asks for more than there is.
+                enough = excess.used - own + wanted <= session.totals().get(excess.resource, (0, 0))[0]
+                change = excess.change if enough else ""
+                return msgspec.structs.replace(excess, used=excess.used - own, wanted=wanted, change=change)
         nodes = session.state.nodes
         return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot)
 

@@ -28,6 +28,7 @@ from phalanx.scheduling.preemption.solution import Eviction, NoSolution, cost_of
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog
+from phalanx.scheduling.session.eviction_searches import SearchOutcome
 from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 
@@ -50,10 +51,18 @@ def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
     if known is not None:
         assert isinstance(known, NoSolution)
         return known
+    session.searches.begin()
     found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
+    session.searches.end(_outcome_of(found))
     if isinstance(found, NoSolution):
         session.no_solutions.add_no_solution(question, state.capacity_version, state.bound_version, found)
     return found
+
+
+def _outcome_of(found: Eviction | NoSolution) -> SearchOutcome:
+    if isinstance(found, NoSolution):
+        return SearchOutcome.NOTHING
+    return SearchOutcome.EVICTS if found.evicts else SearchOutcome.WAITS
 
 
 def _question_of(preemptor: Preemptor) -> EvictionQuestion:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.account_future import AccountFuture
 from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.impossible import why_never
 from phalanx.scheduling.reservations.telling import basis
 from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON
 from phalanx.scheduling.reservations.window import Part, Window
@@ -120,22 +120,9 @@ class StartForecaster:
     # -- why there is none -----------------------------------------------------------------------------------------
 
     def _none(self, asked: AskedStart) -> StartForecast:
-        nodes = self._state.nodes
-        for part in asked.parts:
-            usable = part.rows & nodes.alive
-            columns, amounts = part.pod_class.columns, part.pod_class.amounts
-            empty = (nodes.allocatable[columns][:, usable] // amounts[:, None]).min(axis=0, initial=2**31)
-            if int(empty.clip(0).sum()) < part.count:
-                return StartForecast(
-                    no_start=NoStart.CANNOT_RUN,
-                    message=f"cannot ever run: the {int(usable.sum())} nodes that it could use have no room for "
-                    f"{part.count} of its pods even when they are empty",
-                )
-        account = self._never_allowed(asked.parts)
-        if account:
-            return StartForecast(
-                no_start=NoStart.CANNOT_RUN, message=f"cannot ever run: {account} never allows so much"
-            )
+        never = why_never(self._state, self._quotas, asked.parts)
+        if never:
+            return StartForecast(no_start=NoStart.CANNOT_RUN, message=never)
         for part in asked.parts:
             once_all_ended = self._future.copies_at_last(part.pod_class)
             usable = part.rows[: len(once_all_ended)]
@@ -161,18 +148,3 @@ class StartForecaster:
         if waiting:
             told += f", and {waiting} before it without a limit"
         return StartForecast(endless=pods, no_start=NoStart.NO_END_KNOWN, message=told)
-
-    def _never_allowed(self, parts: tuple[Part, ...]) -> str:
-        """The account that would not allow the parts even if it held nothing, "" for none."""
-        wanted: dict[ChargePath, dict[str, int]] = {}
-        for part in parts:
-            if part.payer is not None:
-                add_amounts(wanted.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
-        for payer, amounts in wanted.items():
-            for bar in self._quotas.bars(payer):
-                for name, amount in amounts.items():
-                    if name in bar.ceiling.limits and not bar.ceiling.computed:
-                        limit, _, kept = bar.state(name)
-                        if amount > max(limit, kept):
-                            return f"{bar.ceiling.word} of {bar.account.label} ({name})"
-        return ""

@@ -12,6 +12,7 @@ from phalanx.scheduling.framework.reservation_settings import ReservationSetting
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
+from phalanx.scheduling.reservations.impossible import why_never
 from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause, ToldStart
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
@@ -52,7 +53,8 @@ class ReservationPlan(StandingPlan):
         self._advance_version = 0
         self._displacers: dict[UnitKey, str] = {}
         # Who was found to have no start, and when in the history of the cluster.
-        self._hopeless: dict[UnitKey, int] = {}
+        # As of which version of the capacity, and why it never can ("": what is in its way has no known end).
+        self._hopeless: dict[UnitKey, tuple[int, str]] = {}
         # The unit of each gang that has asked for a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
         self.starts = ToldStarts()
@@ -74,7 +76,7 @@ class ReservationPlan(StandingPlan):
         if reservation is not None:
             words = reservation.words = reservation.words or self._words(reservation)
             return start_sentence(reservation.told, words, reservation.slips, reservation.spares)
-        return self.starts.without_promise(key, hopeless=key in self._hopeless)
+        return self.starts.without_promise(key, self._hopeless.get(key))
 
     def _words(self, reservation: Reservation) -> ToldStart:
         self._catch_up()
@@ -349,7 +351,7 @@ class ReservationPlan(StandingPlan):
             self._unit_of.update(dict.fromkeys(key, key))
         window = self._search(parts, duration, FOREVER)
         if window is None:
-            self._hopeless[key] = self._state.capacity_version
+            self._hopeless[key] = self._state.capacity_version, why_never(self._state, quotas, parts)
             return None
         self._hopeless.pop(key, None)
         made = Reservation(key, name, queue, priority, parts, duration, window, int(self._now))
@@ -363,7 +365,7 @@ class ReservationPlan(StandingPlan):
     def hopeless(self, key: UnitKey) -> bool:
         """Whether no start was found for the unit, and room has not grown since."""
         found = self._hopeless.get(key)
-        if found is not None and found != self._state.capacity_version:
+        if found is not None and found[0] != self._state.capacity_version:
             del self._hopeless[key]
             return False
         return found is not None

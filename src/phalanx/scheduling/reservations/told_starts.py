@@ -78,12 +78,15 @@ class ToldStarts:
         expected = self.expected(reservation, now)[0]
         return not expected or expected >= now + worth
 
-    def without_promise(self, key: UnitKey, *, hopeless: bool) -> str:
-        """What somebody without a promise is told, "" for nothing."""
+    def without_promise(self, key: UnitKey, hopeless: tuple[int, str] | None) -> str:
+        """What somebody without a promise is told, "" for nothing. `hopeless`: since when no start was found, and
+        why there cannot be one."""
         told = [move(self._lost[key].slips[-1])] if key in self._lost else []
         expected, until = self.forecasts.told(key)
-        if hopeless:
-            told.append("no start is known: what is in its way has no known end")
+        if hopeless is not None:
+            told.append(
+                f"it {hopeless[1]}" if hopeless[1] else "no start is known: what is in its way has no known end"
+            )
         elif expected:
             told.append(forecast_sentence(expected, until))
         return "; ".join(told)

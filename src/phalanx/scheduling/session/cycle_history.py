@@ -8,15 +8,16 @@ from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
 from phalanx.scheduling.session.eviction_log import EvictionLog
+from phalanx.scheduling.session.eviction_searches import SearchObserver, Unobserved
 from phalanx.scheduling.session.no_solution import NoSolutionCache
 
 
 class CycleHistory:
     """`history` is what accounts have held, `rounds` when plugins last did what they do now and then, `evictions`
-    who lost how many pods when, `no_solutions` which searches for victims found nothing, and `rests` which nodes
-    are left alone because they refused pods. `reservations` are the starts that are kept,
-    `defragmentation` what was moved for those who wait. Only these two and the first survive a restart: the others
-    are about minutes.
+    who lost how many pods when, `no_solutions` which searches for victims found nothing, `searches` who wants to
+    know of them, and `rests` which nodes are left alone because they refused pods. `reservations` are the starts
+    that are kept, `defragmentation` what was moved for those who wait. Only these two and the first survive a
+    restart: the others are about minutes.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -24,6 +25,7 @@ class CycleHistory:
         self.timers = Timers()
         self.evictions = EvictionLog()
         self.no_solutions = NoSolutionCache()
+        self.searches: SearchObserver = Unobserved()
         self.node_backoff = NodeBackoff()
         self.defragmentation = DefragmentationRuns()
         self.reservations: ReservationPlan | None = None

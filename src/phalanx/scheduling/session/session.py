@@ -99,6 +99,7 @@ class Session:
             past.evictions,
             past.no_solutions,
         )
+        self.searches = past.searches
         self.reservations, self.defragmentation = past.reservations, past.defragmentation
         # Whether those have their turns that others, for whom starts are kept, have left behind.
         self.backfilling = False

@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns: fields, indexes, wildcards and equality filters.
+"""Kubernetes' JSONPath: fields, indexes, slices, wildcards, comparisons, and everything below (`..`).
 
 https://kubernetes.io/docs/reference/kubectl/jsonpath/ ; what apiextensions accepts in a column is simple
 paths such as .status.conditions[?(@.type=="Ready")].status
@@ -7,14 +7,17 @@ paths such as .status.conditions[?(@.type=="Ready")].status
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 _STEP: Final = re.compile(
     r"""\.?\[\?\(\s*@\.?(?P<filter>[^=!<>\s]*)\s*(?:(?P<operator>==|!=|>=|<=|>|<)\s*
             (?P<value>"[^"]*"|'[^']*'|[^)\s]+))?\s*\)\]
       | \.?\[(?P<index>-?\d+)\]
+      | \.?\[(?P<slice>-?\d*:-?\d*)\]
       | \.?\[(?P<all>\*)\]
       | \.?\[(?P<quoted>"[^"]*"|'[^']*')\]
+      | \.\.(?P<below>(?:\\.|[^.\[\]\\*])+)
       | \.(?P<star>\*)
       | \.(?P<field>(?:\\.|[^.\[\]\\])+)""",
     re.VERBOSE,
@@ -22,7 +25,7 @@ _STEP: Final = re.compile(
 
 
 class Step(NamedTuple):
-    """One step: a field, an index, everything, or a filter (key path, operator, value)."""
+    """One step: a field, one at any depth, an index, a slice, everything, a filter (key path, operator, value)."""
 
     kind: str
     key: str
@@ -45,6 +48,14 @@ class Path(NamedTuple):
 
 def parse_path(source: str) -> Path:
     """Compiles `.a.b[0].c`; braces around it are allowed."""
+    try:
+        return compile_path(source)
+    except ValueError:
+        return Path(())
+
+
+def compile_path(source: str) -> Path:
+    """The same. Raises ValueError that names what is no path."""
     text = source.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
@@ -56,7 +67,7 @@ def parse_path(source: str) -> Path:
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
-            return Path(())
+            raise ValueError(f"{source.strip()!r} is no JSONPath: cannot read {text[at:]!r}")
         steps.append(_step(match))
         at = match.end()
     return Path(tuple(steps))
@@ -68,6 +79,10 @@ def _step(match: re.Match[str]) -> Step:
         return Step("field", re.sub(r"\\(.)", r"\1", part["field"]))
     if part["quoted"] is not None:
         return Step("field", part["quoted"][1:-1])
+    if part["below"] is not None:
+        return Step("below", re.sub(r"\\(.)", r"\1", part["below"]))
+    if part["slice"] is not None:
+        return Step("slice", part["slice"])
     if part["index"] is not None:
         return Step("index", part["index"])
     if part["filter"] is not None:
@@ -95,12 +110,30 @@ def _apply(step: Step, item: Any) -> list[Any]:
         if isinstance(item, dict):
             return list(item.values())
         return list(item) if isinstance(item, list) else []
+    if step.kind == "below":
+        return list(_below(step.key, item))
     if not isinstance(item, list):
         return []
+    if step.kind == "slice":
+        first, _, last = step.key.partition(":")
+        return item[int(first) if first else None : int(last) if last else None]
     if step.kind == "index":
         index = int(step.key)
         return [item[index]] if -len(item) <= index < len(item) else []
     return [value for value in item if _passes(step, value)]
+
+
+def _below(key: str, item: Any) -> Iterator[Any]:
+    """The values of a key at any depth, those above first."""
+    waiting = [item]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if key in each:
+                yield each[key]
+            waiting.extend(reversed(each.values()))
+        elif isinstance(each, list):
+            waiting.extend(reversed(each))
 
 
 def _passes(step: Step, item: Any) -> bool:

@@ -1,0 +1,175 @@
+"""The database of the accounts: a file of SQLite, or PostgreSQL by its URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+
+from phalanx.accounting import migrations
+
+ENVIRONMENT = "PHALANX_ACCOUNTING_DATABASE"
+_WRITING = "phalanx_writing"
+# Seconds for which a file is waited for that somebody else writes to.
+_PATIENCE = 30
+# Of PostgreSQL's advisory locks, the one that whoever writes accounts holds.
+_LOCK = 0x7068616C
+
+
+class DatabaseError(Exception):
+    """The database cannot be used, in words for people; never with a password. One that is `unreachable` may be
+    there again later."""
+
+    def __init__(self, text: str, *, unreachable: bool = False) -> None:
+        super().__init__(text)
+        self.unreachable = unreachable
+
+
+def default_location() -> str:
+    """A file below $XDG_STATE_HOME."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return str(Path(state) / "phalanx" / "accounting.db")
+
+
+def parse_location(location: str) -> URL:
+    """A URL as it is, a path as a file of SQLite. Raises DatabaseError for what cannot be one."""
+    if "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).expanduser()))
+    try:
+        url = make_url(location)
+        if url.get_backend_name() in ("postgres", "postgresql"):
+            return url.set(drivername="postgresql+psycopg")
+    except (ArgumentError, ValueError) as error:
+        raise DatabaseError("the database is no URL such as postgresql://user@host/name") from error
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        raise DatabaseError("accounts are kept in sqlite:///FILE or postgresql://user@host/name")
+    return url
+
+
+class Database:
+    """`writing` transactions come one at a time, also from other processes, and see what the last one wrote."""
+
+    def __init__(self, location: str) -> None:
+        self._url = parse_location(location)
+        self._file = Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
+        self.engine = self._connect()
+
+    @property
+    def name(self) -> str:
+        """For people: without a password."""
+        return str(self._file) if self._file is not None else self._url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed at its end, or undone where it raises. Raises DatabaseError."""
+        connecting = self.engine.connect
+        with self._told(), connecting().execution_options(**{_WRITING: True}) as connection, connection.begin():
+            if self._file is None:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One state of the database, whoever writes meanwhile. Raises DatabaseError."""
+        if self._file is not None and not self._file.exists():
+            raise DatabaseError(f"no accounts at {self._file}: does `phalanx accounting run` write there?")
+        with self._told(), self.engine.connect() as connection:
+            if self._file is None:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                self._check(connection)
+                yield connection
+
+    def upgrade(self) -> None:
+        """Makes the tables, or brings them up to date. Raises DatabaseError."""
+        if self._file is not None:
+            _make_private(self._file)
+        with self.writing() as connection:
+            if MigrationContext.configure(connection).get_current_revision() == _newest():
+                return
+            self._refuse_newer(connection)
+            config = _config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _check(self, connection: Connection) -> None:
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == _newest():
+            return
+        self._refuse_newer(connection)
+        what = "holds no accounts" if current is None else "has the tables of an earlier release"
+        raise DatabaseError(f"{self.name} {what}: start `phalanx accounting run` on it once")
+
+    def _refuse_newer(self, connection: Connection) -> None:
+        current = MigrationContext.configure(connection).get_current_revision()
+        known = {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
+        if current is not None and current not in known:
+            raise DatabaseError(f"{self.name} has the tables of a later release ({current}); use that one")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            # Its own text holds the statement with what was to be written.
+            lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+            away = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+            kind = "cannot be used now" if away else "refused"
+            raise DatabaseError(f"the database {self.name} {kind}: {lines[0]}", unreachable=away) from error
+
+    def _connect(self) -> Engine:
+        if self._file is None:
+            try:
+                return create_engine(self._url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+            except (NoSuchModuleError, ModuleNotFoundError) as error:
+                raise DatabaseError(
+                    "PostgreSQL needs a driver: pip install 'phalanx-scheduler[postgresql]'"
+                ) from error
+        engine = create_engine(self._url, connect_args={"timeout": _PATIENCE})
+
+        @event.listens_for(engine, "connect")
+        def prepare(raw: object, record: object) -> None:
+            # The driver begins no transactions of its own: `begin` does, so that reads are in them, too.
+            raw.isolation_level = None  # type: ignore[attr-defined]
+            cursor = raw.cursor()  # type: ignore[attr-defined]
+            for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL"):
+                cursor.execute(f"PRAGMA {pragma}")
+            cursor.close()
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            writes = connection.get_execution_options().get(_WRITING)
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+        return engine
+
+
+def _make_private(file: Path) -> None:
+    """Who used what is nobody else's affair: a new file is its owner's alone."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise DatabaseError(f"{file} cannot be made: {error.strerror}") from error
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    return config
+
+
+def _newest() -> str | None:
+    return ScriptDirectory.from_config(_config()).get_current_head()

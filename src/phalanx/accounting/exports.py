@@ -1,0 +1,56 @@
+"""Tables as CSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+#: Cells that a spreadsheet would take for a formula, and tenants choose names.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+# More digits than any sum has: PiB of bytes over centuries.
+_DIGITS = 38
+
+#: None is an empty cell.
+Cell = str | int | float | None
+Rows = Sequence[Sequence[Cell]]
+
+
+def as_csv(header: Sequence[str], rows: Rows) -> str:
+    """RFC 4180. A text that could be taken for a formula gets an apostrophe before it."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(header)
+    writer.writerows([[_harmless(cell) for cell in row] for row in rows])
+    return out.getvalue()
+
+
+def write_parquet(file: Path, header: Sequence[str], rows: Rows, sums: Sequence[str]) -> None:
+    """Columns in `sums` are exact integers that may not fit into 64 bits: decimals. Raises ImportError without
+    pyarrow, OSError."""
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(header):
+        cells = [row[place] for row in rows]
+        if name in sums:
+            exact = [Decimal(cell) if cell is not None else None for cell in cells]
+            columns[name] = pyarrow.array(exact, pyarrow.decimal128(_DIGITS, 0))
+        else:
+            columns[name] = pyarrow.array(cells, _type_of(pyarrow, cells))
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+
+
+def _type_of(pyarrow: Any, cells: Sequence[Cell]) -> Any:
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {str}:
+        return pyarrow.string()
+    return pyarrow.float64() if float in kinds else pyarrow.bool_() if kinds == {bool} else pyarrow.int64()
+
+
+def _harmless(cell: Cell) -> Cell:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell

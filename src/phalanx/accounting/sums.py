@@ -1,0 +1,58 @@
+"""Amounts times seconds as exact integers: too large for 63 bits (a day of a large cluster's bytes is), so each is
+kept as two, which databases can add by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+DAY = 86_400
+_BITS = 32
+_MASK = (1 << _BITS) - 1
+
+_PARTS = msgspec.json.Decoder(list[tuple[int, int | None, dict[str, int]]])
+
+#: (from, until, amounts); `until` is None while it lasts.
+Part = tuple[int, int | None, Mapping[str, int]]
+
+
+def split(number: int) -> tuple[int, int]:
+    """(high, low) of a number that is not negative."""
+    return number >> _BITS, number & _MASK
+
+
+def joined(high: int, low: int) -> int:
+    """The number, also of sums of highs and of lows."""
+    return (int(high) << _BITS) + int(low)
+
+
+def encode_parts(parts: Iterable[Part]) -> str:
+    return json.dumps([[begin, end, dict(amounts)] for begin, end, amounts in parts], separators=(",", ":"))
+
+
+def decode_parts(text: str) -> list[tuple[int, int | None, dict[str, int]]]:
+    return _PARTS.decode(text)
+
+
+def held(parts: Iterable[Part], begin: int, end: int) -> Iterator[tuple[str, int]]:
+    """(resource, amount times seconds) within [begin, end); what lasts has no end of its own."""
+    for since, until, amounts in parts:
+        seconds = min(end, end if until is None else until) - max(begin, since)
+        if seconds > 0:
+            for resource, amount in amounts.items():
+                yield resource, amount * seconds
+
+
+def held_by_day(parts: Iterable[Part]) -> dict[tuple[int, str], int]:
+    """(day since the epoch, resource) -> amount times seconds, of parts that have ended."""
+    sums: dict[tuple[int, str], int] = {}
+    for since, until, amounts in parts:
+        assert until is not None
+        for day in range(since // DAY, (until - 1) // DAY + 1):
+            seconds = min(until, (day + 1) * DAY) - max(since, day * DAY)
+            if seconds > 0:
+                for resource, amount in amounts.items():
+                    sums[day, resource] = sums.get((day, resource), 0) + amount * seconds
+    return sums

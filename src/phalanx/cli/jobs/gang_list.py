@@ -1,0 +1,283 @@
+"""`phalanx jobs`: every gang with its state, and where it runs or why it does not."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from phalanx.cli.connection import lease_namespace_option, policy_option, scheduler_names_option
+from phalanx.cli.listing.options import chosen_options, list_options, queues_option
+
+if TYPE_CHECKING:
+    from phalanx.cli.listing.options import ListOptions
+    from phalanx.daemon.gang_entries import GangEntry
+    from phalanx.kube.client import KubeClient
+
+_KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
+# As Slurm's MinJobAge: those that have ended stay in the list for so many seconds.
+_ENDED_FOR = 300
+
+
+@click.command("jobs", short_help="One line a gang or job: state, members, nodes or reason.")
+@click.option("--me", is_flag=True, help="Only yours, by the label or annotation that the policy names users by.")
+@click.option("-u", "--of", "users", multiple=True, metavar="USER", help="Only those of a user; may be repeated.")
+@queues_option
+@click.option(
+    "-t",
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only those in it, such as PD, R or Pending,Running; all shows those that ended long ago too.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help=f"Only these: {', '.join(_KINDS)} (whatever has no job), pytorchjob, ...",
+)
+@click.option(
+    "--scheduler",
+    envvar="PHALANX_SCHEDULER",
+    metavar="URL",
+    help="Ask the scheduler's process itself (its --metrics-address), which is quick on large clusters.",
+)
+@click.option(
+    "--scheduler-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates to trust there.",
+)
+@click.option("--start", is_flag=True, help="When those that wait start, the earliest first.")
+@list_options()
+@scheduler_names_option("on their own to show, and with --start to tell starts of,")
+@policy_option
+@lease_namespace_option
+def jobs(
+    me: bool,
+    users: tuple[str, ...],
+    queues: tuple[str, ...],
+    states: tuple[str, ...],
+    kinds: tuple[str, ...],
+    scheduler: str | None,
+    scheduler_ca: str | None,
+    start: bool,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    lease_namespace: str,
+    **chosen: Any,
+) -> None:
+    """One line a gang, whoever made it: Volcano Jobs, native Jobs, JobSets, PodGroups of every dialect, gangs that
+    only their pods declare, and pods on their own.
+
+    ST is PD (pending), CF (has nodes, starting), R (running), PT (fewer than its minimum run), CG (ending), CD
+    (completed), F (failed), CA (terminated) or S (suspended). AGE/RUN is how long ago it was made and since when
+    as many run as it needs, MEMBERS are those that run, that start together, and all. START is promised to it. The
+    last column has its nodes, or (why it waits); -o wide says that in full. Those that have ended are shown for
+    five minutes, with --state all for as long as they are there.
+
+    With --scheduler the process is asked that knows all of it already, by your token (or PHALANX_SCHEDULER_TOKEN);
+    you need the right to list the pods. It has gangs by the names of their PodGroups, and pods on their own.
+
+    With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
+    that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
+    when 80 of 100 have. REASON says what that rests on, or why nothing is told. It is a dry run over the live
+    cluster and wants rights to read all of it.
+
+    \b
+    phalanx jobs -A
+    phalanx jobs --me -w
+    phalanx jobs -q research -t PD --sort-by -gpus
+    phalanx jobs -A --start
+    """
+    options = chosen_options(chosen)
+    if start:
+        if states or kinds or me or users or options.selector or options.sort_by or options.no_headers:
+            raise click.UsageError("--start goes with -n, -A, -q, -o and -w, not with other filters")
+        if len(queues) > 1:
+            raise click.UsageError("--start goes with one --queue")
+        _show_starts(options, queues[0] if queues else "", scheduler_names, config, lease_namespace)
+        return
+    wanted = _states(states)
+    everybody = _Filter(me, set(users), set(queues), wanted, {kind.lower() for kind in kinds})
+    if scheduler is not None and options.selector:
+        raise click.UsageError("--selector does not go with --scheduler, which does not keep labels of jobs")
+    if scheduler is not None:
+        reader = _Scheduler(scheduler, scheduler_ca, queues).reader()
+    else:
+        reader = _reader_of_lists(options, everybody, scheduler_names, config, lease_namespace)
+    _show_gangs(options, everybody, reader)
+
+
+def _states(texts: tuple[str, ...]) -> set[str] | None:
+    """The words of the states that are meant; None for those that have not ended, or not long ago."""
+    from phalanx.daemon.gang_entries import CODES
+
+    spellings = {word.lower(): {str(state)} for state, code in CODES.items() for word in (state, code)}
+    spellings["all"] = {str(state) for state in CODES}
+    found: set[str] = set()
+    for text in texts:
+        for word in filter(None, text.split(",")):
+            if word.lower() not in spellings:
+                known = ", ".join(f"{code} ({state})" for state, code in CODES.items() if state != "Deleted")
+                raise click.UsageError(f"--state {word!r}: write all, or one of {known}")
+            found |= spellings[word.lower()]
+    return found or None
+
+
+class _Filter:
+    """Which gangs are shown. `users` grows by who asks where only his are."""
+
+    def __init__(
+        self, me: bool, users: set[str], queues: set[str], states: set[str] | None, kinds: set[str]
+    ) -> None:
+        self.me = me
+        self.users = users
+        self._queues = queues
+        self._states = states
+        self._kinds = kinds
+
+    def shows(self, entry: GangEntry, now: float) -> bool:
+        from phalanx.dialects.times import parse_time
+
+        if self._states is None:
+            if entry.over and now - parse_time(entry.finished) > _ENDED_FOR:
+                return False
+        elif entry.state not in self._states:
+            return False
+        if (self.me or self.users) and entry.user not in self.users:
+            return False
+        if self._queues and entry.queue not in self._queues:
+            return False
+        without_job = "gang" in self._kinds and entry.target.startswith("podgroup/")
+        return not self._kinds or without_job or entry.kind in self._kinds
+
+
+Reader = Callable[["KubeClient", str], Awaitable[tuple["list[GangEntry]", "list[str]"]]]
+"""Reads the gangs of a namespace ("" for all), and what could not be read."""
+
+
+class _Scheduler(NamedTuple):
+    """Whose word is asked for: the scheduler's at `url`, by the certificates in a file."""
+
+    url: str
+    authority: str | None
+    queues: tuple[str, ...]
+
+    def reader(self) -> Reader:
+        from phalanx.cli.jobs.scheduler_list import read_scheduler
+
+        token = os.environ.get("PHALANX_SCHEDULER_TOKEN", "")
+        queue = self.queues[0] if len(self.queues) == 1 else ""
+
+        async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
+            return (await read_scheduler(client, self.url, self.authority, token, where, queue)).items, []
+
+        return read
+
+
+def _reader_of_lists(
+    options: ListOptions,
+    wanted: _Filter,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    lease_namespace: str,
+) -> Reader:
+    from phalanx.cli.listing.progress import Progress
+    from phalanx.daemon.policy_file import dialect_options, read_policy
+    from phalanx.model.matching import all_hold
+    from phalanx.reports.gangs.gang_list import gang_entries
+    from phalanx.reports.jobs.job_report import JobReader
+    from phalanx.reports.promised_starts import read_plan
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    try:
+        dialects = dialect_options(read_policy(config))
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+    if wanted.me and not (dialects.user_label or dialects.user_annotation):
+        raise click.UsageError(
+            "--me needs to know how pods name their user: --config POLICY with phalanx.dialects.userLabel"
+        )
+    readers: list[JobReader] = []
+
+    async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
+        if not readers:
+            readers.append(JobReader(client))
+        reader = readers[0]
+        # Nothing of what is read is garbage before it is printed, and looking for some takes half of the time.
+        gc.disable()
+        try:
+            with Progress() as progress:
+                found = await reader.jobs(
+                    where or None, time.time(), loose=scheduler_names, progress=progress.advanced
+                )
+        finally:
+            gc.enable()
+        forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
+        if forbidden:
+            raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
+        entries = gang_entries(found, dialects, await read_plan(client, lease_namespace))
+        return [entry for entry in entries if all_hold(options.selector, entry.labels)], list(reader.warnings)
+
+    return read
+
+
+def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader) -> None:
+    from phalanx.cli.jobs.gang_columns import COLUMNS
+    from phalanx.cli.jobs.who_asks import names_of_asker
+    from phalanx.cli.listing.listing import Found, Listing, show
+    from phalanx.daemon.gang_entries import gone
+
+    async def read(client: KubeClient) -> Found[GangEntry]:
+        if wanted.me and not wanted.users:
+            wanted.users |= await names_of_asker(client)
+        where = "" if options.namespace is None else options.namespace or client.namespace
+        entries, warnings = await reader(client, where)
+        now = time.time()
+        return Found([entry for entry in entries if wanted.shows(entry, now)], tuple(warnings))
+
+    listing: Listing[GangEntry] = Listing(
+        columns=COLUMNS,
+        key=lambda entry: (entry.kind, entry.namespace, entry.name),
+        name=lambda entry: entry.target,
+        gone=gone,
+        namespace=lambda entry: entry.namespace,
+    )
+    show(listing, read, options)
+
+
+def _show_starts(
+    options: ListOptions, queue: str, scheduler_names: tuple[str, ...], config: str, lease_namespace: str
+) -> None:
+    import asyncio
+
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.display import Display
+    from phalanx.cli.jobs.starts import StartQuestion
+
+    output = options.output.word
+    if output not in ("table", "wide", "json", "yaml", "name"):
+        raise click.UsageError(f"--start does not go with -o {output}")
+    display = Display("table" if output in ("name", "wide") else output, live=options.watch)
+
+    async def work(client: Any) -> None:
+        while True:
+            where = None if options.namespace is None else options.namespace or client.namespace
+            question = StartQuestion(where, queue, scheduler_names, config, lease_namespace)
+            display.show(*await question.answer(client, output))
+            if not options.watch:
+                return
+            await asyncio.sleep(options.interval)
+
+    try:
+        run_connected(work, options.kubeconfig)
+    except KeyboardInterrupt:
+        if not options.watch:
+            raise

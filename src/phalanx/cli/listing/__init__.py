@@ -1,0 +1,1 @@
+"""Lists as kubectl's users know them: options, formats, tables, node lists."""

@@ -1,0 +1,25 @@
+"""Spans of time as kubectl's users read them."""
+
+from __future__ import annotations
+
+from phalanx.dialects.times import parse_time
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def span(seconds: float) -> str:
+    """In the two largest units: `3m12s`, `5d2h`."""
+    left = max(0, int(seconds))
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        if left >= size or (unit == "s" and not parts):
+            parts.append(f"{left // size}{unit}")
+            left %= size
+        elif parts:
+            break
+    return "".join(parts[:2])
+
+
+def age(moment: str, now: float) -> str:
+    """Since a moment of the API; "" for none."""
+    return span(int(now) - parse_time(moment)) if moment else ""

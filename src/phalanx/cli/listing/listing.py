@@ -1,0 +1,149 @@
+"""Shows a list once, or goes on with what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import click
+import msgspec
+
+from phalanx.cli.connection import run_connected
+from phalanx.cli.listing.formats import custom_cells, print_documents
+from phalanx.cli.listing.harmless import harmless, harmless_lines
+from phalanx.cli.listing.options import ListOptions
+from phalanx.cli.listing.sorting import sorted_entries
+from phalanx.cli.listing.table import Column, Table, colours_wanted
+
+E = TypeVar("E", bound=msgspec.Struct)
+
+
+def all_fields(entry: msgspec.Struct) -> dict[str, Any]:
+    """With those that are empty, so that scripts find them."""
+    return {name: msgspec.to_builtins(getattr(entry, name)) for name in entry.__struct_fields__}
+
+
+@dataclass(frozen=True)
+class Found(Generic[E]):
+    """`warnings` say what could not be read."""
+
+    entries: Sequence[E]
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Listing(Generic[E]):
+    """What a list is made of. `key` tells entries apart from look to look, `name` is what `-o name` prints, `gone`
+    how an entry is shown by `-w` that is not there any more (None: not at all). `namespace` is that of an entry,
+    where entries have one."""
+
+    columns: Sequence[Column[E]]
+    key: Callable[[E], Hashable]
+    name: Callable[[E], str]
+    gone: Callable[[E], E | None] | None = None
+    namespace: Callable[[E], str] | None = None
+    document: Callable[[E], Any] = field(default=all_fields)
+
+
+def show(listing: Listing[E], read: Callable[[Any], Awaitable[Found[E]]], options: ListOptions) -> None:
+    """Reads by `read(client)` and prints it, again and again with `-w`, where only what has changed is printed."""
+    from phalanx.kube.errors import ApiError, ConnectionLost
+
+    async def work(client: Any) -> None:
+        printer = _Printer(listing, options, client.namespace)
+        printer.first(await read(client))
+        while options.watch:
+            await asyncio.sleep(options.interval)
+            try:
+                printer.changes(await read(client))
+            except ConnectionLost as error:
+                printer.complain(f"no connection to the API server: {error}")
+            except ApiError as error:
+                if error.status < 500 and error.status != 429:
+                    raise
+                printer.complain(f"the API server refused: {error}")
+
+    try:
+        run_connected(work, options.kubeconfig)
+    except KeyboardInterrupt:
+        if not options.watch:
+            raise
+
+
+class _Printer(Generic[E]):
+    def __init__(self, listing: Listing[E], options: ListOptions, namespace: str) -> None:
+        self._listing = listing
+        self._options = options
+        self._namespace = options.namespace if options.namespace is None else options.namespace or namespace
+        wide = options.output.word == "wide"
+        self._columns = [each for each in listing.columns if not (each.narrow if wide else each.wide)]
+        if listing.namespace is not None and options.namespace is None:
+            self._columns.insert(0, Column("NAMESPACE", lambda entry, now: listing.namespace(entry)))  # type: ignore[misc]
+        custom = options.output.columns
+        titles = [header for header, _ in custom] if custom else [column.title for column in self._columns]
+        self._table = Table(titles, colours=colours_wanted())
+        self._known: dict[Hashable, E] = {}
+        self._told: tuple[str, ...] = ()
+
+    def first(self, found: Found[E]) -> None:
+        entries = self._sorted(found.entries)
+        self._known = {self._listing.key(entry): entry for entry in entries}
+        if entries or not self._options.output.tabular:
+            self._print(entries, header=not self._options.no_headers, single=False)
+        elif self._listing.namespace is None or self._namespace is None:
+            click.echo("No resources found", err=True)
+        else:
+            click.echo(f"No resources found in {self._namespace} namespace.", err=True)
+        self._warn(found.warnings)
+
+    def changes(self, found: Found[E]) -> None:
+        entries = self._sorted(found.entries)
+        last, self._known = self._known, {self._listing.key(entry): entry for entry in entries}
+        news = [entry for key, entry in self._known.items() if last.get(key) != entry]
+        if self._listing.gone is not None:
+            left = [self._listing.gone(entry) for key, entry in last.items() if key not in self._known]
+            news += [entry for entry in left if entry is not None]
+        if news:
+            header = not last and not self._options.no_headers
+            self._print(news, header=header, single=True)
+        self._warn(found.warnings)
+
+    def complain(self, text: str) -> None:
+        click.echo(f"warning: {harmless(text)}", err=True)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        """Once, until they are others."""
+        if tuple(warnings) != self._told:
+            for warning in warnings:
+                self.complain(warning)
+        self._told = tuple(warnings)
+
+    def _sorted(self, entries: Sequence[E]) -> list[E]:
+        return sorted_entries(entries, self._options.sort_by, self._listing.columns, self._listing.document)
+
+    def _print(self, entries: Sequence[E], *, header: bool, single: bool) -> None:
+        form = self._options.output
+        if form.columns:
+            rows = [custom_cells(form.columns, self._listing.document(entry)) for entry in entries]
+            text = (
+                "\n".join(self._table.lines(rows, [[None] * len(form.columns)] * len(rows), header=header)) + "\n"
+            )
+        elif form.tabular:
+            now = time.time()
+            rows = [[column.text(entry, now) for column in self._columns] for entry in entries]
+            paint = [
+                [column.colour(entry) if column.colour is not None else None for column in self._columns]
+                for entry in entries
+            ]
+            text = "\n".join(self._table.lines(rows, paint, header=header)) + "\n"
+        else:
+            documents = [self._listing.document(entry) for entry in entries]
+            text = print_documents(documents, form, lambda at: self._listing.name(entries[at]), single=single)
+            if form.template is not None and sys.stdout.isatty():
+                text = harmless_lines(text)
+        click.echo(text, nl=False, color=colours_wanted())
+        sys.stdout.flush()

@@ -1,0 +1,67 @@
+"""Tables that grow: kubectl's columns, with colours on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import click
+
+from phalanx.cli.listing.harmless import harmless
+
+E = TypeVar("E")
+_GAP = "   "
+
+
+@dataclass(frozen=True)
+class Column(Generic[E]):
+    """`text` gives the cell of an entry at a moment (seconds since the epoch); "" is shown as `-`. `wide` columns
+    are those of `-o wide` alone, `narrow` ones of the other tables. `colour` is a name of click's, or None. `order`
+    is what `--sort-by` compares, by default the text."""
+
+    title: str
+    text: Callable[[E, float], str]
+    wide: bool = False
+    narrow: bool = False
+    colour: Callable[[E], str | None] | None = None
+    order: Callable[[E], object] | None = None
+
+
+def colours_wanted() -> bool:
+    """On a terminal, unless somebody does not want any (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Table:
+    """Lines of a table whose columns stay as wide as they were, unless a later cell needs more."""
+
+    def __init__(self, titles: Sequence[str], *, colours: bool) -> None:
+        self._titles = list(titles)
+        self._widths = [0] * len(titles)
+        self._colours = colours
+
+    def header(self) -> str:
+        return self._line(self._titles, [None] * len(self._titles))
+
+    def lines(
+        self, rows: Sequence[Sequence[str]], colours: Sequence[Sequence[str | None]], *, header: bool
+    ) -> list[str]:
+        """The rows, with the header above them where it is wanted."""
+        cells = [[harmless(cell) or "-" for cell in row] for row in rows]
+        shown = [self._titles, *cells] if header else cells
+        for place, column in enumerate(zip(*shown, strict=True)):
+            self._widths[place] = max(self._widths[place], max(map(len, column)))
+        lines = [self._line(row, paint) for row, paint in zip(cells, colours, strict=True)]
+        return [self.header(), *lines] if header else lines
+
+    def _line(self, cells: Sequence[str], paint: Sequence[str | None]) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
+        padded[-1] = cells[-1]
+        if self._colours:
+            padded = [
+                click.style(text, fg=colour) if colour else text for text, colour in zip(padded, paint, strict=True)
+            ]
+        return _GAP.join(padded).rstrip()

@@ -1,0 +1,87 @@
+"""Moments and ages on the command line, as sacct and kubectl take them. All times are UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGE = re.compile(r"([0-9]{1,6})\s*([a-z]+)")
+_CLOCK = re.compile(r"[0-2]?[0-9]:[0-5][0-9](:[0-5][0-9])?")
+_MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The callback of an option: seconds since the epoch."""
+    if value is None:
+        return None
+    try:
+        return parse_moment(value, datetime.now(UTC))
+    except (ValueError, OverflowError) as error:
+        forms = "2026-11-23, 2026-11-23T10:30, 10:30, today or now-7days"
+        raise click.BadParameter(f"{value!r} is no moment such as {forms}") from error
+
+
+def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The callback of an option: seconds."""
+    if value is None:
+        return None
+    try:
+        return parse_age(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no age such as 12h, 90d or 2w") from error
+
+
+def parse_moment(text: str, now: datetime) -> int:
+    """Seconds since the epoch of `now`, `now-3days`, `today`, `yesterday`, `10:30` (of today), `2026-11-23`, or
+    `2026-11-23T10:30`, with or without a zone. Raises ValueError."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    text = text.strip()
+    if text in ("now", "today", "midnight", "yesterday"):
+        found = {"now": now, "yesterday": today - timedelta(days=1)}.get(text, today)
+        return int(found.timestamp())
+    if text.startswith(("now-", "now+")):
+        seconds = parse_age(text[4:])
+        return int(now.timestamp()) + (seconds if text[3] == "+" else -seconds)
+    if _CLOCK.fullmatch(text):
+        return int(datetime.fromisoformat(f"{today:%Y-%m-%d}T{text:0>5}").replace(tzinfo=UTC).timestamp())
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def parse_age(text: str) -> int:
+    """A number with a unit by its first letter: `7d`, `7days`. Raises ValueError."""
+    found = _AGE.fullmatch(text.strip())
+    if found is None or found[2][0] not in _UNITS or found[2].startswith("mo"):
+        raise ValueError(text)
+    return int(found[1]) * _UNITS[found[2][0]]
+
+
+def month_of(text: str) -> tuple[int, int]:
+    """From its first second to the first of the next, of `2026-11`. Raises ValueError."""
+    found = _MONTH.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year, month = int(found[1]), int(found[2])
+    begin = datetime(year, month, 1, tzinfo=UTC)
+    end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    return int(begin.timestamp()), int(end.timestamp())
+
+
+def span(seconds: int) -> str:
+    """As sacct's Elapsed, but for zeros in front: `45s`, `12:30`, `1:02:03`, `2-03:04:05`."""
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}:{rest:02}"
+    days, hours = divmod(hours, 24)
+    clock = f"{hours:02}:{minutes:02}:{rest:02}"
+    return f"{days}-{clock}" if days else clock.removeprefix("0")
+
+
+def moment_text(seconds: int | None) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds is not None else ""

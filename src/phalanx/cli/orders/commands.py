@@ -1,0 +1,148 @@
+"""`phalanx hold`, `release`, `cancel` and `move`: for gangs of any dialect, by their owners' own API."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.completion import gangs, names_from, queues
+from phalanx.cli.connection import connection_options, namespace_option
+
+if TYPE_CHECKING:
+    from phalanx.cli.orders.target import Target
+    from phalanx.kube.client import KubeClient
+
+Order = Callable[["KubeClient", "Target"], Awaitable[str]]
+
+_names = click.argument(
+    "names", metavar="[KIND/]NAME...", nargs=-1, required=True, shell_complete=names_from(gangs)
+)
+
+
+def _each(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None, order: Order) -> None:
+    """Does something to each and prints the line that it returns; one that fails does not keep the others."""
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.listing.harmless import harmless
+    from phalanx.cli.orders.target import TargetFinder
+    from phalanx.kube.errors import ApiError
+
+    async def work(client: KubeClient) -> int:
+        finder, failed = TargetFinder(client, namespace or client.namespace), 0
+        for name in names:
+            try:
+                click.echo(harmless(await order(client, await finder.find(name))))
+            except click.UsageError:
+                raise
+            except click.ClickException as error:
+                click.echo(f"Error: {harmless(error.message)}", err=True)
+                failed += 1
+            except ApiError as error:
+                click.echo(f"Error: {name}: the API server refused: {harmless(error.message)}", err=True)
+                failed += 1
+        return failed
+
+    if run_connected(work, kubeconfig):
+        raise click.exceptions.Exit(1)
+
+
+@click.command("hold", short_help="Keep gangs that wait from starting.")
+@_names
+@namespace_option
+@connection_options
+def hold(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+    """Keep gangs that wait from starting, until they are released.
+
+    A Volcano Job gets a Command (AbortJob); Jobs, JobSets, training jobs, RayJobs and TrainJobs are suspended by
+    their own field, and in one of our queues they get the annotation phalanx.dev/hold. A gang without a job cannot
+    be held, nor can what runs (phalanx job suspend ends its pods). NAME may be that of the job, of its PodGroup or,
+    as pod/NAME, of one of its pods.
+
+    \b
+    phalanx hold train
+    phalanx hold pytorchjob/bert -n research
+    """
+    from phalanx.cli.orders.holding import hold as order
+
+    _each(names, namespace, kubeconfig, order)
+
+
+@click.command("release", short_help="Let gangs that are held take their turn.")
+@_names
+@namespace_option
+@connection_options
+def release(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+    """Let gangs that are held take their turn again.
+
+    \b
+    phalanx release train
+    """
+    from phalanx.cli.orders.holding import release as order
+
+    _each(names, namespace, kubeconfig, order)
+
+
+@click.command("cancel", short_help="Delete gangs with what made them.")
+@_names
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@namespace_option
+@connection_options
+def cancel(names: tuple[str, ...], yes: bool, dry_run: bool, namespace: str | None, kubeconfig: str | None) -> None:
+    """Delete gangs with their pods, and with the object at the top that would make the pods anew.
+
+    Of a run of a CronJob only the run is deleted. Of a gang without a job the PodGroup and its pods are. It asks
+    first, with the names of what goes.
+
+    \b
+    phalanx cancel train
+    phalanx cancel podgroup/bert-xyz --yes
+    """
+    from phalanx.cli.listing.harmless import harmless
+    from phalanx.cli.orders import cancelling
+
+    if not yes and not dry_run and not sys.stdin.isatty():
+        raise click.UsageError("it asks before it deletes, and there is nobody to ask here: add --yes")
+
+    async def order(client: KubeClient, target: Target) -> str:
+        cancelling.refuse_foreign_members(target)
+        if dry_run:
+            return f"would delete {cancelling.described(target)}"
+        if not yes and not click.confirm(f"Delete {harmless(cancelling.described(target))}?", err=True):
+            return f"{target.title} is left alone"
+        return await cancelling.cancel(client, target)
+
+    _each(names, namespace, kubeconfig, order)
+
+
+@click.command("move", short_help="Move gangs that wait to another queue.")
+@_names
+@click.option(
+    "-q", "--queue", required=True, metavar="QUEUE", help="Where they go.", shell_complete=names_from(queues)
+)
+@namespace_option
+@connection_options
+def move(names: tuple[str, ...], queue: str, namespace: str | None, kubeconfig: str | None) -> None:
+    """Move gangs that wait to another queue.
+
+    Only what says its queue itself is changed: a PodGroup that nobody controls, the label phalanx.dev/queue of a
+    suspended job, the annotation scheduling.volcano.sh/queue-name of pods that nobody makes. A Volcano Job keeps
+    its queue. What has nodes is not moved.
+
+    \b
+    phalanx move podgroup/train --queue research
+    """
+    from phalanx.cli.orders import moving
+
+    checked: list[str] = []
+
+    async def order(client: KubeClient, target: Target) -> str:
+        if not checked:
+            checked.append(await moving.check_queue(client, queue))
+        if checked[0]:
+            raise click.ClickException(f"{target.title}: {checked[0]}")
+        return await moving.move(client, target, queue)
+
+    _each(names, namespace, kubeconfig, order)

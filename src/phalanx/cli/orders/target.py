@@ -1,0 +1,259 @@
+"""The gang that is meant, with the object at the top of it: whatever would make its pods anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from phalanx.jobs.suspended import SUSPENDABLE, SuspendableKind
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.reports.jobs.entries import PodEntry
+from phalanx.reports.jobs.job_report import JobReader
+from phalanx.reports.jobs.kinds import GANG, VOLCANO_JOBS, WORDS
+from phalanx.reports.jobs.read_documents import controller_of, mapping, read_pod, text
+
+Json = dict[str, Any]
+
+_POD_WORDS = frozenset({"pod", "pods", "po"})
+# What makes jobs again and again: a gang's run ends below it.
+_SCHEDULES = frozenset({"CronJob", "ScheduledSparkApplication", "CronWorkflow"})
+_MOST_OWNERS = 8
+
+
+@dataclass(frozen=True)
+class Target:
+    """`title` is what people call it, such as pytorchjob/train. `document` is the object at the top, None for a
+    gang that only its pods declare; `resource` is its kind. `chain` are the objects from what was named to the top.
+    `groups` are its PodGroups where it was found by them, `members` its pods as documents."""
+
+    title: str
+    namespace: str
+    resource: Resource | None
+    document: Json | None
+    chain: tuple[str, ...]
+    groups: tuple[tuple[Resource, Json], ...]
+    members: tuple[Json, ...]
+
+    @property
+    def pods(self) -> list[PodEntry]:
+        return [read_pod(each) for each in self.members]
+
+    @property
+    def running(self) -> int:
+        return sum(pod.phase == "Running" and not pod.terminating for pod in self.pods)
+
+    @property
+    def placed(self) -> int:
+        return sum(bool(pod.node) and pod.phase in ("Pending", "Running") for pod in self.pods)
+
+    @property
+    def volcano_job(self) -> bool:
+        return self.resource == VOLCANO_JOBS
+
+    @property
+    def suspendable(self) -> SuspendableKind | None:
+        """How it is suspended, where its kind can be."""
+        if self.resource is None:
+            return None
+        for kind in SUSPENDABLE:
+            served = kind.served
+            if (served.group, served.kind) == (self.resource.group, self.resource.kind):
+                return kind
+        return None
+
+    @property
+    def path(self) -> str:
+        assert self.resource is not None
+        assert self.document is not None
+        return self.resource.path(self.namespace, name_of(self.document))
+
+    @property
+    def uid(self) -> str:
+        return text(mapping((self.document or {}).get("metadata")).get("uid"))
+
+    def note(self, part: str, key: str) -> str:
+        """A label (`part` labels) or annotation of the object at the top."""
+        return text(mapping(mapping((self.document or {}).get("metadata")).get(part)).get(key))
+
+
+def name_of(document: Mapping[str, Any]) -> str:
+    return text(mapping(document.get("metadata")).get("name"))
+
+
+class TargetFinder:
+    """Looks targets up in one namespace; kinds are listed once."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._reader = JobReader(client)
+        self._served: Discovery | None = None
+        self._lists: dict[tuple[str, str], tuple[Resource | None, dict[str, Json]]] = {}
+
+    async def find(self, name: str) -> Target:
+        """`NAME` or `KIND/NAME`. Raises click.ClickException where there is none, or several."""
+        from phalanx.cli.jobs.target import find_job
+
+        word, _, rest = name.rpartition("/")
+        word = word.lower()
+        if not rest:
+            raise click.UsageError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
+        groups: tuple[tuple[Resource, Json], ...] = ()
+        if word in _POD_WORDS:
+            members: Sequence[Json] = [await self._get(PODS, rest)]
+            first, resource = members[0], PODS
+        elif word == "" or word in WORDS:
+            kind = WORDS.get(word, "")
+            try:
+                found = await find_job(self._reader, kind, rest, self._namespace)
+            except click.ClickException:
+                owner = None
+                if kind in ("", GANG):
+                    owner = await self._reader.job_of_group(self._namespace, rest, time.time())
+                if owner is None:
+                    raise
+                found = owner
+            members = found.members
+            if found.entry.kind == GANG:
+                where = found.resource
+                groups = tuple((where, group) for group in found.groups if where is not None)
+                return await self._of_gang(found.entry.name, groups, members)
+            first, resource = found.document, found.resource or PODS
+        else:
+            resource = await self._suspendable_resource(word)
+            members, first = [], await self._get(resource, rest)
+        top, chain = await self._top(resource, first)
+        if resource is not PODS or top[0] is not PODS:
+            members = await self._members_of(top[1]) or members
+        return self._target(top[0], top[1], chain, groups, members)
+
+    async def _of_gang(
+        self, name: str, groups: tuple[tuple[Resource, Json], ...], members: Sequence[Json]
+    ) -> Target:
+        """By the controller of its PodGroup, else by that of its first pod."""
+        for resource, document in (*groups, *((PODS, pod) for pod in members[:1])):
+            if controller_of(document):
+                top, chain = await self._top(resource, document)
+                if top[1] is not document:
+                    # Pods that hold to the gang without the owner (another's) stay members.
+                    found = await self._members_of(top[1])
+                    return self._target(top[0], top[1], chain, groups, found or members)
+        if groups:
+            resource, document = groups[0]
+            return self._target(resource, document, (), groups, members)
+        return Target(f"podgroup/{name}", self._namespace, None, None, (), (), tuple(members))
+
+    def _target(
+        self,
+        resource: Resource,
+        document: Json,
+        chain: tuple[str, ...],
+        groups: tuple[tuple[Resource, Json], ...],
+        members: Sequence[Json],
+    ) -> Target:
+        title = _title(resource, document)
+        return Target(title, self._namespace, resource, document, chain, groups, tuple(members))
+
+    # owners
+
+    async def _top(self, resource: Resource, document: Json) -> tuple[tuple[Resource, Json], tuple[str, ...]]:
+        """The topmost controller that makes a run, and the objects below it. What is not there any more is no
+        controller. Raises click.ClickException where one cannot be read."""
+        chain: list[str] = []
+        for _ in range(_MOST_OWNERS):
+            reference = controller_of(document)
+            if not reference or reference.get("kind") in _SCHEDULES or reference.get("kind") == "Node":
+                break
+            where, objects = await self._list(text(reference.get("apiVersion")), text(reference.get("kind")))
+            above = objects.get(text(reference.get("uid")))
+            if where is None:
+                raise click.ClickException(
+                    f"{_title(resource, document)} belongs to {reference.get('kind')}/{reference.get('name')} of "
+                    f"{reference.get('apiVersion')}, which cannot be read"
+                )
+            if above is None:
+                break
+            chain.append(_title(resource, document))
+            resource, document = where, above
+        return (resource, document), tuple(chain)
+
+    async def _members_of(self, top: Json) -> list[Json]:
+        """The pods below an object."""
+        uid, found = text(mapping(top.get("metadata")).get("uid")), []
+        _, pods = await self._list("v1", "Pod")
+        for pod in pods.values():
+            document: Json | None = pod
+            for _ in range(_MOST_OWNERS):
+                reference = controller_of(document or {})
+                if not reference:
+                    break
+                if text(reference.get("uid")) == uid:
+                    found.append(pod)
+                    break
+                _, above = await self._list(text(reference.get("apiVersion")), text(reference.get("kind")))
+                document = above.get(text(reference.get("uid")))
+        return found
+
+    # reading
+
+    async def _list(self, api_version: str, kind: str) -> tuple[Resource | None, dict[str, Json]]:
+        """(The kind, None where it cannot be listed; its objects of the namespace by uid)."""
+        known = self._lists.get((api_version, kind))
+        if known is None:
+            group, _, version = api_version.rpartition("/")
+            kinds = (await self._discovery()).find_kind(group, kind)
+            resource = next((each for each in kinds if each.version == version), next(iter(kinds), None))
+            objects: dict[str, Json] = {}
+            if resource is not None:
+                try:
+                    listed = await self._client.list_all(resource.path(self._namespace))
+                    objects = {text(mapping(each.get("metadata")).get("uid")): each for each in listed["items"]}
+                except ApiError as error:
+                    if error.status not in (403, 404):
+                        raise
+                    resource = None
+            known = self._lists[api_version, kind] = (resource, objects)
+        return known
+
+    async def _get(self, resource: Resource, name: str) -> Json:
+        try:
+            found: Json = await self._client.get(resource.path(self._namespace, name))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            what = resource.kind.lower()
+            raise click.ClickException(f"no {what} {name!r} in namespace {self._namespace!r}") from error
+        return found
+
+    async def _suspendable_resource(self, word: str) -> Resource:
+        for kind in SUSPENDABLE:
+            served = kind.served
+            if word.partition(".")[0] in (served.kind.lower(), served.plural):
+                found = (await self._discovery()).find(served.group, served.plural)
+                if not found:
+                    raise click.ClickException(
+                        f"this cluster does not have the kind {served.kind} of {served.group}"
+                    )
+                return found[0]
+        if found := [each for each in (await self._discovery()).lookup(word) if each.namespaced]:
+            return found[0]
+        known = ", ".join(["vcjob", "podgroup", "pod", *(kind.served.kind.lower() for kind in SUSPENDABLE)])
+        raise click.UsageError(f"unknown kind {word!r}: expected one of {known}")
+
+    async def _discovery(self) -> Discovery:
+        if self._served is None:
+            self._served = await discover(self._client)
+        return self._served
+
+
+def _title(resource: Resource, document: Json) -> str:
+    word = "vcjob" if resource == VOLCANO_JOBS else resource.kind.lower()
+    return f"{word}/{name_of(document)}"

@@ -1,0 +1,110 @@
+"""`phalanx order`: who is next, and by which key."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import lease_namespace_option, policy_option, scheduler_names_option
+from phalanx.cli.listing.options import chosen_options, list_options, queues_option
+
+if TYPE_CHECKING:
+    from phalanx.cli.listing.table import Column
+    from phalanx.reports.turn_order import OrderReport, TurnEntry
+
+
+@click.command("order", short_help="Who is next, and by which key.")
+@queues_option
+@list_options(selector=False)
+@scheduler_names_option("are put in order")
+@policy_option
+@lease_namespace_option
+def order(
+    queues: tuple[str, ...],
+    scheduler_names: tuple[str, ...],
+    config: str,
+    lease_namespace: str,
+    **chosen: Any,
+) -> None:
+    """The gangs, and pods on their own, that wait, in the order in which they get their turn.
+
+    It is a dry run of the scheduler over the live cluster: those that it would place now come first (STATE
+    Starting with -o wide). POS counts everybody, where only a queue or namespace is shown, too. KEYS are what
+    the policy's plugins say, compared from left to right; the smaller goes first. BEHIND-BY is the key by which one
+    comes after the one before: queue:PLUGIN where their queues are compared, age or name where all keys are equal,
+    repair for gangs that go first because they are half bound.
+
+    \b
+    phalanx order
+    phalanx order -q research -o wide
+    """
+    from phalanx.cli.listing.listing import Found, Listing, show
+    from phalanx.daemon.policy_file import dialect_options, read_policy
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    if not chosen.get("namespace"):
+        chosen["all_namespaces"] = True
+    options = chosen_options(chosen)
+    try:
+        policy = read_policy(config)
+        dialects = dialect_options(policy)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+
+    async def report(client: Any) -> OrderReport:
+        from phalanx.reports.snapshot import read_cluster
+        from phalanx.reports.stored_usage import read_usage
+        from phalanx.reports.turn_order import turn_order
+
+        snapshot = await read_cluster(client, scheduler_names, dialects, lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
+        return turn_order(snapshot, policy, time.time())
+
+    async def read(client: Any) -> Found[TurnEntry]:
+        found = await report(client)
+        where = options.namespace
+        shown = [
+            entry
+            for entry in found.entries
+            if where in (None, entry.namespace) and (not queues or entry.queue in queues)
+        ]
+        return Found(shown, found.warnings)
+
+    listing: Listing[TurnEntry] = Listing(
+        columns=_columns(),
+        key=lambda entry: (entry.kind, entry.namespace, entry.name),
+        name=lambda entry: f"{'podgroup' if entry.kind == 'gang' else 'pod'}/{entry.name}",
+        namespace=lambda entry: entry.namespace,
+    )
+    show(listing, read, options)
+
+
+def _columns() -> tuple[Column[TurnEntry], ...]:
+    from phalanx.cli.listing.ages import span
+    from phalanx.cli.listing.table import Column
+
+    def reason(entry: TurnEntry, now: float) -> str:
+        return f"{entry.reason}: {entry.message}" if entry.message else entry.reason
+
+    def keys(entry: TurnEntry, now: float) -> str:
+        return " ".join(f"{name}={value}" for name, value in entry.keys.items())
+
+    return (
+        Column("POS", lambda entry, now: str(entry.position), order=lambda entry: entry.position),
+        Column("GANG", lambda entry, now: entry.name),
+        Column("QUEUE", lambda entry, now: entry.queue),
+        Column(
+            "QUEUE-SHARE", lambda entry, now: f"{entry.queue_share:.1f}%", order=lambda entry: entry.queue_share
+        ),
+        Column("PRIORITY", lambda entry, now: str(entry.priority), order=lambda entry: entry.priority),
+        Column("WAIT", lambda entry, now: span(now - entry.created), order=lambda entry: -entry.created),
+        Column("KIND", lambda entry, now: entry.kind, wide=True),
+        Column("MEMBERS", lambda entry, now: str(entry.members), wide=True, order=lambda entry: entry.members),
+        Column("STATE", lambda entry, now: entry.state, wide=True),
+        Column("RESERVED", lambda entry, now: "yes" if entry.reserved else "", wide=True),
+        Column("KEYS", keys),
+        Column("BEHIND-BY", lambda entry, now: entry.behind),
+        Column("REASON", reason, wide=True),
+    )

@@ -1,0 +1,113 @@
+"""Gangs as lists show them, whoever made them: what the scheduler's process answers, and what lists are made of."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class GangState(enum.StrEnum):
+    """What a gang does, in one word. Members `have nodes` that are bound and neither finished nor terminating."""
+
+    PENDING = "Pending"  # fewer members than its minimum have nodes, and nobody runs
+    PARTIAL = "Partial"  # some run, fewer than its minimum
+    STARTING = "Starting"  # as many as it needs have nodes, and not all of them run yet
+    RUNNING = "Running"
+    COMPLETING = "Completing"  # its pods end
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+    SUSPENDED = "Suspended"
+    DELETED = "Deleted"  # it is not there any more (a watch says so)
+
+
+#: squeue's codes where it has them; PT is ours.
+CODES = {
+    GangState.PENDING: "PD",
+    GangState.PARTIAL: "PT",
+    GangState.STARTING: "CF",
+    GangState.RUNNING: "R",
+    GangState.COMPLETING: "CG",
+    GangState.COMPLETED: "CD",
+    GangState.FAILED: "F",
+    GangState.CANCELLED: "CA",
+    GangState.SUSPENDED: "S",
+    GangState.DELETED: "--",
+}
+
+
+class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One gang, or job whose pods are one.
+
+    `kind` is vcjob, job, jobset, podgroup, gang (only its pods declare it), or that of who made it. `target` is
+    what other commands call it. Members: `running`, `minimum` that start together, `total`. `gpus` are those that
+    its pods ask for, a part of one as a fraction. `started` is when as many as it needs had begun to run, `start`
+    until when it starts by promise, `expected` when half of the like did. Moments are RFC 3339. `reason` (a code)
+    and `message` say why it waits or how it ended.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    target: str = ""
+    state: GangState
+    queue: str = ""
+    user: str = ""
+    priority: int = 0
+    scheduler: str = ""
+    running: int = 0
+    minimum: int = 0
+    total: int = 0
+    gpus: int | float = 0
+    created: str = ""
+    started: str = ""
+    finished: str = ""
+    start: str = ""
+    expected: str = ""
+    nodes: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+    group: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+
+    @property
+    def over(self) -> bool:
+        return self.state in (GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED)
+
+
+class GangAnswer(msgspec.Struct, frozen=True):
+    """`moment` is when the list was made, RFC 3339."""
+
+    moment: str
+    items: list[GangEntry]
+    kind: str = "List"
+
+
+def state_of(*, running: int, placed: int, minimum: int, pending: int, terminating: int) -> GangState:
+    """Of a gang that has not ended, from its members by number; `placed` have nodes."""
+    if running and running >= minimum:
+        return GangState.RUNNING
+    if placed and placed >= minimum:
+        return GangState.STARTING
+    if running:
+        return GangState.PARTIAL
+    if terminating and not pending and not placed:
+        return GangState.COMPLETING
+    return GangState.PENDING
+
+
+def whole_or_part(percent: int) -> int | float:
+    """GPUs from hundredths of one: 4, or 0.5."""
+    return percent // 100 if percent % 100 == 0 else percent / 100
+
+
+def gone(entry: GangEntry) -> GangEntry | None:
+    """How a watch shows one that is not listed any more; None where it has only been over for a while."""
+    if entry.over:
+        return None
+    return msgspec.structs.replace(
+        entry, state=GangState.DELETED, running=0, nodes=(), reason="Deleted", message=""
+    )

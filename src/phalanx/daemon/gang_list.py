@@ -1,0 +1,227 @@
+"""All gangs as the scheduler knows them, for lists: made in slices between other work, and kept for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.gang_entries import GangAnswer, GangEntry, GangState, state_of, whole_or_part
+from phalanx.model.devices.gpu_counts import gpu_percent
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import ACTIVE, MemberState
+from phalanx.model.text.duration import format_moment
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.reservations.reservation import Reservation
+from phalanx.scheduling.scheduler import Scheduler
+
+# For so many seconds at once nothing else goes on.
+_SLICE = 0.003
+# A list is good for so many seconds, and for so many times what it took to make it.
+_GOOD_FOR, _GOOD_FOR_TIMES, _GOOD_FOR_AT_MOST = 1.0, 10.0, 15.0
+_ON_NODES = frozenset(ACTIVE)
+
+Told = Callable[[GangKey], Verdict | None]
+
+
+class GangList:
+    """`now` is in seconds since the epoch. The scheduler goes on while a list is made: its entries may be of
+    different moments."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        scheduler: Callable[[], Scheduler],
+        told: Told,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._state = state
+        self._scheduler = scheduler
+        self._told = told
+        self._now = now
+        self._making = asyncio.Lock()
+        self._entries: list[GangEntry] = []
+        self._moment = ""
+        self._good_until = 0.0
+        self._cost = 0.0
+        # What a pod asks for, by its usage: equal for all members of most gangs.
+        self._gpus: dict[Any, int] = {}
+
+    async def answer(self, namespace: str = "", queue: str = "") -> bytes:
+        """JSON of a GangAnswer: the gangs, and pods on their own, of one namespace and queue ("": of all)."""
+        async with self._making:
+            if time.monotonic() >= self._good_until:
+                self._cost, begun = 0.0, time.monotonic()
+                self._moment = format_moment(int(self._now()))
+                self._entries = [entry async for entry in self._made()]
+                good_for = max(_GOOD_FOR, min(_GOOD_FOR_AT_MOST, _GOOD_FOR_TIMES * self._cost))
+                self._good_until = begun + good_for
+            entries, moment = self._entries, self._moment
+        return await asyncio.to_thread(_encoded, entries, moment, namespace, queue)
+
+    async def _made(self) -> AsyncIterator[GangEntry]:
+        """Every gang and every pod on its own that is ours, by namespace and name."""
+        self._gpus.clear()
+        starts = self._starts()
+        gangs, pods = self._state.gangs, self._state.pods
+        begun = time.monotonic()
+        for key in sorted(dict(gangs.items())):
+            record = gangs.get(key)
+            if record is not None and (entry := self._gang(record, starts.get(key))) is not None:
+                yield entry
+            begun = await self._paused(begun)
+        for uid in [each.pod.uid for each in pods.values() if each.gang is None and self._is_ours(each)]:
+            pod = pods.get(uid)
+            if pod is not None and not pod.pod.placeholder:
+                yield self._pod(pod, starts.get(uid))
+            begun = await self._paused(begun)
+        self._cost += time.monotonic() - begun
+
+    async def _paused(self, begun: float) -> float:
+        """Lets others go on once the slice that has begun is over; when the present one has begun."""
+        now = time.monotonic()
+        if now - begun < _SLICE:
+            return begun
+        self._cost += now - begun
+        await asyncio.sleep(0)
+        return time.monotonic()
+
+    def _is_ours(self, record: PodRecord) -> bool:
+        return record.pod.scheduler in self._state.schedulers
+
+    def _starts(self) -> Mapping[GangKey | str, Reservation]:
+        plan = self._scheduler().cycle_history.reservations
+        found: dict[GangKey | str, Reservation] = {}
+        for reservation in plan.all() if plan is not None else ():
+            for key in (reservation.key,) if isinstance(reservation.key, str) else reservation.key:
+                found[key] = reservation
+        return found
+
+    def _gang(self, record: GangRecord, start: Reservation | None) -> GangEntry | None:
+        """None for another scheduler's."""
+        members = list(record.members.values())
+        ours = next((each for each in members if self._is_ours(each)), None)
+        if members and ours is None:
+            return None
+        payer = ours.charge_path if ours is not None else None
+        noun, counts = record.spec, record.counts()
+        minimum = noun.min_member if noun is not None else 0
+        first = members[0].pod if members else None
+        state = _state(record, minimum)
+        created = (
+            noun.created if noun is not None and noun.created else min((m.pod.created for m in members), default=0)
+        )
+        verdict = self._told(record.key) if state in (GangState.PENDING, GangState.PARTIAL) else None
+        group = noun.source if noun is not None else None
+        return GangEntry(
+            kind=group.kind.lower() if group is not None else "gang",
+            namespace=record.key.namespace,
+            name=record.key.name,
+            uid=group.uid if group is not None else "",
+            target=f"podgroup/{record.key.name}",
+            state=state,
+            queue=_queue(payer) or (noun.queue if noun is not None else ""),
+            user=first.user if first is not None else "",
+            priority=max((each.pod.priority for each in members), default=0),
+            scheduler=first.scheduler if first is not None else "",
+            running=counts.running,
+            minimum=minimum,
+            total=max(noun.total if noun is not None else 0, counts.present + counts.gated),
+            gpus=whole_or_part(sum(self._gpu_percent(each) for each in members if not each.pod.finished)),
+            created=_moment(created),
+            started=_moment(_started(members, minimum)),
+            nodes=self._nodes(members),
+            group=record.key.name,
+            **_waits(verdict, start),
+        )
+
+    def _pod(self, record: PodRecord, start: Reservation | None) -> GangEntry:
+        pod, state = record.pod, record.state
+        word = {
+            MemberState.SUCCEEDED: GangState.COMPLETED,
+            MemberState.FAILED: GangState.FAILED,
+            MemberState.TERMINATING: GangState.COMPLETING,
+            MemberState.RUNNING: GangState.RUNNING,
+        }.get(state, GangState.STARTING if state in _ON_NODES else GangState.PENDING)
+        return GangEntry(
+            kind="pod",
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            target=f"pod/{pod.name}",
+            state=word,
+            queue=_queue(record.charge_path),
+            user=pod.user,
+            priority=pod.priority,
+            scheduler=pod.scheduler,
+            running=int(state is MemberState.RUNNING),
+            minimum=1,
+            total=1,
+            gpus=whole_or_part(self._gpu_percent(record)),
+            created=_moment(pod.created),
+            started=_moment(pod.started),
+            nodes=self._nodes([record]),
+            **_waits(record.last_verdict if word is GangState.PENDING else None, start),
+        )
+
+    def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:
+        names = self._state.nodes.names
+        return tuple(sorted({names[each.row] for each in members if each.row >= 0 and each.state in _ON_NODES}))
+
+    def _gpu_percent(self, record: PodRecord) -> int:
+        usage = record.pod.pod_class.requests
+        known = self._gpus.get(usage)
+        if known is None:
+            known = self._gpus[usage] = gpu_percent((*usage, *record.pod.pod_class.beside))
+        return known
+
+
+def _state(record: GangRecord, minimum: int) -> GangState:
+    counts = record.counts()
+    placed = counts.assumed + counts.bound + counts.running
+    waiting = counts.pending + counts.gated + counts.foreign
+    if not placed and not waiting and not counts.terminating and (counts.succeeded or counts.failed):
+        return GangState.FAILED if counts.failed else GangState.COMPLETED
+    return state_of(
+        running=counts.running,
+        placed=placed,
+        minimum=minimum,
+        pending=waiting,
+        terminating=counts.terminating,
+    )
+
+
+def _waits(verdict: Verdict | None, start: Reservation | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if verdict is not None:
+        found.update(reason=verdict.code, message=verdict.message)
+    if start is not None:
+        found["start"] = _moment(start.told)
+        if start.words is not None and start.words.expected:
+            found["expected"] = _moment(start.words.expected)
+    return found
+
+
+def _queue(payer: ChargePath | None) -> str:
+    return payer.queue.key.name if payer is not None and payer.queue is not None else ""
+
+
+def _started(members: list[PodRecord], minimum: int) -> int:
+    begun = sorted(each.pod.started for each in members if each.pod.started)
+    least = max(1, minimum)
+    return begun[least - 1] if len(begun) >= least else 0
+
+
+def _moment(seconds: int) -> str:
+    return format_moment(seconds) if seconds > 0 else ""
+
+
+def _encoded(entries: list[GangEntry], moment: str, namespace: str, queue: str) -> bytes:
+    shown = [entry for entry in entries if namespace in ("", entry.namespace) and queue in ("", entry.queue)]
+    return msgspec.json.encode(GangAnswer(moment, shown))

@@ -1,0 +1,34 @@
+"""How long searches for victims take, and how many come to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry
+
+from phalanx.daemon.metrics import families
+from phalanx.daemon.metrics.distribution import Distributions
+from phalanx.scheduling.session.eviction_searches import SearchOutcome
+
+
+class EvictionSearches:
+    """A SearchObserver; `clock` gives seconds. What is known to have no solution is not searched for."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._began = 0.0
+        durations = Distributions("phalanx_eviction_search_duration_seconds", registry)
+        self._durations = {outcome: durations.of(outcome.value) for outcome in SearchOutcome}
+        self._futile = families.counter("phalanx_futile_searches_total", registry)
+
+    def begin(self) -> None:
+        self._began = self._clock()
+
+    def end(self, outcome: SearchOutcome) -> None:
+        self._durations[outcome].observe(self._clock() - self._began)
+        if outcome is SearchOutcome.NOTHING:
+            self._futile.inc()
+
+    def discard(self) -> None:
+        self._futile.inc()

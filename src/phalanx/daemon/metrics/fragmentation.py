@@ -1,0 +1,82 @@
+"""How large a gang could be whose pods ask for so much each: room that is there, but in pieces, shows as a fall of
+this number for large pods while that for small ones stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray, exact_sums
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.metrics.exposition import labels, lines_of
+from phalanx.model.resources import CPU, MEMORY
+
+_GI = 2**30
+#: What a pod asks for, as people write it: (label, amount).
+_SIZES: dict[str, tuple[tuple[str, int], ...]] = {
+    CPU: (("1", 1_000), ("4", 4_000), ("16", 16_000), ("64", 64_000)),
+    MEMORY: (("1Gi", _GI), ("8Gi", 8 * _GI), ("64Gi", 64 * _GI), ("256Gi", 256 * _GI)),
+}
+#: Of anything that is counted in pieces, as GPUs are.
+_PIECES = tuple((str(count), count) for count in (1, 2, 4, 8))
+#: What the node controller taints nodes with that are not well, and hardly any pod tolerates.
+_CONDITIONS, _KEEP_OUT = "node.kubernetes.io/", ("NoSchedule", "NoExecute")
+#: Resources with series of their own, those first that the cluster knew first.
+_MOST_RESOURCES = 24
+
+
+class Fragmentation:
+    """Counted anew only when something has changed, and then from the arrays of the nodes."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._version = -1
+        self._known: list[tuple[str, int]] = []
+
+    def lines(self) -> Iterator[str]:
+        if self._version != self._state.version:
+            self._version = self._state.version
+            self._known = [
+                (labels(resource=resource, per_pod=size), count)
+                for resource, size, count in biggest_gangs(self._state.nodes)
+            ]
+        yield from lines_of("phalanx_biggest_gang_that_fits", self._known)
+
+
+def biggest_gangs(nodes: NodeTable) -> Iterator[tuple[str, str, int]]:
+    """(resource, what each pod asks for of it, how many such pods fit now), for the resources that nodes offer.
+
+    Nodes that are cordoned, in maintenance, not ready or under pressure do not count. Other taints, quotas and
+    other resources than slots for pods are not looked at.
+    """
+    extent = nodes.extent
+    opened = _open(nodes)
+    idle = np.maximum(nodes.idle[:, :extent][:, opened], 0)
+    slots = idle[PODS_COLUMN]
+    offered = np.flatnonzero(nodes.allocatable[:, :extent].sum(axis=1, dtype=np.float64))
+    columns = [column for column in offered.tolist() if column != PODS_COLUMN]
+    left = _MOST_RESOURCES
+    for column in columns:
+        resource = nodes.space.names[column]
+        if resource == "ephemeral-storage" or resource.startswith("hugepages-"):
+            continue
+        if not left:
+            return
+        left -= 1
+        sizes = _SIZES.get(resource, _PIECES)
+        counts = np.stack([np.minimum(idle[column] // amount, slots) for _, amount in sizes])
+        for (written, _), count in zip(sizes, exact_sums(counts), strict=True):
+            yield resource, written, count
+
+
+def _open(nodes: NodeTable) -> BoolArray:
+    extent, taints = nodes.extent, nodes.taints
+    bad = [
+        any(taint.key.startswith(_CONDITIONS) and taint.effect in _KEEP_OUT for taint in each)
+        for each in taints.sets
+    ]
+    opened: BoolArray = nodes.alive[:extent] & ~nodes.unschedulable[:extent] & ~np.array(bad)[taints.ids[:extent]]
+    opened[list(nodes.marked)] = False
+    return opened

@@ -1,0 +1,226 @@
+"""`/api/v1`: what the page asks, each answer by what the viewer may see."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from phalanx.dashboard.access import AccessError, Login, Viewer
+from phalanx.dashboard.entries import HistoryAnswer, LoginAnswer, Refusal, SessionAnswer, WhatIfRequest
+from phalanx.dashboard.schema import schema
+from phalanx.dashboard.scope import Redaction, Scope, scope_of
+from phalanx.dashboard.stream import Stream
+from phalanx.dashboard.tables import Table
+from phalanx.dashboard.timeline import GangHistory
+from phalanx.dashboard.watch import ClusterWatch
+from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
+from phalanx.kube.errors import ApiError, ConnectionLost
+
+audit = logging.getLogger("phalanx.dashboard.audit")
+
+_MOST_STREAMS = 500
+_LONGEST_NAME = 253
+_LONGEST_TICKET = 256
+# Below so many bytes compressing is not worth it.
+_COMPRESSED_FROM = 4096
+
+
+class Api:
+    """Handlers of all paths. Who asks is known before anything is looked up, and what he may see before it is told
+    whether it exists."""
+
+    def __init__(self, watch: ClusterWatch, login: Login, gangs: GangHistory, questions: WhatIfQuestions) -> None:
+        self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
+        self._schema = msgspec.json.encode(schema())
+        self._streams = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/api/v1/schema.json", self._schema_json),
+            web.post("/api/v1/login", self._login_by_ticket),
+            web.get("/api/v1/session", self._session),
+            web.get("/api/v1/tables/{table}", self._table),
+            web.get("/api/v1/stream", self._stream),
+            web.get("/api/v1/gangs/{namespace}/{name}", self._gang),
+            web.get("/api/v1/pods/{namespace}/{name}", self._pod),
+            web.get("/api/v1/history", self._history),
+            web.post("/api/v1/what-if", self._what_if),
+        ]
+
+    # who
+
+    async def _viewer(self, request: web.Request) -> Viewer:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            raise AccessError(401, "log in first")
+        return await self._login.viewer(token.strip())
+
+    async def _scope(self, request: web.Request, namespace: str | None = None) -> Scope:
+        viewer = await self._viewer(request)
+        asked = request.query.get("namespace", "") if namespace is None else namespace
+        try:
+            return await scope_of(self._login, viewer, asked, self._watch)
+        except AccessError as error:
+            if error.status == 403:
+                audit.warning("refused: user=%r namespace=%r path=%r", viewer.name, asked, request.path)
+            raise
+
+    def redaction(self, scope: Scope) -> Redaction:
+        return Redaction(scope, self._watch.names)
+
+    def encoded(self, scope: Scope, rows: list[bytes]) -> list[bytes]:
+        """Rows as this viewer may read them."""
+        redaction = self.redaction(scope)
+        if redaction.idle:
+            return rows
+        return [msgspec.json.encode(redaction.applied(msgspec.json.decode(row))) for row in rows]
+
+    # handlers
+
+    async def _schema_json(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._schema, content_type="application/schema+json")
+
+    async def _login_by_ticket(self, request: web.Request) -> web.Response:
+        ticket = (await request.content.read(_LONGEST_TICKET + 1)).decode("utf-8", "replace")
+        if len(ticket) > _LONGEST_TICKET:
+            raise AccessError(400, "this is no ticket of ours")
+        try:
+            token = self._login.exchange(ticket)
+        except AccessError:
+            audit.warning("login refused: address=%s", request.remote)
+            raise
+        audit.info("login: address=%s", request.remote)
+        return _json(LoginAnswer(token=token))
+
+    async def _session(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        if self._login.name == "token":
+            audit.info("login: user=%r namespace=%r address=%s", scope.viewer.name, scope.namespace, request.remote)
+        return _json(
+            SessionAnswer(
+                user=scope.viewer.name,
+                login=self._login.name,
+                namespace=scope.namespace,
+                everything=scope.everything,
+                version=importlib.metadata.version("phalanx-scheduler"),
+                schedulers=list(self._watch.options.schedulers),
+                what_if=scope.everything,
+            )
+        )
+
+    async def _table(self, request: web.Request) -> web.StreamResponse:
+        scope = await self._scope(request)
+        table = self._named_table(request.match_info["table"])
+        self._require_ready()
+        rows = self.encoded(scope, table.all(scope.sees(table.name)))
+        head = msgspec.json.encode(
+            {
+                "table": table.name,
+                "epoch": self._watch.tables.epoch,
+                "version": table.version,
+                "omitted": scope.omitted(table.name),
+            }
+        )
+        body = head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
+        response = web.Response(body=body, content_type="application/json")
+        if len(body) >= _COMPRESSED_FROM:
+            response.enable_compression()
+        return response
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        await self._scope(request)
+        self._require_ready()
+        if self._streams >= _MOST_STREAMS:
+            raise AccessError(503, "too many pages are open: try again later")
+        self._streams += 1
+        try:
+            return await Stream(self._watch, self, request).run()
+        finally:
+            self._streams -= 1
+
+    async def scope_again(self, request: web.Request) -> Scope:
+        """What the viewer of a stream sees by now. Raises AccessError."""
+        return await self._scope(request)
+
+    async def _gang(self, request: web.Request) -> web.Response:
+        return await self._history_of(request, pod=False)
+
+    async def _pod(self, request: web.Request) -> web.Response:
+        return await self._history_of(request, pod=True)
+
+    async def _history_of(self, request: web.Request, *, pod: bool) -> web.Response:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        scope = await self._scope(request, namespace)
+        self._require_ready()
+        if len(name) > _LONGEST_NAME:
+            raise AccessError(400, "this cannot be the name of a gang")
+        found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
+        if found is None:
+            raise AccessError(404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}")
+        return _json(self.redaction(scope).applied(msgspec.to_builtins(found)))
+
+    async def _history(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        queues = set(scope.queues) if scope.queues is not None else None
+        response = _json(HistoryAnswer(series=self._watch.history.series(queues)))
+        response.enable_compression()
+        return response
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request, "")
+        if not scope.everything:
+            raise AccessError(403, "what-if answers tell of everybody: you may not list pods in all namespaces")
+        try:
+            question = msgspec.json.decode(await request.read(), type=WhatIfRequest)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise AccessError(400, f"the question cannot be read: {error}") from error
+        audit.info("what-if: user=%r", scope.viewer.name)
+        answer = await self._questions.answer(question)
+        return _json(self.redaction(scope).applied(msgspec.to_builtins(answer)))
+
+    def _named_table(self, name: str) -> Table:
+        if name not in self._watch.tables:
+            raise AccessError(404, "there is no such table")
+        return self._watch.tables[name]
+
+    def _require_ready(self) -> None:
+        if not self._watch.ready.is_set():
+            if self._watch.forbidden:
+                raise AccessError(
+                    503,
+                    f"the dashboard itself may not list {self._watch.forbidden} of the whole cluster; who sees one "
+                    "namespace only needs a page that runs in the cluster (--login token)",
+                )
+            raise AccessError(503, "the cluster is being read: try again in a moment")
+
+
+@web.middleware
+async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every refusal in the same form; of our own mistakes no more than that there was one."""
+    try:
+        return await handler(request)
+    except AccessError as error:
+        return _json(Refusal(error=str(error)), error.status)
+    except WhatIfError as error:
+        return _json(Refusal(error=str(error)), error.status)
+    except (ApiError, ConnectionLost):
+        logging.getLogger(__name__).warning("%s: the API server did not answer", request.path, exc_info=True)
+        return _json(Refusal(error="the API server did not answer as it should: see the dashboard's log"), 502)
+    except web.HTTPException as error:
+        if not request.path.startswith("/api/"):
+            raise
+        return _json(Refusal(error=error.reason), error.status)
+    except asyncio.CancelledError:
+        raise
+    except Exception:
+        logging.getLogger(__name__).exception("%s", request.path)
+        return _json(Refusal(error="the dashboard made a mistake: see its log"), 500)
+
+
+def _json(content: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(content), content_type="application/json", status=status)

@@ -1,0 +1,257 @@
+"""What the page is told, as data: the stable structures behind `/api/v1`. Moments are RFC 3339, amounts integers.
+
+Amounts are in the units of the scheduler: CPU in thousandths of a core, memory in bytes, all else by count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from phalanx.reports.account_entries import QueueEntry, QuotaEntry
+from phalanx.reports.whatif.answer import WhatIfAnswer
+from phalanx.reports.why import WhyAnswer
+
+Row = TypeVar("Row")
+
+
+class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A gang, or a pod on its own (`kind` pod). `state` is one word as of `phalanx why`. While it waits, `reason`
+    is a code, `message` a sentence and `change` the smallest change that would help, as the last rehearsal has
+    them; `start` is when it starts at the latest, or is planned to (`start_kind` promised or planned). `asks` is
+    what all members that are there ask for together."""
+
+    id: str
+    kind: str
+    namespace: str
+    name: str
+    queue: str = ""
+    priority: int = 0
+    state: str
+    minimum: int = 0
+    pending: int = 0
+    gated: int = 0
+    placed: int = 0
+    running: int = 0
+    finished: int = 0
+    terminating: int = 0
+    asks: dict[str, int] = {}
+    created: str = ""
+    reason: str = ""
+    message: str = ""
+    change: str = ""
+    start: str = ""
+    start_kind: str = ""
+
+
+class NodeRow(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """`free` is what is left for others of what the node offers, never below 0. `closed` says why nothing new
+    comes here (it is cordoned, or in maintenance), `taint` the first taint that keeps pods off that do not tolerate
+    it; "" for none."""
+
+    id: str
+    zone: str = ""
+    rack: str = ""
+    offered: dict[str, int] = {}
+    free: dict[str, int] = {}
+    pods: int = 0
+    closed: str = ""
+    taint: str = ""
+
+
+class QueueRow(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A queue or a quota as `phalanx queue` has it; `place` is its position in the tree's order."""
+
+    id: str
+    place: int
+    queue: QueueEntry | None = None
+    quota: QuotaEntry | None = None
+
+
+class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Who was evicted: `reason` is Preempted, Reclaimed, Rescheduled or Revoked, `message` for whom and why."""
+
+    id: str
+    when: str
+    namespace: str
+    pod: str
+    gang: str = ""
+    reason: str
+    message: str
+
+
+class ReservationRow(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Something on the axis of time: `kind` is reservation, maintenance or start. `end` is "" where nobody knows;
+    `nodes` are those of a maintenance window that are named. `namespace` is that of a gang that starts."""
+
+    id: str
+    kind: str
+    title: str
+    namespace: str = ""
+    start: str
+    end: str = ""
+    queue: str = ""
+    note: str = ""
+    nodes: list[str] = []
+
+
+class ClusterSummary(msgspec.Struct, kw_only=True):
+    """Numbers only: what the cluster offers and what of it is used, how many gangs (and pods on their own) are in
+    which state, the commonest reasons of those that wait. `current` says whether the watches are up to date."""
+
+    current: bool
+    nodes: int
+    closed_nodes: int
+    offered: dict[str, int]
+    used: dict[str, int]
+    states: dict[str, int]
+    reasons: dict[str, int]
+    rehearsed: str = ""
+    rehearsal_seconds: float = 0.0
+    warnings: list[str] = []
+
+
+class SummaryRow(msgspec.Struct, kw_only=True):
+    id: str
+    summary: ClusterSummary
+
+
+class TableAnswer(msgspec.Struct, Generic[Row], kw_only=True):
+    """All rows of one table that the viewer may see, as of `version`: the stream goes on from there. `omitted`
+    names what he may not see."""
+
+    table: str
+    epoch: str
+    version: int
+    rows: list[Row]
+    omitted: list[str]
+
+
+class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
+    """One event of the stream: rows that are new or have changed, and the ids of those that are gone."""
+
+    table: str
+    epoch: str
+    version: int
+    put: list[Row]
+    gone: list[str]
+
+
+class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The life of one member: when it was created, got its node, began to run, was told to leave, ended, and was
+    gone; "" where that has not happened or was not seen. `cause` says why it was told to leave, `plan` names the
+    plan that placed it."""
+
+    name: str
+    state: str
+    node: str = ""
+    created: str = ""
+    gated: bool = False
+    planned: str = ""
+    bound: str = ""
+    started: str = ""
+    told: str = ""
+    cause: str = ""
+    ended: str = ""
+    gone: str = ""
+
+
+class Mark(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Something that happened to the gang as a whole."""
+
+    when: str
+    what: str
+    message: str = ""
+
+
+class GangAnswer(msgspec.Struct, kw_only=True):
+    """One gang: its row, why it waits and when it starts, and what has happened to it. `why` is None where the
+    rehearsal does not know it yet; `problem` says why there is no answer."""
+
+    row: GangRow | None
+    why: WhyAnswer | None
+    members: list[MemberLine]
+    marks: list[Mark]
+    problem: str
+    omitted: list[str]
+
+
+class Series(msgspec.Struct, kw_only=True):
+    """`times` in seconds since the epoch; of each queue the share of the cluster that it used, and by right, in
+    percent (None before it was there)."""
+
+    resolution: int
+    times: list[int]
+    used: dict[str, list[float | None]]
+    right: dict[str, list[float | None]]
+
+
+class HistoryAnswer(msgspec.Struct, kw_only=True):
+    series: list[Series]
+
+
+class SessionAnswer(msgspec.Struct, kw_only=True):
+    """Who looks. `namespace` is the only one that he sees, "" for all."""
+
+    user: str
+    login: str
+    namespace: str
+    everything: bool
+    version: str
+    schedulers: list[str]
+    what_if: bool
+
+
+class LoginAnswer(msgspec.Struct, kw_only=True):
+    """`token` is to be sent as a bearer token with all other requests."""
+
+    token: str
+
+
+class WhatIfRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """As the options of `phalanx what-if`; amounts are written `cpu=64,nvidia.com/gpu=8`."""
+
+    manifest: str = ""
+    gang: str = ""
+    namespace: str = "default"
+    add_nodes: int = 0
+    like: str = ""
+    without_nodes: str = ""
+    queue: str = ""
+    weight: int = 0
+    capability: str = ""
+    deserved: str = ""
+    priority: int | None = None
+
+
+class WhatIfReply(msgspec.Struct, kw_only=True):
+    """`command` prints the same in a terminal; `text` is what it would print."""
+
+    command: str
+    answer: WhatIfAnswer
+
+
+class Refusal(msgspec.Struct, kw_only=True):
+    """Every answer that is no: what is wrong, for people."""
+
+    error: str
+
+
+ROWS: dict[str, type[msgspec.Struct]] = {
+    "summary": SummaryRow,
+    "gangs": GangRow,
+    "queues": QueueRow,
+    "nodes": NodeRow,
+    "evictions": EvictionRow,
+    "reservations": ReservationRow,
+}
+#: What each path answers, but for those of tables.
+ANSWERS: dict[str, Any] = {
+    "GET /api/v1/session": SessionAnswer,
+    "POST /api/v1/login": LoginAnswer,
+    "GET /api/v1/gangs/{namespace}/{name}": GangAnswer,
+    "GET /api/v1/pods/{namespace}/{name}": GangAnswer,
+    "GET /api/v1/history": HistoryAnswer,
+    "POST /api/v1/what-if": WhatIfReply,
+}

@@ -1,0 +1,90 @@
+"""Who was evicted and why, from the events that evictions leave behind; known also when these are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from phalanx.dashboard.entries import EvictionRow
+from phalanx.dashboard.tables import Table
+from phalanx.kube.changes import Change, Upsert
+from phalanx.kube.client import KubeClient
+from phalanx.kube.failures import Failures
+from phalanx.kube.paths import Resource
+from phalanx.kube.reflector import Reflector
+from phalanx.model.decisions import EvictionReason
+
+EVENTS = Resource("", "v1", "events", "Event")
+_MOST = 5000
+_MOST_TEXT = 2000
+
+
+class _About(msgspec.Struct, rename="camel", frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str = ""
+    resource_version: str = ""
+
+
+class EvictionEvent(msgspec.Struct, rename="camel"):
+    """What of an Event matters here."""
+
+    metadata: _Metadata
+    involved_object: _About = _About()
+    reason: str = ""
+    message: str | None = ""
+    event_time: str | None = ""
+    last_timestamp: str | None = ""
+
+
+class Evictions:
+    """Follows the events of all reasons for which we evict; `gang_of` knows the gang of a pod by its uid."""
+
+    def __init__(self, client: KubeClient, table: Table, gang_of: Callable[[str], str], failures: Failures) -> None:
+        self._table = table
+        self._gang_of = gang_of
+        self.reflectors: list[Reflector[Any]] = [
+            Reflector(
+                client,
+                EVENTS,
+                _decode,
+                self._take_in,
+                field_selector=f"reason={reason.value}",
+                optional=True,
+                failures=failures,
+            )
+            for reason in EvictionReason
+        ]
+
+    def _take_in(self, change: Change[EvictionEvent]) -> None:
+        if not isinstance(change, Upsert) or change.object.involved_object.kind != "Pod":
+            return
+        event, about = change.object, change.object.involved_object
+        when = event.event_time or event.last_timestamp or event.metadata.creation_timestamp
+        moment = str(when).rstrip("Z").partition(".")[0]
+        row = EvictionRow(
+            id=change.uid or f"{about.namespace}/{event.metadata.name}",
+            when=f"{moment}Z" if moment else "",
+            namespace=about.namespace,
+            pod=about.name,
+            gang=self._gang_of(about.uid),
+            reason=event.reason,
+            message=(event.message or "")[:_MOST_TEXT],
+        )
+        self._table.put(row.id, row, row.namespace)
+        if len(self._table) > _MOST:
+            self._table.drop(next(iter(self._table.ids())))
+
+
+def _decode(raw: bytes) -> EvictionEvent:
+    return msgspec.json.decode(raw, type=EvictionEvent)

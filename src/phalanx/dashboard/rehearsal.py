@@ -1,0 +1,79 @@
+"""What a rehearsal is asked and what it answers: plain records that cross from one process to another."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.model.events import ClusterEvent
+from phalanx.model.gang import GangKey
+from phalanx.reports.account_entries import QueueReport
+from phalanx.reports.promised_starts import PromisedStart, StoredPlan
+from phalanx.reports.snapshot import DisruptionTarget
+from phalanx.reports.why import WhyAnswer
+from phalanx.scheduling.quota.usage_history import AccountUsage
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What has happened since the last ones, in order."""
+
+    events: list[ClusterEvent]
+
+
+class Rehearse(msgspec.Struct, frozen=True):
+    """A dry run of one cycle at `now`, over all facts that were told; the rest is as in a Snapshot."""
+
+    now: float
+    refused: dict[str, str]
+    disruption_targets: dict[str, DisruptionTarget]
+    usages: list[AccountUsage]
+    stored: StoredPlan
+    missing: list[str]
+
+
+class AskWhy(msgspec.Struct, frozen=True):
+    """About a gang, or a pod on its own, in the last rehearsal."""
+
+    namespace: str
+    name: str
+    pod: bool = False
+
+
+class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a gang (or a pod on its own) would get in the rehearsal. `state` is Waiting or Starting, as of
+    `phalanx why`; `reason`, `message` and `change` are there while it waits."""
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    change: str = ""
+
+
+class PlannedStart(msgspec.Struct, frozen=True):
+    """When somebody who waits starts; of a pod on its own `gang` is None."""
+
+    queue: str
+    pods: int
+    start: PromisedStart
+    gang: GangKey | None = None
+    pod: str = ""
+
+
+class Rehearsed(msgspec.Struct, frozen=True):
+    """`gangs` and `pods` (by uid) hold what was said of those that wait; `seconds` is how long the run took."""
+
+    now: float
+    seconds: float
+    gangs: dict[GangKey, RehearsedVerdict]
+    pods: dict[str, RehearsedVerdict]
+    starts: list[PlannedStart]
+    queues: QueueReport
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Why there is no answer."""
+
+    why: str
+
+
+Request = Facts | Rehearse | AskWhy
+Answer = Rehearsed | WhyAnswer | Failed | None

@@ -1,0 +1,105 @@
+"""The rehearsing process, seen from the one that serves the page."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from phalanx.dashboard.rehearsal import AskWhy, Facts, Failed, Rehearse, Rehearsed
+from phalanx.model.events import ClusterEvent
+from phalanx.reports.why import WhyAnswer
+
+_BATCH = 2000
+_MODULE = "phalanx.dashboard.rehearsal_worker"
+
+
+class RehearsalEnded(Exception):  # noqa: N818 - it ended, for whatever reason
+    """The process is gone, and with it all facts that it was told."""
+
+
+class RehearsalProcess:
+    """Facts are told in order (`tell`), and reach the process before the next request does."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._facts: list[ClusterEvent] = []
+        self._turn = asyncio.Lock()
+        self._exchanges: set[asyncio.Task[Any]] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, policy: str, schedulers: tuple[str, ...]) -> AsyncIterator[RehearsalProcess]:
+        # One thread, so that it can be forked.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", _MODULE, policy, *schedulers),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+        )
+        made = cls(process)
+        try:
+            yield made
+        finally:
+            for exchange in list(made._exchanges):
+                exchange.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            # (The pipes' transports close themselves in the loop's next turns.)
+            assert process.stdin is not None
+            process.stdin.close()
+            with contextlib.suppress(OSError):
+                await process.stdin.wait_closed()
+
+    def tell(self, event: ClusterEvent) -> None:
+        self._facts.append(event)
+
+    @property
+    def untold(self) -> int:
+        return len(self._facts)
+
+    async def rehearse(self, request: Rehearse) -> Rehearsed | Failed:
+        """Raises RehearsalEnded."""
+        found: Rehearsed | Failed = await self._ask(request)
+        return found
+
+    async def why(self, question: AskWhy) -> WhyAnswer | Failed | None:
+        """As the last rehearsal has it. Raises RehearsalEnded."""
+        found: WhyAnswer | Failed | None = await self._ask(question)
+        return found
+
+    async def ended(self) -> int:
+        return await self._process.wait()
+
+    async def _ask(self, request: Rehearse | AskWhy) -> Any:
+        """Who gives up waiting does not end the exchange: its answer would be taken for the next one's."""
+        exchange = asyncio.create_task(self._exchange(request))
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(self._exchanges.discard)
+        return await asyncio.shield(exchange)
+
+    async def _exchange(self, request: Rehearse | AskWhy) -> Any:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        async with self._turn:
+            try:
+                while self._facts:
+                    batch, self._facts = self._facts[:_BATCH], self._facts[_BATCH:]
+                    await self._send(stdin, Facts(batch))
+                await self._send(stdin, request)
+                head = await stdout.readexactly(4)
+                return pickle.loads(await stdout.readexactly(int.from_bytes(head, "big")))
+            except (OSError, asyncio.IncompleteReadError) as error:
+                raise RehearsalEnded(f"the rehearsing process ended: {error}") from error
+
+    async def _send(self, stdin: asyncio.StreamWriter, content: object) -> None:
+        data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
+        stdin.write(len(data).to_bytes(4, "big") + data)
+        await stdin.drain()

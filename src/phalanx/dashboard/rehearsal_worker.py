@@ -1,0 +1,239 @@
+"""The process that rehearses: it keeps a state of its own from facts, and each dry run uses up a fork of it.
+
+A dry run changes the state that it runs over. A fork of the process is a copy of the state that costs nothing until
+it is changed, so the facts are told once and go on from there. The fork of the last run stays until the next one:
+it is asked why single gangs wait. Requests come on standard input, answers go to standard output, each a length of
+four bytes and a pickle; nobody but the process that started this one can write there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.policy_file import dialect_options, read_policy
+from phalanx.dashboard.rehearsal import (
+    Answer,
+    AskWhy,
+    Facts,
+    Failed,
+    PlannedStart,
+    Rehearse,
+    Rehearsed,
+    RehearsedVerdict,
+)
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.registry import installed_dialects
+from phalanx.dialects.signatures import Signer
+from phalanx.model.gang import GangKey
+from phalanx.reports.account_entries import QueueReport
+from phalanx.reports.queue_report import report
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.why import WhyReport
+from phalanx.scheduling.framework.policy import Policy
+
+# So long a rehearsal may look ahead for starts, in seconds; the page is to be current rather than complete.
+_START_SECONDS = 3.0
+
+
+def write_frame(stream: BinaryIO, content: object) -> None:
+    data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(4, "big") + data)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> Any:
+    """Raises EOFError when the other side has gone."""
+    head = stream.read(4)
+    if len(head) < 4:
+        raise EOFError
+    data = stream.read(int.from_bytes(head, "big"))
+    return pickle.loads(data)
+
+
+class Rehearser:
+    """`policy` is the scheduler's, `schedulers` are the names whose pods it places."""
+
+    def __init__(self, schedulers: tuple[str, ...], policy: Policy) -> None:
+        self._policy = policy
+        self._schedulers = schedulers
+        self.state = ClusterState(schedulers)
+        self._last: _Fork | None = None
+
+    def answer(self, request: Rehearse | AskWhy) -> Answer:
+        if isinstance(request, AskWhy):
+            return self._last.ask(request) if self._last is not None else Failed("nothing was rehearsed yet")
+        self.close()
+        begun = time.monotonic()
+        gc.freeze()
+        counting = _Fork(lambda: self._queues(request))
+        self._last = _Fork(lambda: self._verdicts(request))
+        try:
+            queues, verdicts = counting.result(), self._last.result()
+        finally:
+            counting.close()
+        for found in (queues, verdicts):
+            if isinstance(found, Failed):
+                return found
+        gangs, pods, starts = verdicts
+        return Rehearsed(request.now, time.monotonic() - begun, gangs, pods, starts, queues)
+
+    def close(self) -> None:
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+
+    def take_in(self, facts: Facts) -> None:
+        for event in facts.events:
+            try:
+                self.state.apply(event)
+            except Exception as error:
+                # It harmed nobody but itself where the fact was made; so it does here.
+                print(f"rehearsal: a fact is passed over: {error}", file=sys.stderr)
+
+    # in a fork
+
+    def _snapshot(self, request: Rehearse) -> Snapshot:
+        options = dialect_options(self._policy)
+        intake = Intake(self._schedulers, options, Signer(unchecked=True), dialects=installed_dialects())
+        return Snapshot(
+            self.state,
+            intake,
+            list(request.missing),
+            request.refused,
+            request.disruption_targets,
+            request.usages,
+        )
+
+    def _queues(self, request: Rehearse) -> tuple[QueueReport, None]:
+        return report(self._snapshot(request), self._policy, request.now), None
+
+    def _verdicts(self, request: Rehearse) -> tuple[Any, Callable[[AskWhy], Answer]]:
+        inquiry = WhyReport(self._snapshot(request), self._policy, request.now, request.stored)
+        gangs: dict[GangKey, RehearsedVerdict] = {}
+        for key, record in self.state.gangs.items():
+            if (said := inquiry.gang_verdict(key)) is not None:
+                gangs[key] = RehearsedVerdict("Waiting", said.code, said.message, said.change)
+            elif any(uid in inquiry.bound_to for uid in record.members):
+                gangs[key] = RehearsedVerdict("Starting")
+        pods = {}
+        for uid, pod in self.state.pods.items():
+            if pod.gang is not None:
+                continue
+            if (told := inquiry.pod_verdict(uid)) is not None:
+                pods[uid] = RehearsedVerdict("Waiting", told.code, told.message, told.change)
+            elif uid in inquiry.bound_to:
+                pods[uid] = RehearsedVerdict("Starting")
+        deadline = time.monotonic() + _START_SECONDS
+        times = inquiry.start_times(lambda: time.monotonic() >= deadline)
+        starts = []
+        for each in times.units:
+            start = times.start(each)
+            if each.unit.pod is not None:
+                starts.append(PlannedStart(each.queue, 1, start, None, each.unit.pod.pod.key))
+            starts += [PlannedStart(each.queue, each.pods, start, gang.key) for gang in each.unit.gangs]
+
+        def ask(question: AskWhy) -> Answer:
+            key = GangKey(question.namespace, question.name)
+            found = inquiry.pod(question.namespace, question.name) if question.pod else inquiry.gang(key)
+            if found is not None and found.state in ("Waiting", "Partial", "Evicting"):
+                found.start = times.of(found.uid if question.pod else key)
+            return found
+
+        return (gangs, pods, starts), ask
+
+
+class _Fork:
+    """A copy of this process that does one thing, tells its result, and may then be asked more."""
+
+    def __init__(self, work: Callable[[], tuple[Any, Callable[[AskWhy], Answer] | None]]) -> None:
+        down_read, down_write = os.pipe()
+        up_read, up_write = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(down_write)
+            os.close(up_read)
+            _be_fork(work, os.fdopen(down_read, "rb"), os.fdopen(up_write, "wb"))
+        os.close(down_read)
+        os.close(up_write)
+        self._down, self._up = os.fdopen(down_write, "wb"), os.fdopen(up_read, "rb")
+
+    def result(self) -> Any:
+        try:
+            return read_frame(self._up)
+        except EOFError:
+            return Failed("the rehearsal ended before it was done; it may have had too little memory")
+
+    def ask(self, question: AskWhy) -> Answer:
+        try:
+            write_frame(self._down, question)
+        except OSError:
+            return Failed("the last rehearsal is gone")
+        found: Answer = self.result()
+        return found
+
+    def close(self) -> None:
+        for stream in (self._down, self._up):
+            with contextlib.suppress(OSError):
+                stream.close()
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+
+def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        try:
+            result, ask = work()
+        except Exception as error:
+            write_frame(up, Failed(f"{type(error).__name__}: {error}"))
+            raise
+        write_frame(up, result)
+        while ask is not None:
+            question = read_frame(down)
+            try:
+                answer = ask(question)
+            except Exception as error:
+                answer = Failed(f"{type(error).__name__}: {error}")
+            write_frame(up, answer)
+        code = 0
+    except (EOFError, BrokenPipeError):
+        code = 0
+    except BaseException as error:
+        print(f"rehearsal: {type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    """`python -m phalanx.dashboard.rehearsal_worker POLICY SCHEDULER...`"""
+    # Whoever started us decides when we end: Ctrl-C reaches the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    policy, *schedulers = sys.argv[1:]
+    rehearser = Rehearser(tuple(schedulers), read_policy(policy))
+    try:
+        while True:
+            request = read_frame(requests)
+            if isinstance(request, Facts):
+                rehearser.take_in(request)
+            else:
+                write_frame(answers, rehearser.answer(request))
+    except (EOFError, BrokenPipeError):
+        pass
+    finally:
+        rehearser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The JSON schema of everything that `/api/v1` answers, made from the types themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from phalanx.dashboard.entries import ANSWERS, ROWS, Refusal, TableAnswer, TableDelta, WhatIfRequest
+
+
+def schema() -> dict[str, Any]:
+    """A JSON schema (2020-12) with the types in `$defs`; `answers` says which of them each path gives."""
+    names = {
+        **ANSWERS,
+        **{f"GET /api/v1/tables/{name}": TableAnswer[row] for name, row in ROWS.items()},  # type: ignore[valid-type]
+        **{f"GET /api/v1/stream: {name}": TableDelta[row] for name, row in ROWS.items()},  # type: ignore[valid-type]
+        "any refusal": Refusal,
+        "body of POST /api/v1/what-if": WhatIfRequest,
+    }
+    found, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "phalanx dashboard, /api/v1",
+        "answers": dict(zip(names, found, strict=True)),
+        "$defs": components,
+    }

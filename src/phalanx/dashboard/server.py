@@ -1,0 +1,188 @@
+"""The HTTP server of the page: who may reach it, with which headers, and the static files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import mimetypes
+import ssl
+from collections.abc import AsyncIterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from phalanx.dashboard.access import Login
+from phalanx.dashboard.api import Api, refusals
+from phalanx.dashboard.limits import RateLimits
+from phalanx.dashboard.rehearsal_process import RehearsalProcess
+from phalanx.dashboard.timeline import GangHistory
+from phalanx.dashboard.watch import ClusterWatch, WatchOptions
+from phalanx.dashboard.what_if import WhatIfQuestions
+from phalanx.kube.client import KubeClient
+
+log = logging.getLogger(__name__)
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Cache-Control": "no-store",
+}
+_LARGEST_BODY = 512 * 1024
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_SHUTDOWN_SECONDS = 2.0
+
+
+class ServeError(Exception):
+    """The address cannot be served on."""
+
+
+class ServeOptions(msgspec.Struct, frozen=True):
+    """`hosts` are the names (without ports) under which the page may be reached beside localhost and the address
+    itself; "*" for any. With a `certificate` (and `key`) it is HTTPS. `per_address` and `in_all` are requests a
+    second."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    hosts: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
+    per_address: float = 100.0
+    in_all: float = 500.0
+
+
+class Dashboard:
+    """What `running` gives: `url` is where it is served."""
+
+    def __init__(self, watch: ClusterWatch, url: str) -> None:
+        self.watch = watch
+        self.url = url
+
+
+@contextlib.asynccontextmanager
+async def dashboard(
+    client: KubeClient, watch_options: WatchOptions, options: ServeOptions, login: Login
+) -> AsyncIterator[tuple[Dashboard, asyncio.Task[None]]]:
+    """Serves meanwhile; the task ends only by failing. Raises ServeError, PolicyError."""
+    async with RehearsalProcess.running(watch_options.config, watch_options.schedulers) as rehearsal:
+        watch = ClusterWatch(client, watch_options, rehearsal)
+        questions = WhatIfQuestions(client, watch_options, watch.policy)
+        api = Api(watch, login, GangHistory(client, watch), questions)
+        async with _serving(api, options, watch) as url:
+            following = asyncio.create_task(watch.run())
+            try:
+                yield Dashboard(watch, url), following
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
+
+@contextlib.asynccontextmanager
+async def _serving(api: Api, options: ServeOptions, watch: ClusterWatch) -> AsyncIterator[str]:
+    async def alive(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(request: web.Request) -> web.Response:
+        good = watch.ready.is_set()
+        return web.Response(text="ready\n" if good else "not synced\n", status=200 if good else 503)
+
+    limits = RateLimits(options.per_address, options.in_all)
+    app = web.Application(middlewares=[_guard(options, limits), refusals], client_max_size=_LARGEST_BODY)
+    app.add_routes([*api.routes(), web.get("/healthz", alive), web.get("/readyz", ready), *_static_routes()])
+    app.on_response_prepare.append(_add_headers)
+    context = None
+    try:
+        if options.certificate:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(options.certificate, options.key)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, options.host, options.port, ssl_context=context)
+            await site.start()
+            port = runner.addresses[0][1]
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            shown = "127.0.0.1" if host in ("0.0.0.0", "[::]") else host
+            yield f"{'https' if context else 'http'}://{shown}:{port}"
+        finally:
+            await runner.cleanup()
+    except (OSError, OverflowError) as error:
+        raise ServeError(f"cannot serve on {options.host}:{options.port}: {error}") from error
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update({key: value for key, value in HEADERS.items() if key not in response.headers})
+
+
+def _guard(options: ServeOptions, limits: RateLimits) -> Middleware:
+    known = {*_LOCAL, options.host, f"[{options.host}]", *options.hosts}
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in ("/healthz", "/readyz"):
+            return await handler(request)
+        host = request.headers.get("Host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if "*" not in options.hosts and name.lower() not in known:
+            # A page elsewhere that lets its name point here (DNS rebinding).
+            return _refuse(421, "the dashboard is not served under this name: start it with --allow-host")
+        if not limits.allow(request.remote or ""):
+            return _refuse(429, "too many requests: try again in a moment", {"Retry-After": "1"})
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            return _refuse(403, "another page may not ask this one")
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none") and request.path.startswith(
+            "/api/"
+        ):
+            return _refuse(403, "another page may not ask this one")
+        return await handler(request)
+
+    return guard
+
+
+def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> web.Response:
+    body = msgspec.json.encode({"error": why})
+    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+
+
+def _static_routes() -> list[web.RouteDef]:
+    """Every file by its own path, read once; what is not listed here is not served."""
+    root = resources.files("phalanx.dashboard") / "static"
+    routes = []
+    for path, file in _files(root, ""):
+        body = file.read_bytes()
+        kind = "text/javascript" if path.endswith(".js") else mimetypes.guess_type(path)[0] or "text/plain"
+        routes.append(web.get(f"/static/{path}", _fixed(body, kind)))
+        if path == "index.html":
+            routes.append(web.get("/", _fixed(body, kind)))
+    return routes
+
+
+def _fixed(body: bytes, kind: str) -> Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        charset = "utf-8" if kind.startswith("text/") else None
+        return web.Response(body=body, content_type=kind, charset=charset)
+
+    return answer
+
+
+def _files(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
+    found: list[tuple[str, Traversable]] = []
+    for each in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if each.is_dir():
+            found += _files(each, f"{prefix}{each.name}/")
+        else:
+            found.append((prefix + each.name, each))
+    return found

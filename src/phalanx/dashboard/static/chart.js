@@ -1,0 +1,53 @@
+// Shares over time, drawn by uPlot.
+
+import { html, useEffect, useRef } from "/static/vendor/htm-preact-3.1.1.js";
+import { colors } from "/static/parts.js";
+
+const LINES = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
+const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+
+// `lines`: [{name, values}], in percent.
+export function Chart({ times, lines, height = 190, label }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const element = box.current;
+    const color = colors();
+    const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    const drawn = new window.uPlot({
+      width: Math.max(200, element.clientWidth),
+      height,
+      cursor: { y: false },
+      legend: { live: true },
+      scales: { y: { range: (self, low, high) => [0, Math.max(10, Math.min(100, (high || 0) * 1.15))] } },
+      axes: [axis, { ...axis, size: 44, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
+      series: [{ value: "{HH}:{mm}:{ss}" }, ...lines.map((line, number) => ({
+        label: line.name,
+        stroke: color(LINES[number % LINES.length]),
+        width: 2,
+        dash: DASHES[Math.floor(number / LINES.length) % DASHES.length],
+        points: { show: times.length < 3 },
+        value: (self, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} %`),
+      }))],
+    }, [times, ...lines.map((line) => line.values)], element);
+    const watcher = new ResizeObserver(() => drawn.setSize({ width: Math.max(200, element.clientWidth), height }));
+    watcher.observe(element);
+    return () => {
+      watcher.disconnect();
+      drawn.destroy();
+    };
+  }, [times, lines, height, document.documentElement.dataset.theme]);
+  return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>`;
+}
+
+// The same without axes, in a row of a table.
+export function Strip({ values, top = 100, label }) {
+  const known = values.filter((value) => value !== null);
+  if (known.length < 2) return html`<span class="muted small">gathering …</span>`;
+  const wide = 120, tall = 26, step = wide / (values.length - 1), highest = Math.max(top, ...known);
+  const point = (value, index) => `${(index * step).toFixed(1)},${(tall - 1 - ((tall - 2) * value) / highest).toFixed(1)}`;
+  const points = values.map((value, index) => (value === null ? null : point(value, index))).filter(Boolean);
+  return html`<svg class="strip" viewBox=${`0 0 ${wide} ${tall}`} width=${wide} height=${tall} role="img" aria-label=${label} preserveAspectRatio="none">
+    <polygon points=${`${points[0].split(",")[0]},${tall} ${points.join(" ")} ${points[points.length - 1].split(",")[0]},${tall}`} class="area" />
+    <polyline points=${points.join(" ")} class="line" />
+  </svg>`;
+}

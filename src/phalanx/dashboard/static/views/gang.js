@@ -1,0 +1,122 @@
+import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
+import { Bar, Empty, GLYPHS, Link, Page, State, to, useAnswer, useNow, useTables } from "/static/parts.js";
+import { age, asks, clock, plural, seconds, span } from "/static/format.js";
+import { store } from "/static/store.js";
+
+export function Gang({ pod, namespace, name }) {
+  const [table] = useTables("gangs", "summary");
+  const id = pod ? `${namespace}/pod/${name}` : `${namespace}/${name}`;
+  const live = table.rows.get(id);
+  const rehearsed = store.tables.summary.rows.get("cluster")?.summary.rehearsed;
+  // Asked again whenever its row changes, or a rehearsal may have another answer for it.
+  const answer = useAnswer(`${pod ? "pods" : "gangs"}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, `${JSON.stringify(live)} ${live && live.state !== "Running" ? rehearsed : ""}`);
+  const line = `phalanx why ${pod ? "pod" : "podgroup"}/${name} -n ${namespace}`;
+  if (!answer.value) {
+    return html`<${Page} title=${name} cli=${line}>${answer.loading ? html`<${Empty}>Rehearsing …</${Empty}>` : html`<div class="alert" role="alert">${answer.error}</div>`}</${Page}>`;
+  }
+  const { why, members, marks, problem, omitted } = answer.value;
+  const row = live || answer.value.row;
+  const facts = row ? [
+    ["Namespace", namespace],
+    ["Queue", row.queue && html`<${Link} to=${to("/queues", { open: row.queue })}>${row.queue}</${Link}>`],
+    ["Priority", String(row.priority || 0)],
+    ["Members", `${row.placed || 0} have nodes, ${row.pending || 0} wait${row.gated ? `, ${row.gated} gated` : ""}${row.finished ? `, ${row.finished} finished` : ""}; minimum ${row.minimum || 0}`],
+    ["Asks for", asks(row)],
+    ["Created", row.created && `${age(row.created)} ago`],
+    ["Domain", why && why.domain],
+    ["Part of", why && why.composite],
+  ].filter(([, value]) => value) : [];
+  return html`<${Page} title=${name} cli=${line} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
+    <div class="grid gangpage">
+      <${Why} why=${why} row=${row} problem=${problem} />
+      <section class="card"><h2>Facts</h2><dl class="facts">${facts.map(([title, value]) => html`<div key=${title}><dt>${title}</dt><dd>${value}</dd></div>`)}</dl>
+        ${why && why.warnings && why.warnings.length > 0 && html`<h3>Warnings</h3><ul>${why.warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul>`}</section>
+    </div>
+    <section class="card"><h2>Timeline</h2><${Timeline} members=${members} marks=${marks} omitted=${omitted} /></section>
+    <section class="card"><h2>What happened</h2><${Marks} marks=${marks} /></section>
+  </${Page}>`;
+}
+
+function Why({ why, row, problem }) {
+  if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>It is gone. What happened to it is told below.</${Empty}>`}</section>`;
+  const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
+  return html`<section class="card why"><h2>Why${why.state === "Waiting" || why.state === "Partial" ? " it waits, and when it starts" : ""}</h2>
+    <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}${why.message}</p>
+    ${why.change && html`<div class="help"><strong>What would help</strong><p>${why.change}</p></div>`}
+    <${Start} start=${why.start} row=${row} />
+    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
+    ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Waiting", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
+    ${why.evictions && html`<${Leavers} preview=${why.evictions} />`}
+    ${why.loss && html`<h3>Lost members</h3><p>${why.loss.message}</p>`}
+    ${(why.groups || []).length > 0 && html`<h3>Groups</h3><ul>${why.groups.map((group) => html`<li key=${group.name}><${State} word=${group.state} /> ${group.name}: ${group.message}</li>`)}</ul>`}
+  </section>`;
+}
+
+function Start({ start, row }) {
+  if (start && start.no_later_than) {
+    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.moves || []).map((move) => html`<p key=${move} class="note">${move}</p>`)}</div>`;
+  }
+  if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Nobody can say when it starts</strong><p class="note">${start.message}</p></div>`;
+  if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all that run end at their limits and nobody goes first" : ""}</p></div>`;
+  return null;
+}
+
+// Who would leave, who leaves already, or who would have to and may not.
+function Leavers({ preview }) {
+  const titles = { Leaving: "Others are leaving for it", Due: "Others would leave for it", Vain: "Others may not be asked to leave" };
+  return html`<h3>${titles[preview.state] || preview.state}</h3><p>${preview.message}</p>
+    ${preview.missing && html`<p>${preview.missing}</p>`}
+    ${(preview.reasons || []).map((group) => html`<p key=${group.why} class="note">${group.why}: ${plural(group.pods.length, "pod")}${group.until ? ` until ${clock(group.until)}` : ""}</p>`)}
+    ${(preview.pods || []).length > 0 && html`<div class="scrollx"><table class="plain"><thead><tr><th scope="col">Pod</th><th scope="col">Gang</th><th scope="col">Node</th><th scope="col">Priority</th></tr></thead>
+      <tbody>${preview.pods.slice(0, 30).map((pod, index) => html`<tr key=${index}><td>${pod.pod}</td><td>${pod.gang || ""}</td><td>${pod.node || ""}</td><td>${pod.priority || 0}</td></tr>`)}</tbody></table>
+      ${preview.pods.length > 30 && html`<p class="note">and ${preview.pods.length - 30} more</p>`}</div>`}
+    ${preview.cost && html`<p class="note">Lost: ${plural(preview.cost.pods, "pod")}, ${plural(preview.cost.gangs, "gang")} below the minimum, ${preview.cost.pod_hours} pod-hours of work.</p>`}`;
+}
+
+const LANE = 22, LEFT = 150, WIDE = 960, TOP = 26;
+
+// One lane a member: created, planned, bound, running, told to leave, gone; marks of the gang above.
+function Timeline({ members, marks, omitted }) {
+  const now = useNow(5);
+  const view = useMemo(() => {
+    const moments = members.flatMap((each) => [each.created, each.bound, each.started, each.told, each.ended, each.gone]).concat(marks.map((mark) => mark.when)).map(seconds).filter((each) => each > 0);
+    const first = Math.min(...moments, now - 30);
+    const last = members.some((each) => !each.gone && !each.ended) ? now : Math.max(...moments, first + 30);
+    return { first, last: Math.max(last, first + 10) };
+  }, [members, marks, now]);
+  if (!members.length) return html`<${Empty}>No member of it was seen${omitted.length ? ` (${omitted.join("; ")})` : ""}.</${Empty}>`;
+  const shown = members.slice(-60);
+  const x = (moment) => LEFT + ((WIDE - LEFT - 12) * (moment - view.first)) / (view.last - view.first);
+  const tall = TOP + shown.length * LANE + 30;
+  const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => view.first + part * (view.last - view.first));
+  return html`<div class="scrollx" tabindex="0" role="region" aria-label="Timeline, a lane a member">
+    <svg class="timeline" viewBox=${`0 0 ${WIDE} ${tall}`} width=${WIDE} height=${tall} role="img" aria-label=${shown.map((each) => `${each.name}: ${each.state}${each.cause ? `, ${each.cause}` : ""}`).join("; ")}>
+      ${ticks.map((tick) => html`<g key=${tick}><line x1=${x(tick)} x2=${x(tick)} y1=${TOP - 6} y2=${tall - 24} class="gridline" /><text x=${x(tick)} y=${tall - 8} text-anchor=${tick === view.first ? "start" : tick === view.last ? "end" : "middle"}>${clock(tick)}</text></g>`)}
+      ${marks.filter((mark) => seconds(mark.when) >= view.first).slice(-40).map((mark, index) => html`<g key=${index}><title>${`${clock(mark.when)} ${mark.what} ${mark.message || ""}`}</title><line x1=${x(seconds(mark.when))} x2=${x(seconds(mark.when))} y1="4" y2=${tall - 24} class="mark" /><circle cx=${x(seconds(mark.when))} cy="8" r="4" class="mark" /></g>`)}
+      ${shown.map((each, index) => html`<${Lane} key=${each.name + each.created} member=${each} y=${TOP + index * LANE} x=${x} last=${view.last} />`)}
+    </svg></div>
+    <ul class="legend"><li><span class="swatch w-waiting"></span>waits</li><li><span class="swatch w-gated"></span>gated</li><li><span class="swatch w-bound"></span>has a node</li><li><span class="swatch w-running"></span>runs</li><li><span class="swatch w-leaving"></span>leaves</li><li><span class="swatch w-mark"></span>something happened</li></ul>
+    <details><summary>${plural(members.length, "member")}${members.length > shown.length ? `, of which the last ${shown.length} are drawn` : ""}</summary><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Node</th><th scope="col">Created</th><th scope="col">Got its node</th><th scope="col">Why it left</th></tr></thead>
+      <tbody>${[...members].reverse().slice(0, 200).map((each) => html`<tr key=${each.name + each.created}><td>${each.name}</td><td><${State} word=${each.state} /></td><td>${each.node || ""}</td><td>${clock(each.created)}</td><td>${clock(each.bound || "")}</td><td>${each.cause || ""}</td></tr>`)}</tbody></table></div></details>`;
+}
+
+function Lane({ member, y, x, last }) {
+  const end = seconds(member.gone) || last;
+  const steps = [[seconds(member.created), member.gated ? "gated" : "waiting"], [seconds(member.bound), "bound"], [seconds(member.started), "running"], [seconds(member.told), "leaving"], [seconds(member.ended), "over"]].filter(([when]) => when > 0);
+  steps.sort((a, b) => a[0] - b[0]);
+  const title = [`${member.name}: ${member.state}`, member.node && `on ${member.node}`, member.cause].filter(Boolean).join(", ");
+  return html`<g><title>${title}</title>
+    <text x=${LEFT - 10} y=${y + 14} text-anchor="end" class="lane">${member.name.length > 20 ? `…${member.name.slice(-19)}` : member.name}</text>
+    ${steps.map(([when, kind], index) => {
+      const until = Math.min(end, index + 1 < steps.length ? steps[index + 1][0] : end);
+      return kind === "over" ? null : html`<rect key=${kind} x=${x(when)} y=${y + 3} width=${Math.max(2, x(until) - x(when))} height=${LANE - 8} rx="3" class=${`w-${kind}`} />`;
+    })}
+    ${member.planned && html`<path d=${`M${x(seconds(member.planned))} ${y + 1} l4 4 l-4 4 l-4 -4 z`} class="plan"><title>planned ${clock(member.planned)}</title></path>`}
+    ${member.gone && html`<text x=${x(end) + 3} y=${y + 14} class="lane">${GLYPHS.Evicted}</text>`}
+  </g>`;
+}
+
+function Marks({ marks }) {
+  if (!marks.length) return html`<${Empty}>Nothing was seen since the dashboard started.</${Empty}>`;
+  return html`<ol class="feed">${[...marks].reverse().slice(0, 60).map((mark, index) => html`<li key=${index}><span class="when">${clock(mark.when)}</span><div><strong>${mark.what}</strong><p>${mark.message || ""}</p></div></li>`)}</ol>`;
+}

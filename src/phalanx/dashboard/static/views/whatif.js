@@ -1,0 +1,70 @@
+import { html, useState } from "/static/vendor/htm-preact-3.1.1.js";
+import { Cli, Empty, Page, place, useTables } from "/static/parts.js";
+import { clock, plural, span } from "/static/format.js";
+import { store } from "/static/store.js";
+
+const FIELDS = [
+  ["gang", "Gang that waits", "ml/train", "text"], ["priority", "At priority", "", "number"],
+  ["queue", "Queue", "research", "text"], ["weight", "its weight", "", "number"], ["deserved", "what it deserves", "nvidia.com/gpu=32", "text"], ["capability", "its capability", "nvidia.com/gpu=64", "text"],
+  ["add_nodes", "More nodes", "", "number"], ["like", "like this one", "gpu-0", "text"], ["without_nodes", "Without nodes", "n1,n2 or topology.kubernetes.io/rack=r1", "text"],
+];
+const WORDS = { Now: "starts now", AfterEvictions: "starts once others have left", Later: "starts later", NotWithinHorizon: "does not start", Unknown: "nobody knows" };
+
+export function WhatIf() {
+  useTables("summary");
+  const [asked, setAsked] = useState(Object.fromEntries([...place().query].filter(([key]) => FIELDS.some(([field]) => field === key))));
+  const [manifest, setManifest] = useState("");
+  const [reply, setReply] = useState(null);
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+  const ask = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError("");
+    const question = { manifest };
+    for (const [key, , , type] of FIELDS) {
+      const value = (asked[key] || "").trim();
+      if (value) question[key] = type === "number" ? Number(value) : value;
+    }
+    if (store.namespace) question.namespace = store.namespace;
+    try {
+      setReply(await store.json("what-if", { method: "POST", body: JSON.stringify(question), headers: { "Content-Type": "application/json" } }));
+    } catch (problem) {
+      setError(problem.message);
+      setReply(null);
+    }
+    setBusy(false);
+  };
+  return html`<${Page} title="What if" note="The scheduler plans over a copy of the cluster, in virtual time. Nothing is changed and nothing is held.">
+    <div class="grid gangpage">
+      <form class="card form" onSubmit=${ask}><h2>Ask</h2>
+        <div class="fields">${FIELDS.map(([key, title, hint, type]) => html`<div key=${key}><label for=${`f-${key}`}>${title}</label><input id=${`f-${key}`} type=${type} placeholder=${hint} value=${asked[key] || ""} spellcheck="false" onInput=${(event) => setAsked({ ...asked, [key]: event.target.value })} /></div>`)}</div>
+        <label for="f-manifest">What would be created (YAML)</label>
+        <textarea id="f-manifest" rows="6" spellcheck="false" value=${manifest} onInput=${(event) => setManifest(event.target.value)} placeholder="A Job, PodGroup, Pod …"></textarea>
+        <button class="primary" disabled=${busy}>${busy ? "The scheduler plans …" : "Ask"}</button>
+      </form>
+      <section class="card" aria-live="polite"><h2>Answer</h2>
+        ${error && html`<div class="alert" role="alert">${error}</div>`}
+        ${busy && html`<${Empty}>Planning over a copy of the cluster …</${Empty}>`}
+        ${!busy && !reply && !error && html`<${Empty}>Say what would be different: another weight, more nodes, a job that is not there yet.</${Empty}>`}
+        ${!busy && reply && html`<${Answer} answer=${reply.answer} />`}
+      </section></div>
+    ${reply && html`<${Cli} line=${reply.command} />`}
+  </${Page}>`;
+}
+
+function Answer({ answer }) {
+  return html`
+    ${answer.asked.map((each) => html`<div key=${each.name} class="help"><strong>${each.name} ${WORDS[each.state] || each.state}</strong>
+      <p>${[each.start && `${clock(each.start)}${each.wait_seconds ? `, in ${span(each.wait_seconds)}` : ""}`, each.expected && `expected ${clock(each.expected)}`, plural(each.pods, "pod")].filter(Boolean).join(" · ")}</p>
+      ${(each.nodes || []).length > 0 && html`<p>on ${each.nodes.slice(0, 12).map((node) => `${node.node}${node.pods > 1 ? ` (${node.pods})` : ""}`).join(", ")}${each.nodes.length > 12 ? ` and ${each.nodes.length - 12} more` : ""}</p>`}
+      ${each.verdict && html`<p>${each.verdict.message}</p>${each.verdict.change && html`<p>What would help: ${each.verdict.change}</p>`}`}
+      ${(each.blockers || []).slice(0, 5).map((one) => html`<p key=${one.name} class="note">after ${one.name} (${plural(one.pods, "pod")}) has left, ${clock(one.end)}</p>`)}</div>`)}
+    <table class="plain"><thead><tr><th></th><th scope="col" class="num">start now</th><th scope="col" class="num">later</th><th scope="col" class="num">not at all</th></tr></thead>
+      <tbody><tr><th scope="row">as it is</th><td class="num">${answer.without.now}</td><td class="num">${answer.without.later}</td><td class="num">${answer.without.never}</td></tr>
+      <tr><th scope="row">${(answer.changes || []).join(", ") || "with it"}</th><td class="num">${answer.changed.now}</td><td class="num">${answer.changed.later}</td><td class="num">${answer.changed.never}</td></tr></tbody></table>
+    ${(answer.evicted || []).length > 0 && html`<h3>Would have to go</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, runs again ${clock(each.again)}` : ""}</li>`)}</ul>`}
+    ${(answer.interrupted || []).length > 0 && html`<h3>Would be interrupted</h3><ul>${answer.interrupted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}</li>`)}</ul>`}
+    ${(answer.moved || []).length > 0 && html`<h3>Would start at another time</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "not"} → ${each.changed ? clock(each.changed) : "not"}</li>`)}</ul>`}
+    ${[...(answer.notes || []), ...(answer.missing || []).map((each) => `not known: ${each}`)].map((text) => html`<p key=${text} class="note">${text}</p>`)}`;
+}

@@ -1,0 +1,134 @@
+"""One gang (or pod on its own) in full: why it waits, and what has happened to it, member by member."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+
+from phalanx.dashboard.entries import GangAnswer, Mark
+from phalanx.dashboard.lifelines import member_line
+from phalanx.dashboard.rehearsal import AskWhy, Failed
+from phalanx.dashboard.watch import ClusterWatch
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.paths import Resource
+from phalanx.model.gang import GangKey
+from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
+from phalanx.reports.why import WhyAnswer
+
+log = logging.getLogger(__name__)
+
+EVENTS = Resource("", "v1", "events", "Event")
+_MOST_KEPT = 256
+_MOST_MARKS = 200
+_MOST_MEMBERS = 500
+_WHY_SECONDS = 20.0
+_EVENTS_FOR = 5.0
+
+
+class GangHistory:
+    """Answers are kept for as long as they are current: a page that many look at is asked for once."""
+
+    def __init__(self, client: KubeClient, watch: ClusterWatch) -> None:
+        self._client = client
+        self._watch = watch
+        # By the question, and whether events may have a say in the answer.
+        self._why: OrderedDict[tuple[AskWhy, bool], tuple[int, WhyAnswer | None]] = OrderedDict()
+        self._events: OrderedDict[tuple[str, str], tuple[float, list[Mark]]] = OrderedDict()
+
+    async def answer(self, namespace: str, name: str, *, pod: bool, with_events: bool) -> GangAnswer | None:
+        """None where there is no such gang and never was, as far as anybody knows."""
+        watch = self._watch
+        key = GangKey(namespace, f"pod/{name}" if pod else name)
+        row = watch.row(str(key))
+        lines = watch.lifelines.of(key)
+        if row is None and not lines:
+            return None
+        why, problem = await self._ask(AskWhy(namespace, name, pod), with_events)
+        marks = watch.marks(key)
+        if with_events:
+            marks = [*marks, *await self._events_of(namespace, name)]
+        plans = {
+            uid: member.pod.mark.time
+            for uid in (line.uid for line in lines)
+            if (member := watch.state.pods.get(uid)) is not None and member.pod.mark is not None
+        }
+        marks += [Mark(when=row.created, what="created")] if row is not None and row.created else []
+        marks.sort(key=lambda mark: mark.when)
+        return GangAnswer(
+            row=row,
+            why=why,
+            members=[member_line(line, plans.get(line.uid, 0)) for line in lines[-_MOST_MEMBERS:]],
+            marks=marks[-_MOST_MARKS:],
+            problem=problem,
+            omitted=[] if with_events else ["events: you may not list events here"],
+        )
+
+    async def _ask(self, question: AskWhy, with_events: bool) -> tuple[WhyAnswer | None, str]:
+        """The answer, and why there is none."""
+        key = (question, with_events)
+        watch, known = self._watch, self._why.get(key)
+        if known is not None and known[0] == watch.generation:
+            return known[1], ""
+        if watch.last is None:
+            return None, watch.problem or "nothing was rehearsed yet"
+        generation = watch.generation
+        try:
+            async with asyncio.timeout(_WHY_SECONDS):
+                found = await watch.rehearsal.why(question)
+        except TimeoutError:
+            return None, f"the rehearsal takes longer than {_WHY_SECONDS:.0f} s to tell"
+        if isinstance(found, Failed):
+            return None, found.why
+        if with_events and found is not None:
+            completed = add_past_eviction if question.pod else add_past_gang_eviction
+            try:
+                found = await completed(self._client, question.namespace, question.name, found)
+            except (ApiError, ConnectionLost) as error:
+                log.warning("past evictions of %s/%s: %s", question.namespace, question.name, error)
+        self._why[key] = (generation, found)
+        self._why.move_to_end(key)
+        while len(self._why) > _MOST_KEPT:
+            self._why.popitem(last=False)
+        return found, ""
+
+    async def _events_of(self, namespace: str, name: str) -> list[Mark]:
+        """What events say about the object of that name, newest last."""
+        now = time.monotonic()
+        when, marks = self._events.get((namespace, name), (0.0, []))
+        if when and now - when < _EVENTS_FOR:
+            return marks
+        try:
+            found = await self._client.list_all(
+                EVENTS.path(namespace), {"fieldSelector": f"involvedObject.name={name}"}
+            )
+        except (ApiError, ConnectionLost):
+            return marks
+        marks = [mark for each in found.get("items") or () if (mark := _mark(each)).when]
+        self._events[namespace, name] = (now, marks)
+        while len(self._events) > _MOST_KEPT:
+            self._events.popitem(last=False)
+        return marks
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    reason: str | None = ""
+    message: str | None = ""
+    event_time: str | None = ""
+    last_timestamp: str | None = ""
+
+
+def _mark(event: Any) -> Mark:
+    try:
+        read = msgspec.convert(event, _Event, strict=False)
+    except msgspec.ValidationError:
+        return Mark(when="", what="")
+    moment = str(read.event_time or read.last_timestamp or "").rstrip("Z").partition(".")[0]
+    return Mark(
+        when=f"{moment}Z" if moment else "", what=read.reason or "Event", message=(read.message or "")[:2000]
+    )

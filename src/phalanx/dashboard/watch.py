@@ -1,0 +1,447 @@
+"""The cluster as the page sees it: watched once, told on as rows, and rehearsed whenever it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Collection
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.node_load import measure
+from phalanx.daemon.observer import Observer
+from phalanx.daemon.policy_file import dialect_options, read_policy
+from phalanx.daemon.signing_keys import reading_signer
+from phalanx.dashboard.entries import ClusterSummary, GangRow, Mark, QueueRow, SummaryRow
+from phalanx.dashboard.eviction_rows import Evictions
+from phalanx.dashboard.gang_rows import gang_row, pod_row
+from phalanx.dashboard.history import ShareHistory
+from phalanx.dashboard.lifelines import Lifelines
+from phalanx.dashboard.names import NameIndex
+from phalanx.dashboard.node_rows import node_row
+from phalanx.dashboard.rehearsal import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
+from phalanx.dashboard.rehearsal_process import RehearsalEnded, RehearsalProcess
+from phalanx.dashboard.reservation_rows import reservation_rows
+from phalanx.dashboard.tables import Tables
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
+from phalanx.dialects.registry import installed_dialects
+from phalanx.dialects.signatures import Signer
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.failures import Failures
+from phalanx.kube.reflector import ReflectorState
+from phalanx.model.events import ClusterEvent
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState
+from phalanx.model.text.duration import format_moment
+from phalanx.reports.promised_starts import StoredPlan, read_plan
+from phalanx.reports.snapshot import DisruptionTarget, Snapshot
+from phalanx.reports.stored_usage import read_usage
+
+log = logging.getLogger(__name__)
+
+# Changes that come together are told together.
+_GATHER = 0.25
+# Between two rehearsals: at least so long, and so many times as long as one takes.
+_LEAST_PAUSE, _PAUSE_FACTOR = 1.0, 2.0
+# Time alone changes what is so (windows, budgets): so often it is rehearsed though nothing happened.
+_MOST_PAUSE = 60.0
+# What the scheduler has written down is read again after so long.
+_RECORD_PERIOD = 10.0
+_MARKS_OF_GANG, _MOST_MARKED = 48, 20_000
+_REASONS_TOLD = 8
+_MOST_CHANGED_ROWS = 1 << 15
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    """`schedulers` are those whose pods are looked at, `config` is the policy file that they use, `lease_namespace`
+    where they keep what they write down."""
+
+    schedulers: tuple[str, ...] = ("phalanx",)
+    config: str = ""
+    lease_namespace: str = "kube-system"
+
+
+class WatchedState(ClusterState):
+    """Tells on each fact that it takes in."""
+
+    rehearsal: RehearsalProcess
+    names: NameIndex
+
+    def apply(self, event: ClusterEvent) -> None:
+        self.names.take_in(event)
+        super().apply(event)
+        self.rehearsal.tell(event)
+
+
+class ClusterWatch:
+    """`tables` hold what the page shows. `changed` is set for a moment whenever they have changed; `last` is the
+    last rehearsal, `problem` why there is none or why it is old."""
+
+    def __init__(self, client: KubeClient, options: WatchOptions, rehearsal: RehearsalProcess) -> None:
+        """Raises PolicyError."""
+        self.options = options
+        self.policy = read_policy(options.config)
+        self.tables = Tables()
+        self.history = ShareHistory()
+        self.lifelines = Lifelines()
+        self.rehearsal = rehearsal
+        self.last: Rehearsed | None = None
+        self.problem = ""
+        self.ready = asyncio.Event()
+        self.generation = 0
+        self.state = WatchedState(options.schedulers)
+        self.state.rehearsal = rehearsal
+        self.names = self.state.names = NameIndex()
+        self._client = client
+        self._failures = Failures()
+        self._waiters: set[asyncio.Event] = set()
+        self._dirty = asyncio.Event()
+        self._gangs: dict[GangKey, None] = {}
+        self._pods: dict[str, None] = {}
+        # Rows of pods on their own by uid, and whose they are: a pod may have a successor of its name.
+        self._pod_rows: dict[str, str] = {}
+        self._row_owners: dict[str, str] = {}
+        self._starts: dict[GangKey | str, PlannedStart] = {}
+        self._shares: dict[str, tuple[float, float]] = {}
+        self._marks: dict[GangKey, deque[Mark]] = {}
+        self._reasons: dict[GangKey, str] = {}
+        self._refused: dict[str, str] = {}
+        self._targets: dict[str, DisruptionTarget] = {}
+        self._stored, self._records_read = StoredPlan(), float("-inf")
+        dialects = dialect_options(self.policy)
+        # Only what accounts used is read into it.
+        self._usage = Snapshot(self.state, Intake(options.schedulers, dialects, Signer(unchecked=True)))
+        self._unverified = ""
+        self._node_cursor = -1
+        self._rehearsed_version = -1
+        self.evictions = Evictions(client, self.tables["evictions"], self._gang_of, self._failures)
+        self._observer: Observer | None = None
+
+    async def run(self) -> None:
+        """Until cancelled. Raises RehearsalEnded, ApiError."""
+        signer, self._unverified = await reading_signer(self._client, self.options.lease_namespace)
+        dialects = dialect_options(self.policy)
+        intake = Intake(self.options.schedulers, dialects, signer, dialects=installed_dialects())
+        observer = self._observer = Observer(
+            self._client,
+            intake,
+            self.state,
+            changed=self._dirty.set,
+            pod_seen=self._pod_seen,
+            pod_gone=self._pod_gone,
+            gang_touched=self._gang_touched,
+            failures=self._failures,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(observer.run())
+            for reflector in self.evictions.reflectors:
+                tasks.create_task(reflector.run())
+            tasks.create_task(self._drain(intake))
+            tasks.create_task(self._guard_rehearsal())
+            await observer.synced()
+            self._gangs.update(dict.fromkeys(self.state.gangs))
+            self._pods.update(dict.fromkeys(self.state.pods))
+            await self._flush()
+            self.ready.set()
+            log.info(
+                "synced: %d nodes, %d pods, %d gangs",
+                len(self.state.nodes),
+                len(self.state.pods),
+                len(self.state.gangs),
+            )
+            tasks.create_task(self._rehearse_for_ever())
+            while True:
+                await self._dirty.wait()
+                self._dirty.clear()
+                await asyncio.sleep(_GATHER)
+                await self._flush()
+
+    # who waits for news
+
+    def subscribe(self) -> asyncio.Event:
+        """An event that is set after each change; whoever waits clears it."""
+        event = asyncio.Event()
+        self._waiters.add(event)
+        return event
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        self._waiters.discard(event)
+
+    def _tell(self) -> None:
+        for event in self._waiters:
+            event.set()
+
+    # what is asked
+
+    @property
+    def forbidden(self) -> str:
+        """What may not be read without which there is nothing to show, "" for nothing."""
+        observer = self._observer
+        needed = (observer.pods, observer.nodes) if observer is not None else ()
+        return " and ".join(each.resource.plural for each in needed if each.state is ReflectorState.FORBIDDEN)
+
+    def marks(self, key: GangKey) -> list[Mark]:
+        return list(self._marks.get(key, ()))
+
+    def row(self, row: str) -> GangRow | None:
+        encoded = self.tables["gangs"].get(row)
+        return msgspec.json.decode(encoded, type=GangRow) if encoded is not None else None
+
+    # what comes in
+
+    def _pod_seen(self, pod: PodObject) -> None:
+        uid = pod.metadata.uid
+        self.lifelines.seen(pod)
+        self._pods[uid] = None
+        self._refused.pop(uid, None)
+        self._targets.pop(uid, None)
+        for condition in pod.status.conditions:
+            if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
+                self._refused[uid] = condition.message
+            elif (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
+                self._targets[uid] = DisruptionTarget(condition.reason, condition.message)
+
+    def _pod_gone(self, uid: str) -> None:
+        self._refused.pop(uid, None)
+        self._targets.pop(uid, None)
+        self.lifelines.left(uid, time.time())
+        self._pods[uid] = None
+
+    def _gang_touched(self, key: GangKey) -> None:
+        self._gangs[key] = None
+        self._dirty.set()
+
+    def _gang_of(self, uid: str) -> str:
+        record = self.state.pods.get(uid)
+        return str(record.gang.key) if record is not None and record.gang is not None else ""
+
+    async def _drain(self, intake: Intake) -> None:
+        """Warnings are the scheduler's to tell; here they would only pile up."""
+        while True:
+            await asyncio.sleep(10)
+            intake.drain_warnings()
+
+    # rows
+
+    async def _flush(self) -> None:
+        """Brings rows up to date with what has changed; lets others have their turn meanwhile."""
+        gangs, self._gangs = self._gangs, {}
+        pods, self._pods = self._pods, {}
+        for count, uid in enumerate(pods):
+            self._put_pod(uid)
+            if count % 500 == 499:
+                await asyncio.sleep(0)
+        for count, key in enumerate(gangs):
+            self._put_gang(key)
+            if count % 500 == 499:
+                await asyncio.sleep(0)
+        await self._put_nodes()
+        self._put_summary()
+        self._tell()
+
+    def _put_gang(self, key: GangKey) -> None:
+        record, table = self.state.gangs.get(key), self.tables["gangs"]
+        if record is None:
+            table.drop(str(key))
+            self._reasons.pop(key, None)
+            return
+        verdict = self.last.gangs.get(key) if self.last is not None else None
+        row = gang_row(record, verdict, self._starts.get(key))
+        table.put(row.id, row, key.namespace)
+        self._mark(key, row)
+
+    def _put_pod(self, uid: str) -> None:
+        record, table = self.state.pods.get(uid), self.tables["gangs"]
+        if record is not None:
+            self.lifelines.assign(record.pod)
+            if record.gang is not None:
+                self._gangs[record.gang.key] = None
+        foreign = record is None or record.pod.fixture or record.state is MemberState.FOREIGN
+        if (
+            record is None
+            or record.gang is not None
+            or foreign
+            or record.pod.scheduler not in self.state.schedulers
+        ):
+            known = self._pod_rows.pop(uid, "")
+            if self._row_owners.get(known) == uid:
+                del self._row_owners[known]
+                table.drop(known)
+                self._reasons.pop(_pod_key(known), None)
+            return
+        verdict = self.last.pods.get(uid) if self.last is not None else None
+        row = pod_row(record, verdict, self._starts.get(record.pod.key))
+        self._pod_rows[uid], self._row_owners[row.id] = row.id, uid
+        table.put(row.id, row, row.namespace)
+        self._mark(_pod_key(row.id), row)
+
+    def _mark(self, key: GangKey, row: GangRow) -> None:
+        """Notes when what is said of it changes."""
+        said = f"{row.state} {row.reason}".strip()
+        if self._reasons.get(key) == said:
+            return
+        first = key not in self._reasons
+        self._reasons[key] = said
+        if first and row.state not in ("Waiting", "Partial", "Gated"):
+            return
+        marks = self._marks.get(key)
+        if marks is None:
+            if len(self._marks) >= _MOST_MARKED:
+                del self._marks[next(iter(self._marks))]
+            marks = self._marks[key] = deque(maxlen=_MARKS_OF_GANG)
+        marks.append(Mark(when=format_moment(int(time.time())), what=said, message=row.message))
+
+    async def _put_nodes(self) -> None:
+        nodes, table = self.state.nodes, self.tables["nodes"]
+        changed = nodes.changes.since(self._node_cursor, _MOST_CHANGED_ROWS) if self._node_cursor >= 0 else None
+        self._node_cursor = nodes.changes.end
+        every = changed is None
+        rows: Collection[int] = range(nodes.extent) if changed is None else set(changed)
+        for count, row in enumerate(rows):
+            found = node_row(nodes, row)
+            if found is not None:
+                table.put(found.id, found)
+            if count % 500 == 499:
+                await asyncio.sleep(0)
+        if every or len(table) != len(nodes):
+            for name in [name for name in table.ids() if nodes.row(name) < 0]:
+                table.drop(name)
+
+    def _put_summary(self) -> None:
+        state, nodes, last = self.state, self.state.nodes, self.last
+        rows = nodes.rows()
+        used = dict(zip(state.space.names, nodes.used[:, rows].sum(axis=1).tolist(), strict=False))
+        states: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        for said in self._reasons.values():
+            word, _, reason = said.partition(" ")
+            states[word] += 1
+            if reason:
+                reasons[reason] += 1
+        offered = {name: amount for name, amount in state.offered().items() if amount}
+        observer = self._observer
+        warnings = list(last.queues.warnings) if last is not None else []
+        if self.problem:
+            warnings.insert(0, self.problem)
+        summary = ClusterSummary(
+            current=observer is not None and observer.fresh,
+            nodes=len(nodes),
+            closed_nodes=int(nodes.unschedulable[rows].sum()),
+            offered=offered,
+            used={name: used.get(name, 0) for name in offered},
+            states=dict(states),
+            reasons=dict(reasons.most_common(_REASONS_TOLD)),
+            rehearsed=format_moment(int(last.now)) if last is not None else "",
+            rehearsal_seconds=round(last.seconds, 2) if last is not None else 0.0,
+            warnings=warnings[:20],
+        )
+        self.tables["summary"].put("cluster", SummaryRow(id="cluster", summary=summary))
+
+    # rehearsals
+
+    async def _guard_rehearsal(self) -> None:
+        """All facts are gone with the process that was told them."""
+        code = await self.rehearsal.ended()
+        raise RehearsalEnded(f"the rehearsing process ended with code {code}")
+
+    async def _rehearse_for_ever(self) -> None:
+        while True:
+            if self._shares:
+                self.history.add(time.time(), self._shares)
+            changed = self.state.version != self._rehearsed_version or bool(self.rehearsal.untold)
+            begun = time.monotonic()
+            if changed or self.last is None or time.time() - self.last.now >= _MOST_PAUSE:
+                await self._rehearse()
+            took = time.monotonic() - begun
+            await asyncio.sleep(max(_LEAST_PAUSE, _PAUSE_FACTOR * took))
+
+    async def _rehearse(self) -> None:
+        self._rehearsed_version = self.state.version
+        await self._read_records()
+        now = time.time()
+        found = await self.rehearsal.rehearse(
+            Rehearse(
+                now,
+                dict(self._refused),
+                dict(self._targets),
+                list(self._usage.usages),
+                self._stored,
+                [*self._usage.missing, *([self._unverified] if self._unverified else [])],
+            )
+        )
+        if isinstance(found, Failed):
+            log.warning("no rehearsal: %s", found.why)
+            self.problem = f"verdicts are old: {found.why}"
+            self._put_summary()
+            self._tell()
+            return
+        self.problem = ""
+        await self._take_in(found)
+
+    async def _take_in(self, found: Rehearsed) -> None:
+        former, starts = self.last, self._starts
+        self.last, self.generation = found, self.generation + 1
+        self._starts = {each.gang if each.gang is not None else each.pod: each for each in found.starts}
+        old_gangs: dict[GangKey, RehearsedVerdict] = former.gangs if former is not None else {}
+        old_pods = former.pods if former is not None else {}
+        for key in {*old_gangs, *found.gangs, *starts, *self._starts}:
+            if isinstance(key, GangKey) and (
+                old_gangs.get(key) != found.gangs.get(key) or starts.get(key) != self._starts.get(key)
+            ):
+                self._gangs[key] = None
+        for uid in {**old_pods, **found.pods}:
+            record = self.state.pods.get(uid)
+            name = record.pod.key if record is not None else ""
+            if old_pods.get(uid) != found.pods.get(uid) or starts.get(name) != self._starts.get(name):
+                self._pods[uid] = None
+        place, rows, shares = 0, [], {}
+        for queue in found.queues.queues:
+            rows.append(
+                (f"queue/{queue.name}", QueueRow(id=f"queue/{queue.name}", place=place, queue=queue), queue.name)
+            )
+            shares[queue.name] = (queue.share, queue.own_share)
+            place += 1
+        for quota in found.queues.quotas:
+            row = f"quota/{quota.family}/{quota.tree}/{quota.name}"
+            rows.append((row, QueueRow(id=row, place=place, quota=quota), row))
+            place += 1
+        self.tables["queues"].replace(rows)
+        self._shares = shares
+        self.history.add(found.now, shares)
+        self.tables["reservations"].replace(reservation_rows(self.state, found.starts, found.now))
+        await self._flush()
+
+    async def _read_records(self) -> None:
+        """What the scheduler has written down: promises, and what accounts used."""
+        if time.monotonic() - self._records_read < _RECORD_PERIOD:
+            return
+        self._records_read = time.monotonic()
+        self._usage.usages, self._usage.missing = [], []
+        try:
+            await read_usage(
+                self._client, self._usage, self.policy, self.options.lease_namespace, self.options.schedulers
+            )
+            self._stored = await read_plan(self._client, self.options.lease_namespace, self.options.schedulers)
+            loads = await measure(self._client) if self._minds_load() else None
+        except (ApiError, ConnectionLost) as error:
+            log.warning("what the scheduler has written down is not read: %s", error)
+            return
+        if self._stored.warning:
+            self._usage.missing.append(self._stored.warning)
+        if loads is not None and self._observer is not None:
+            self._observer.apply_event(loads)
+
+    def _minds_load(self) -> bool:
+        return any(entry.plugin.needs_node_usage for entry in self.policy.plugins)
+
+
+def _pod_key(row: str) -> GangKey:
+    """Under which what is known of a pod on its own is kept: no gang is called so."""
+    namespace, _, rest = row.partition("/")
+    return GangKey(namespace, rest)

@@ -1,0 +1,36 @@
+"""How many GPUs an amount of resources is, for lists: whoever makes them, whole or in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.model.devices import device_words as words
+
+# Each is one card, or a part that its vendor counts as one.
+_COUNTED = frozenset(
+    {
+        "nvidia.com/gpu",
+        "amd.com/gpu",
+        "aliyun.com/gpu",
+        words.VGPU_NUMBER,
+        words.GPU_NUMBER,
+    }
+)
+_COUNTED_PREFIXES = ("nvidia.com/mig-", "gpu.intel.com/i915", "gpu.intel.com/xe")
+# In hundredths of a card.
+_IN_PERCENT = frozenset({words.KOORDINATOR_GPU, words.KOORDINATOR_CORE})
+
+
+def is_gpu(resource: str) -> bool:
+    return resource in _COUNTED or resource in _IN_PERCENT or resource.startswith(_COUNTED_PREFIXES)
+
+
+def gpu_percent(requests: Iterable[tuple[str, int]]) -> int:
+    """The GPUs of (resource, count) pairs, in hundredths of a card."""
+    counted = percent = 0
+    for resource, amount in requests:
+        if resource in _IN_PERCENT:
+            percent = max(percent, amount)
+        elif resource in _COUNTED or resource.startswith(_COUNTED_PREFIXES):
+            counted += amount
+    return 100 * counted + percent

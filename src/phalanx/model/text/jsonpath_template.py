@@ -1,0 +1,121 @@
+"""kubectl's templates: text with JSONPaths in braces, as in `{range .items[*]}{.name}{"\\n"}{end}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from phalanx.model.text.jsonpath import Path, compile_path
+
+#: One part in braces: quoted text, or anything without a brace but in quotes.
+_BRACES: Final = re.compile(r"""\{\s*((?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^{}"'])*)\}""")
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_HERE: Final = frozenset({"", "@", "$", "."})
+
+
+class _Text(NamedTuple):
+    text: str
+
+
+class _Value(NamedTuple):
+    """`path` None stands for the object itself."""
+
+    path: Path | None
+
+
+class _Range(NamedTuple):
+    path: Path | None
+    body: tuple[_Text | _Value | _Range, ...]
+
+
+_Part = _Text | _Value | _Range
+
+
+class Template:
+    """A compiled template. Raises ValueError that says what is wrong with it."""
+
+    def __init__(self, source: str) -> None:
+        parts, rest = _parse(list(_pieces(source)), inside=False)
+        assert not rest
+        self._parts = parts
+
+    def render(self, document: Any) -> str:
+        """Several values of a path are apart by a space; what is not there is nothing."""
+        return "".join(_render(self._parts, document))
+
+
+def value_text(value: Any) -> str:
+    """Text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _pieces(source: str) -> Iterator[tuple[bool, str]]:
+    """(whether in braces, text) each. A template without braces is one path, as in kubectl."""
+    if "{" not in source and "}" not in source:
+        yield True, source.strip()
+        return
+    at = 0
+    for found in _BRACES.finditer(source):
+        yield False, _without_braces(source[at : found.start()], source)
+        yield True, found[1].strip()
+        at = found.end()
+    yield False, _without_braces(source[at:], source)
+
+
+def _without_braces(text: str, source: str) -> str:
+    if "{" in text or "}" in text:
+        raise ValueError(f"{source!r} is no JSONPath template: a brace is not closed, or closes nothing")
+    return text
+
+
+def _parse(
+    pieces: Sequence[tuple[bool, str]], *, inside: bool
+) -> tuple[tuple[_Part, ...], Sequence[tuple[bool, str]]]:
+    """The parts until the end, or until the `{end}` of the range that we are inside of; what comes behind it."""
+    parts: list[_Part] = []
+    while pieces:
+        (braces, text), pieces = pieces[0], pieces[1:]
+        if not braces:
+            parts += [_Text(text)] * bool(text)
+        elif text[:1] in ("'", '"'):
+            parts.append(_Text(_unquoted(text)))
+        elif text == "end":
+            if not inside:
+                raise ValueError("the JSONPath template has an {end} without a {range}")
+            return tuple(parts), pieces
+        elif text.split(maxsplit=1)[:1] == ["range"]:
+            body, pieces = _parse(pieces, inside=True)
+            parts.append(_Range(_path(text[len("range") :]), body))
+        else:
+            parts.append(_Value(_path(text)))
+    if inside:
+        raise ValueError("the JSONPath template has a {range} without its {end}")
+    return tuple(parts), pieces
+
+
+def _path(text: str) -> Path | None:
+    text = text.strip()
+    if text in _HERE:
+        return None
+    return compile_path(text[1:] if text.startswith("@") else text)
+
+
+def _unquoted(text: str) -> str:
+    if len(text) < 2 or text[-1] != text[0]:
+        raise ValueError(f"{text!r} in the JSONPath template is neither quoted text nor a path")
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text[1:-1])
+
+
+def _render(parts: Sequence[_Part], here: Any) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, _Text):
+            yield part.text
+            continue
+        found = [here] if part.path is None else part.path.find(here)
+        if isinstance(part, _Value):
+            yield " ".join(map(value_text, found))
+        else:
+            for value in found:
+                yield from _render(part.body, value)

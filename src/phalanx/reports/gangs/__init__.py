@@ -1,0 +1,1 @@
+"""Gangs of a cluster one line each, whichever dialect declares them."""

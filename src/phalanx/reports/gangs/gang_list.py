@@ -1,0 +1,181 @@
+"""Gangs from the objects of the API; rights in a namespace will do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phalanx.daemon.gang_entries import GangEntry, GangState, state_of, whole_or_part
+from phalanx.dialects.options import DialectOptions
+from phalanx.kube.core_resources import PODS
+from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
+from phalanx.model.resources import parse_amount
+from phalanx.model.text.duration import format_moment
+from phalanx.model.text.quantity import QuantityError
+from phalanx.reports.jobs.entries import SUSPENDED, JobEntry, PodEntry
+from phalanx.reports.jobs.job_report import FoundJob
+from phalanx.reports.jobs.kinds import GANG
+from phalanx.reports.jobs.read_documents import mapping, number, text
+from phalanx.reports.promised_starts import StoredPlan
+
+Json = Mapping[str, Any]
+
+_ENDS = {"Completed": GangState.COMPLETED, "Failed": GangState.FAILED, "Terminated": GangState.CANCELLED}
+_STOPPING = frozenset({"Aborting", "Terminating", "Completing", "Restarting"})
+_DONE = frozenset({"Succeeded", "Failed"})
+
+
+def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, plan: StoredPlan) -> list[GangEntry]:
+    """In the order of the jobs; `options` say who is behind pods, `plan` what starts are promised."""
+    starts = {gang: promise for promise in plan.promises for gang in promise.gangs}
+    return [_entry(job, options, starts) for job in jobs]
+
+
+def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, str, str], Any]) -> GangEntry:
+    job, members = found.entry, found.members
+    alive = [pod for pod in found.pods if pod.phase not in _DONE and not pod.terminating]
+    placed = sum(bool(pod.node) for pod in alive)
+    state = _state(job, alive, placed)
+    promise = None
+    if state in (GangState.PENDING, GangState.PARTIAL):
+        promise = next((starts[key] for key in map(_key, found.groups) if key in starts), None)
+    return GangEntry(
+        kind=_kind(job, found),
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        target=_target(job, found),
+        state=state,
+        queue=job.queue or _of_groups(found, "queue"),
+        user=_user(found, options),
+        priority=max((number(mapping(each.get("spec")).get("priority")) for each in members), default=0),
+        scheduler=job.scheduler
+        or next((text(mapping(each.get("spec")).get("schedulerName")) for each in members), ""),
+        running=job.running,
+        minimum=job.minimum,
+        total=max(job.total, len(alive)),
+        gpus=_gpus(found),
+        created=job.created,
+        started=_started(members, job.minimum),
+        finished=job.finished,
+        start=format_moment(promise.told) if promise is not None else "",
+        expected=format_moment(promise.words.expected) if promise is not None and promise.words else "",
+        nodes=tuple(sorted({pod.node for pod in alive if pod.node})),
+        reason="" if state in (GangState.RUNNING, GangState.COMPLETED) else job.reason,
+        message="" if state in (GangState.RUNNING, GangState.COMPLETED) else job.message,
+        group=job.group if found.groups else "",
+        owner=job.owner,
+        labels=job.labels,
+    )
+
+
+def _state(job: JobEntry, alive: Sequence[PodEntry], placed: int) -> GangState:
+    if job.phase in _ENDS:
+        return _ENDS[job.phase]
+    if job.phase in SUSPENDED:
+        return GangState.COMPLETING if placed else GangState.SUSPENDED
+    if job.phase in _STOPPING:
+        return GangState.COMPLETING
+    return state_of(
+        running=job.running,
+        placed=placed,
+        minimum=job.minimum,
+        pending=sum(not pod.node for pod in alive),
+        terminating=job.terminating,
+    )
+
+
+def _kind(job: JobEntry, found: FoundJob) -> str:
+    if job.kind != GANG:
+        return job.kind
+    if found.resource == PODS:
+        return "pod"
+    if job.owner:
+        return job.owner.partition("/")[0].lower()
+    return "podgroup" if found.resource is not None else GANG
+
+
+def _target(job: JobEntry, found: FoundJob) -> str:
+    """What other commands call it: of a gang that an owner's pods are, without a group, the owner."""
+    if job.kind != GANG:
+        return f"{job.kind}/{job.name}"
+    if found.resource == PODS:
+        return f"pod/{job.name}"
+    kind, _, name = job.owner.partition("/")
+    alone = found.resource is None and name == job.name
+    return f"{kind.lower()}/{name}" if alone else f"podgroup/{job.name}"
+
+
+def _key(group: Json) -> tuple[str, str, str]:
+    metadata = mapping(group.get("metadata"))
+    return text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
+
+
+def _of_groups(found: FoundJob, field: str) -> str:
+    return next(filter(None, (text(mapping(group.get("spec")).get(field)) for group in found.groups)), "")
+
+
+def _user(found: FoundJob, options: DialectOptions) -> str:
+    """Who is behind its pods, as the policy's label or annotation says: on a pod, or on its template."""
+    template = mapping(mapping(mapping(found.document.get("spec")).get("template")).get("metadata"))
+    places = [mapping(each.get("metadata")) for each in (*found.members[:1], found.document)] + [template]
+    for key, part in ((options.user_label, "labels"), (options.user_annotation, "annotations")):
+        for place in places if key else ():
+            if user := text(mapping(place.get(part)).get(key)):
+                return user
+    return ""
+
+
+def _gpus(found: FoundJob) -> int | float:
+    """Of its pods that have not ended; while it has none, of as many as its PodGroup says."""
+    percent = [
+        _pod_gpus(each) for each in found.members if text(mapping(each.get("status")).get("phase")) not in _DONE
+    ]
+    if percent:
+        return whole_or_part(sum(percent))
+    for group in found.groups:
+        least = mapping(mapping(group.get("spec")).get("minResources"))
+        return whole_or_part(gpu_percent(_counts(least)))
+    return 0
+
+
+def _pod_gpus(pod: Json) -> int:
+    spec = mapping(pod.get("spec"))
+    found = 0
+    for part in ("containers", "initContainers"):
+        containers = spec.get(part)
+        amounts = []
+        for each in containers if isinstance(containers, list) else ():
+            resources = mapping(mapping(each).get("resources"))
+            asked = mapping(resources.get("requests")) | mapping(resources.get("limits"))
+            amounts.append(gpu_percent(_counts(asked)))
+        # Init containers come one after the other.
+        found = max(found, (sum if part == "containers" else max)(amounts or [0]))
+    return found
+
+
+def _counts(amounts: Json) -> list[tuple[str, int]]:
+    found = []
+    for resource, amount in amounts.items():
+        if is_gpu(resource):
+            try:
+                found.append((resource, parse_amount(resource, amount)))
+            except QuantityError:
+                continue
+    return found
+
+
+def _started(members: Sequence[Json], minimum: int) -> str:
+    """When as many as start together had begun, "" while they have not."""
+    begun = sorted(
+        filter(
+            None,
+            (
+                text(status.get("startTime"))
+                for status in (mapping(each.get("status")) for each in members)
+                if status.get("phase") in ("Running", *_DONE)
+            ),
+        )
+    )
+    least = max(1, minimum)
+    return begun[least - 1] if len(begun) >= least else ""

@@ -1,0 +1,163 @@
+"""What a node, or a set of nodes that are alike, is to the person who looks at it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.model.pools import POOL_LABEL
+
+#: Labels by which nodes are in a pool, Volcano's first, then those of the clouds and of autoscalers.
+POOL_LABELS = (
+    POOL_LABEL,
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "oke.oraclecloud.com/pool.name",
+    "node-pool",
+    "nodepool",
+)
+
+
+class NodeState(enum.StrEnum):
+    """As sinfo says it. Pods of DaemonSets and static pods do not count."""
+
+    IDLE = "idle"
+    MIXED = "mixed"
+    ALLOCATED = "alloc"  # its GPUs are taken, or of its CPUs, where it has none
+    DRAINING = "drain"  # cordoned, with pods
+    DRAINED = "drained"
+    DOWN = "down"
+
+
+#: Where new pods do not go.
+CLOSED = frozenset({NodeState.DRAINING, NodeState.DRAINED, NodeState.DOWN})
+
+
+class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """CPUs in thousandths, bytes, hundredths of a GPU."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        return Amounts(self.cpu + other.cpu, self.memory + other.memory, self.gpu + other.gpu)
+
+
+class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why new pods do not go to a node, or only some: NotReady, Cordoned, Maintenance, Taint or a pressure.
+    `since` is RFC 3339."""
+
+    reason: str
+    message: str = ""
+    since: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}" if self.message else self.reason
+
+
+class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`free` is never below 0 and is nothing on a node that is closed to new pods; `pods` are those that count."""
+
+    name: str
+    pool: str = ""
+    state: NodeState
+    free: Amounts
+    offered: Amounts
+    pods: int = 0
+    reasons: tuple[NodeReason, ...] = ()
+    labels: dict[str, str] = {}
+
+
+class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Nodes of a pool in one state. `biggest` is what is free on the node with most GPUs, then CPUs, free."""
+
+    pool: str
+    state: NodeState
+    count: int
+    free: Amounts
+    biggest: Amounts
+    nodes: tuple[str, ...]
+
+
+class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Allocated, idle, other (draining, drained or down), all: nodes, CPUs (thousandths) and GPUs (hundredths)."""
+
+    pool: str
+    nodes: tuple[int, int, int, int]
+    cpus: tuple[int, int, int, int]
+    gpus: tuple[int, int, int, int]
+    names: tuple[str, ...]
+
+
+class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Nodes that share a reason; `since` is that of the first of them."""
+
+    reason: str
+    message: str = ""
+    since: str = ""
+    state: str = ""
+    nodes: tuple[str, ...]
+
+
+def by_state(nodes: Iterable[NodeEntry]) -> list[NodeGroup]:
+    """By pool, then state."""
+    found: dict[tuple[str, NodeState], list[NodeEntry]] = {}
+    for node in nodes:
+        found.setdefault((node.pool, node.state), []).append(node)
+    order = list(NodeState)
+    return [
+        NodeGroup(
+            pool=pool,
+            state=state,
+            count=len(members),
+            free=sum((node.free for node in members), Amounts()),
+            biggest=max((node.free for node in members), key=lambda free: (free.gpu, free.cpu, free.memory)),
+            nodes=tuple(node.name for node in members),
+        )
+        for (pool, state), members in sorted(found.items(), key=lambda each: (each[0][0], order.index(each[0][1])))
+    ]
+
+
+def by_pool(nodes: Iterable[NodeEntry]) -> list[PoolSummary]:
+    found: dict[str, list[NodeEntry]] = {}
+    for node in nodes:
+        found.setdefault(node.pool, []).append(node)
+    summaries = []
+    for pool, members in sorted(found.items()):
+        open_nodes = [node for node in members if node.state not in CLOSED]
+        idle = sum(node.state is NodeState.IDLE for node in open_nodes)
+        counts = (len(open_nodes) - idle, idle, len(members) - len(open_nodes), len(members))
+        amounts = []
+        for resource in ("cpu", "gpu"):
+            everything = sum(getattr(node.offered, resource) for node in members)
+            usable = sum(getattr(node.offered, resource) for node in open_nodes)
+            free = sum(getattr(node.free, resource) for node in open_nodes)
+            amounts.append((usable - free, free, everything - usable, everything))
+        names = tuple(node.name for node in members)
+        summaries.append(PoolSummary(pool=pool, nodes=counts, cpus=amounts[0], gpus=amounts[1], names=names))
+    return summaries
+
+
+def by_reason(nodes: Iterable[NodeEntry]) -> list[ReasonGroup]:
+    """Those with most nodes first."""
+    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for node in nodes:
+        for reason in node.reasons:
+            state = str(node.state) if node.state in CLOSED else ""
+            found.setdefault((reason.reason, reason.message, state), []).append((reason.since, node.name))
+    groups = [
+        ReasonGroup(
+            reason=reason,
+            message=message,
+            state=state,
+            since=min((since for since, _ in members if since), default=""),
+            nodes=tuple(name for _, name in members),
+        )
+        for (reason, message, state), members in found.items()
+    ]
+    return sorted(groups, key=lambda group: (-len(group.nodes), group.reason, group.message))

@@ -1,0 +1,148 @@
+"""The nodes with what is free on them, from two lists of the API: nodes, and the pods that have one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.cluster.pods.records import NO_NODE
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.core import decode_node, decode_pod
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.registry import installed_dialects
+from phalanx.dialects.signatures import Signer
+from phalanx.kube.client import KubeClient, Params
+from phalanx.kube.core_resources import NODES, PODS
+from phalanx.kube.wire import read_page
+from phalanx.model.devices.gpu_counts import gpu_percent
+from phalanx.model.resources import CPU, MEMORY
+from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
+from phalanx.reports.nodes.entries import CLOSED, POOL_LABELS, Amounts, NodeEntry, NodeReason, NodeState
+
+_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+# What conditions and the cordon say already.
+_OF_CONDITIONS = "node.kubernetes.io/"
+# Less than this is no CPU to speak of, in thousandths.
+_NO_CPU = 100
+
+Json = Mapping[str, Any]
+Progress = Callable[[str, int, int], object]
+
+
+async def read_nodes(
+    client: KubeClient, selector: str, pool_label: str, options: DialectOptions, progress: Progress
+) -> list[NodeEntry]:
+    """By name. `pool_label` is the label by which nodes are in pools, "" for the first of those that are known."""
+    listed = await client.list_all(
+        NODES.path(), {"labelSelector": selector or None}, progress=lambda read, left: progress("nodes", read, left)
+    )
+    state = ClusterState()
+    intake = Intake((), options, Signer(unchecked=True), dialects=installed_dialects())
+    documents: list[Json] = listed["items"]
+    for document in documents:
+        try:
+            node = decode_node(msgspec.json.encode(document))
+        except msgspec.DecodeError:
+            continue  # it is listed, and offers nothing
+        for event in intake.node(node):
+            state.apply(event)
+    await _read_pods(client, state, intake, progress)
+    counted: Counter[int] = Counter()
+    for record in state.pods.values():
+        if record.row != NO_NODE and not record.pod.fixture:
+            counted[record.row] += 1
+    entries = [_entry(document, state, counted, pool_label) for document in documents]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+async def _read_pods(client: KubeClient, state: ClusterState, intake: Intake, progress: Progress) -> None:
+    token, read = "", 0
+    while True:
+        params: Params = {"limit": 2000, "fieldSelector": _ON_NODES, "continue": token or None}
+        page = read_page(await client.request("GET", PODS.path(), params=params))
+        for raw in page.items:
+            try:
+                pod = decode_pod(bytes(raw))
+            except msgspec.DecodeError:
+                continue  # it cannot be told what it takes
+            for event in intake.pod(pod):
+                state.apply(event)
+        read += len(page.items)
+        progress("pods", read, 0)
+        token = page.token
+        if not token:
+            return
+
+
+def _entry(document: Json, state: ClusterState, counted: Mapping[int, int], pool_label: str) -> NodeEntry:
+    metadata = mapping(document.get("metadata"))
+    name = text(metadata.get("name"))
+    labels = {key: text(value) for key, value in mapping(metadata.get("labels")).items()}
+    row = state.nodes.row(name)
+    offered, free, closed_by = Amounts(), Amounts(), ""
+    node = state.nodes.nodes[row] if row != NO_ROW else None
+    if node is not None:
+        offered, free = _amounts(state, row, state.nodes.allocatable), _amounts(state, row, state.nodes.idle)
+        closed_by = node.cordoned_by
+    reasons = _reasons(document, closed_by)
+    pods = counted.get(row, 0)
+    word = _state(document, reasons, pods, free, offered)
+    return NodeEntry(
+        name=name,
+        pool=next(filter(None, (labels.get(key, "") for key in ([pool_label] if pool_label else POOL_LABELS))), ""),
+        state=word,
+        free=Amounts() if word in CLOSED else free,
+        offered=offered,
+        pods=pods,
+        reasons=tuple(reasons),
+        labels=labels,
+    )
+
+
+def _amounts(state: ClusterState, row: int, table: Any) -> Amounts:
+    held = {name: max(0, int(amount)) for name, amount in zip(state.nodes.space.names, table[:, row], strict=False)}
+    return Amounts(held.get(CPU, 0), held.get(MEMORY, 0), gpu_percent(held.items()))
+
+
+def _state(document: Json, reasons: Sequence[NodeReason], pods: int, free: Amounts, offered: Amounts) -> NodeState:
+    if any(each.reason == "NotReady" for each in reasons):
+        return NodeState.DOWN
+    if mapping(document.get("spec")).get("unschedulable") is True:
+        return NodeState.DRAINING if pods else NodeState.DRAINED
+    if not pods:
+        return NodeState.IDLE
+    full = free.gpu < 1 if offered.gpu else free.cpu < _NO_CPU
+    return NodeState.ALLOCATED if full else NodeState.MIXED
+
+
+def _reasons(document: Json, closed_by: str) -> list[NodeReason]:
+    """What is the matter with a node, the gravest first."""
+    spec = mapping(document.get("spec"))
+    found: list[NodeReason] = []
+    conditions = conditions_of(document)
+    ready = next((each for each in conditions if each.type == "Ready"), None)
+    if ready is not None and ready.status != "True":
+        found.append(NodeReason("NotReady", ready.message or ready.reason, ready.since))
+    taints = spec.get("taints")
+    marks = [mapping(each) for each in (taints if isinstance(taints, list) else ())]
+    if spec.get("unschedulable") is True:
+        mark = next((each for each in marks if each.get("key") == "node.kubernetes.io/unschedulable"), {})
+        what = ("Maintenance", closed_by) if closed_by else ("Cordoned", "")
+        found.append(NodeReason(*what, since=text(mark.get("timeAdded"))))
+    found += [
+        NodeReason(each.type, each.message or each.reason, each.since)
+        for each in conditions
+        if each.type in _PRESSURES and each.status == "True"
+    ]
+    for mark in marks:
+        key, value, effect = text(mark.get("key")), text(mark.get("value")), text(mark.get("effect"))
+        if effect in ("NoSchedule", "NoExecute") and not key.startswith(_OF_CONDITIONS):
+            told = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+            found.append(NodeReason("Taint", told, text(mark.get("timeAdded"))))
+    return found

@@ -1,0 +1,116 @@
+"""Room that is kept: starts that are promised to those who wait, and reservations that were made in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.kube.client import KubeClient
+from phalanx.kube.discovery import discover
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.model.advance_reservation import NO_END
+from phalanx.model.text.duration import format_moment
+from phalanx.reports.jobs.read_documents import conditions_of, mapping, number, text
+from phalanx.reports.promised_starts import read_plan
+from phalanx.scheduling.reservations.stored import StoredReservation
+from phalanx.scheduling.reservations.telling import move
+
+ADVANCE = Resource("phalanx.dev", "v1alpha1", "reservations", "Reservation", namespaced=False)
+KOORDINATOR = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
+PROMISED = "Promised"
+# Moments from here on are no dates that anybody plans with.
+_FAR = 253_402_300_800
+
+Json = Mapping[str, Any]
+
+
+class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`kind` is promise, reservation or koordinator. `name` is that of the reservation, or of whose promise it is:
+    gangs, or a pod by its uid. `start` and `end` are RFC 3339, "" for none that is known; `pods` are those that use
+    a reservation, or for whom room is kept by a promise."""
+
+    kind: str
+    name: str
+    phase: str
+    namespace: str = ""
+    start: str = ""
+    end: str = ""
+    queue: str = ""
+    pods: int = 0
+    nodes: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+async def read_reservations(client: KubeClient, lease_namespace: str) -> tuple[list[KeptRoom], list[str]]:
+    """(By start, those without one last; what could not be read). `lease_namespace` is where the scheduler keeps
+    its lease and what it has promised."""
+    warnings: list[str] = []
+    plan = await read_plan(client, lease_namespace)
+    if plan.warning:
+        warnings.append(plan.warning)
+    found = [_promise(each) for each in plan.promises]
+    served = await discover(client)
+    for resource, kind in ((ADVANCE, "reservation"), (KOORDINATOR, "koordinator")):
+        if not any(each.version == resource.version for each in served.find(resource.group, resource.plural)):
+            continue
+        try:
+            listed = await client.list_all(resource.path())
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            warnings.append(f"not read: {resource.plural}.{resource.group}: {error.message}")
+            continue
+        found += [_reservation(document, kind) for document in listed["items"]]
+    found.sort(key=lambda room: (not room.start, room.start, room.kind, room.name))
+    return found, warnings
+
+
+def _promise(kept: StoredReservation) -> KeptRoom:
+    names = [f"{namespace}/{name}" for namespace, name, _ in kept.gangs]
+    nodes = {node for share in kept.shares for node in share.nodes}
+    return KeptRoom(
+        kind="promise",
+        name=",".join(names) or f"pod {kept.pod}",
+        namespace=kept.gangs[0][0] if kept.gangs else "",
+        phase=PROMISED,
+        start=_moment(kept.told),
+        end=_moment(kept.end),
+        pods=sum(count for share in kept.shares for count in share.nodes.values()),
+        nodes=tuple(sorted(nodes)),
+        reason=kept.slips[-1].cause.value if kept.slips else "",
+        message=move(kept.slips[-1]) if kept.slips else "",
+    )
+
+
+def _reservation(document: Json, kind: str) -> KeptRoom:
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    status = mapping(document.get("status"))
+    entries = status.get("nodes")
+    names = [text(mapping(each).get("name")) for each in (entries if isinstance(entries, list) else ())]
+    owners = status.get("currentOwners")
+    conditions = {each.type: each for each in conditions_of(document)}
+    told = next((conditions[name] for name in ("Scheduled", "Ready") if _says_no(conditions.get(name))), None)
+    return KeptRoom(
+        kind=kind,
+        name=text(metadata.get("name")),
+        phase=text(status.get("phase")) or "Pending",
+        start=text(status.get("start")) or text(status.get("nextStart")),
+        end=text(status.get("end")) or text(spec.get("expires")),
+        queue=text(spec.get("queue")),
+        pods=number(status.get("users")) or (len(owners) if isinstance(owners, list) else 0),
+        nodes=tuple(sorted(filter(None, [*names, text(status.get("nodeName"))]))),
+        reason=told.reason if told is not None else "",
+        message=told.message if told is not None else "",
+    )
+
+
+def _says_no(condition: Any) -> bool:
+    return condition is not None and condition.status == "False"
+
+
+def _moment(seconds: int) -> str:
+    return format_moment(seconds) if 0 < seconds < min(NO_END, _FAR) else ""

@@ -1,0 +1,223 @@
+"""Whose turn it is: everybody who waits, in the order in which the scheduler would take them, and by which key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from phalanx.cluster.accounts import AccountRecord, ChargePath
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.account import ROOT_QUEUE
+from phalanx.model.decisions import Bind, Plan
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.ordering.queue_order import QueueOrder
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.quota.dominant_share import dominant_share
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.whatif.dry_run import DryRun
+
+STARTING, WAITING = "Starting", "Waiting"
+#: By what somebody stands behind the one before, where no plugin says so.
+REPAIR, AGE, NAME = "repair", "age", "name"
+
+
+class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One gang, or pod on its own, in line.
+
+    `position` counts from 1. `state` is Starting for those that would be placed now, else Waiting, for `reason` (a
+    code) and `message`. `queue_share` is the largest part of any resource that the queue uses, in percent.
+    `created` is in seconds since the epoch. `keys` are what the policy's plugins say, in the order in which they
+    are compared: the smaller goes first; those of queues have `queue:` before them. `behind` names the key by which
+    it comes after the one before it.
+    """
+
+    position: int
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    queue_share: float
+    priority: int
+    created: int
+    state: str
+    keys: dict[str, float | str]
+    behind: str = ""
+    members: int = 1
+    reserved: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class OrderReport(msgspec.Struct, frozen=True):
+    entries: list[TurnEntry]
+    warnings: list[str]
+
+
+def turn_order(snapshot: Snapshot, policy: Policy, now: float) -> OrderReport:
+    """One dry run at `now`; the snapshot is used up by it. Those that it would place come first."""
+    scheduler = DryRun(snapshot.state, policy)
+    scheduler.history.restore(snapshot.usages, now)
+    plan = scheduler.cycle(now)
+    session = scheduler.new_session(now)
+    line = _Line(session, plan)
+    entries = line.starting(plan.binds)
+    units = [unit for unit in scheduler.waiting_units(session) if not _satisfied(session, unit)]
+    before: QueuedUnit | None = None
+    for unit in _turns(session, units):
+        behind = line.behind(before, unit) if before is not None else ""
+        entries += line.waiting(unit, len(entries) + 1, behind)
+        before = unit
+    return OrderReport(entries, [f"not read: {text}" for text in snapshot.missing])
+
+
+def _satisfied(session: Session, unit: QueuedUnit) -> bool:
+    return any(session.requirement(gang).satisfied for gang in unit.gangs if gang.spec is not None)
+
+
+def _turns(session: Session, units: list[QueuedUnit]) -> Iterator[QueuedUnit]:
+    order = QueueOrder(session, units)
+    while (turn := order.next()) is not None:
+        assert isinstance(turn, list)
+        yield from turn
+
+
+class _Line:
+    """Makes the entries, with the session after the dry run."""
+
+    def __init__(self, session: Session, plan: Plan) -> None:
+        self._session = session
+        self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
+        self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
+        self._queue_plugins = session.pipeline.plugins("queue_order")
+        self._plugins = session.pipeline.plugins("gang_order")
+        self._totals = {name: offered for name, (offered, _) in session.totals().items() if offered}
+
+    def starting(self, binds: list[Bind]) -> list[TurnEntry]:
+        """Those that the dry run placed, in that order."""
+        found: dict[tuple[str, ...], TurnEntry] = {}
+        for bind in binds:
+            record = self._session.state.pods[bind.uid]
+            gang = record.gang
+            member = gang if gang is not None and gang.spec is not None else record
+            entry = self._entry(member, len(found) + 1, STARTING, "")
+            known = found.setdefault((entry.kind, entry.namespace, entry.name), entry)
+            known.members += known is not entry
+        return list(found.values())
+
+    def waiting(self, unit: QueuedUnit, position: int, behind: str) -> list[TurnEntry]:
+        """Of a bundle its gangs, one after the other."""
+        entries = []
+        for number, member in enumerate(unit.members):
+            entry = self._entry(member, position + number, WAITING, "bundle" if number else behind)
+            entry.reserved = unit.reserved
+            verdict = self._verdict(member)
+            if verdict is not None:
+                entry.reason, entry.message = verdict.code, verdict.message
+            entries.append(entry)
+        return entries
+
+    def _verdict(self, member: GangRecord | PodRecord) -> Verdict | None:
+        if isinstance(member, PodRecord):
+            return self._pods.get(member.pod.uid)
+        found = self._gangs.get(member.key)
+        return found or next((told for uid in member.pending if (told := self._pods.get(uid)) is not None), None)
+
+    def _entry(self, member: GangRecord | PodRecord, position: int, state: str, behind: str) -> TurnEntry:
+        queue = self._session.payer(member).queue
+        if isinstance(member, PodRecord):
+            pod = member.pod
+            kind, namespace, name, created, members = "pod", pod.namespace, pod.name, pod.created, 1
+        else:
+            noun = member.spec
+            kind, namespace, name = "gang", member.key.namespace, member.key.name
+            created = noun.created if noun is not None else 0
+            members = 1 if state == STARTING else noun.min_member if noun is not None else len(member.members)
+        return TurnEntry(
+            position=position,
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            queue=queue.key.name if queue is not None else "",
+            queue_share=self._share(queue),
+            priority=self._session.turn_priority(member),
+            created=created,
+            state=state,
+            keys=self._keys(member, queue),
+            behind=behind,
+            members=members,
+        )
+
+    def _share(self, queue: AccountRecord | None) -> float:
+        if queue is None:
+            return 0.0
+        return round(100 * float(dominant_share(queue.used.items(), self._totals)), 2)
+
+    def _keys(self, member: GangRecord | PodRecord, queue: AccountRecord | None) -> dict[str, float | str]:
+        session, keys = self._session, dict[str, float | str]()
+        if queue is not None:
+            for plugin in self._queue_plugins:
+                keys[f"queue:{plugin.name}"] = _plain(plugin.queue_order(session, queue))
+        for plugin in self._plugins:
+            keys[plugin.name] = _plain(plugin.gang_order(session, member))
+        return keys
+
+    # comparing, in the order of `QueueOrder`
+
+    def behind(self, first: QueuedUnit, second: QueuedUnit) -> str:
+        if first.rank[0] != second.rank[0]:
+            return REPAIR
+        ones, others = self._payer(first), self._payer(second)
+        if self._queue_plugins and (queues := self._queues_differ(ones, others)):
+            return queues
+        width = len(first.band)
+        if first.band != second.band:
+            return self._plugin_between(first, second, 1, width) or NAME
+        for plugin in self._session.pipeline.plugins("subqueues"):
+            mine, theirs = (plugin.subqueues(self._session, payer) for payer in (ones, others))
+            if mine != theirs:
+                kinds = {account.key.tree.value for account in (*mine, *theirs)}
+                return f"{'/'.join(sorted(kinds))}:{plugin.name}"
+        found = self._plugin_between(first, second, width, 1 + len(self._plugins))
+        return found or (AGE if first.rank[-3] != second.rank[-3] else NAME)
+
+    def _payer(self, unit: QueuedUnit) -> ChargePath:
+        return self._session.payer(min(unit.gangs, key=lambda gang: gang.key) if unit.gangs else unit.members[0])
+
+    def _queues_differ(self, ones: ChargePath, others: ChargePath) -> str:
+        """By which key the queues of two payers are apart, "" for one queue."""
+        lines = [
+            [each for each in reversed(list(payer.queue.lineage())) if each.key.name != ROOT_QUEUE]
+            if payer.queue is not None
+            else []
+            for payer in (ones, others)
+        ]
+        for one, other in zip(*lines, strict=False):
+            if one is other:
+                continue
+            for plugin in self._queue_plugins:
+                if plugin.queue_order(self._session, one) != plugin.queue_order(self._session, other):
+                    return f"queue:{plugin.name}"
+            ages = [account.spec.created if account.spec is not None else 0 for account in (one, other)]
+            return f"queue:{AGE if ages[0] != ages[1] else NAME}"
+        return "queue:parent" if len(lines[0]) != len(lines[1]) else ""
+
+    def _plugin_between(self, first: QueuedUnit, second: QueuedUnit, start: int, end: int) -> str:
+        for at in range(start, min(end, 1 + len(self._plugins))):
+            if first.rank[at] != second.rank[at]:
+                return self._plugins[at - 1].name
+        return ""
+
+
+def _plain(key: object) -> float | str:
+    """A key as people compare it."""
+    if isinstance(key, bool):
+        return int(key)
+    if isinstance(key, int):
+        return key
+    if isinstance(key, float):
+        return round(key, 4)
+    return str(key)

@@ -1,0 +1,121 @@
+"""Where accounts are kept: the tables, how they come to be, and what is said of databases that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+
+from phalanx.accounting.database import Database, DatabaseError, parse_location
+from phalanx.accounting.recorder import Recorder
+from phalanx.accounting.tables import metadata
+from tests.accounting.postgres import Postgres
+
+
+def test_the_migrations_make_the_tables_that_the_code_means(database: Database) -> None:
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_they_may_be_made_twice(database: Database) -> None:
+    Recorder(database).adopt("uid")
+    database.upgrade()
+    assert Recorder(database).adopt("uid") == 0
+
+
+def test_the_tables_of_a_later_release_are_left_alone(database: Database) -> None:
+    with database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseError, match="later release"):
+        database.upgrade()
+    with pytest.raises(DatabaseError, match="later release"), database.reading():
+        pass
+
+
+def test_an_empty_database_says_what_to_do(location: str) -> None:
+    database = Database(location)
+    with pytest.raises(DatabaseError, match=r"phalanx accounting run"), database.reading():
+        pass
+    database.close()
+
+
+def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "accounts.db"
+    database = Database(str(file))
+    database.upgrade()
+    database.close()
+    for path in file.parent.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(DatabaseError, match="cannot be made"):
+        Database(str(tmp_path / "accounts.db")).upgrade()
+
+
+def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("This is no database, and longer than the head of one would be." * 10)
+    database = Database(str(file))
+    with pytest.raises(DatabaseError, match="not a database"):
+        database.upgrade()
+    database.close()
+    assert file.read_text().startswith("This is no database")
+
+
+@pytest.mark.parametrize(
+    "location", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "postgresql://h:port/x", "://"]
+)
+def test_what_is_no_place_for_accounts_is_refused(location: str) -> None:
+    with pytest.raises(DatabaseError):
+        parse_location(location)
+
+
+def test_postgresql_may_be_called_as_everybody_calls_it() -> None:
+    for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
+        url = parse_location(f"{scheme}://ada@db.example/accounts")
+        assert url.drivername == "postgresql+psycopg"
+
+
+def test_a_password_is_in_no_error() -> None:
+    database = Database("postgresql://ada:geheim@127.0.0.1:1/accounts")
+    assert "geheim" not in database.name
+    with pytest.raises(DatabaseError, match="cannot be used now") as told:
+        database.upgrade()
+    assert "geheim" not in str(told.value)
+    assert told.value.unreachable
+    database.close()
+
+
+def test_writers_take_turns(location: str) -> None:
+    first, second = Database(location), Database(location)
+    first.upgrade()
+    Recorder(first).watched(5)
+    Recorder(second).watched(9)
+    Recorder(first).watched(7)
+    assert Recorder(second).adopt("") == 9
+    first.close()
+    second.close()
+
+
+def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
+    database = Database(postgres.new_url())
+    database.upgrade()
+    with database.engine.connect() as connection:
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid()"
+            )
+        )
+    Recorder(database).watched(5)
+    assert Recorder(database).adopt("") == 5
+    database.close()

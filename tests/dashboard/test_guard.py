@@ -1,0 +1,170 @@
+"""Who may reach the page: names, origins, tickets, limits; and what it ships is what its makers published."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import stat
+import sys
+from importlib import resources
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dashboard.access import AccessError, AddressLogin
+from phalanx.dashboard.entries import EvictionRow, ReservationRow
+from phalanx.dashboard.limits import RateLimits
+from phalanx.dashboard.rehearsal import PlannedStart
+from phalanx.dashboard.reservation_rows import reservation_rows
+from phalanx.dashboard.tables import Tables
+from phalanx.model.gang import GangKey
+from phalanx.reports.promised_starts import PromisedStart
+from tests.dashboard.cluster import Page, Site
+
+#: SHA-256 of files as they are in the npm packages htm 3.1.1, preact 11.2.0 (its licence) and uPlot 1.6.32.
+VENDORED = {
+    "htm-preact-3.1.1.js": "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7",
+    "htm-LICENSE.txt": "740725f7252e750af735d0028cc534970772f513331e9f68150fede8fb3ce00f",
+    "preact-LICENSE.txt": "1fe6958409c8c257a70c587a18b6f7f412b179b456630790d30b2ec9a8e4b7d4",
+    "uPlot-1.6.32.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot-1.6.32.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    "uPlot-LICENSE.txt": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+}
+STATIC = Path(str(resources.files("phalanx.dashboard"))) / "static"
+
+
+def test_vendored_libraries_are_what_was_published() -> None:
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (STATIC / "vendor").iterdir()}
+    assert found == VENDORED
+
+
+def test_our_own_script_makes_no_markup_of_texts() -> None:
+    for path in STATIC.rglob("*.js"):
+        if "vendor" not in path.parts:
+            text = path.read_text("utf-8")
+            for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+                assert word not in text, f"{path.name}: {word}"
+
+
+def test_a_ticket_is_good_once() -> None:
+    told: list[str] = []
+    login = AddressLogin("you", told.append)
+    first = login.ticket
+    token = login.exchange(first)
+    assert told[-1] == login.ticket != first
+    with pytest.raises(AccessError) as refused:
+        login.exchange(first)
+    assert refused.value.status == 401
+    assert asyncio.run(login.viewer(token)).trusted
+    with pytest.raises(AccessError):
+        asyncio.run(login.viewer(first))
+
+
+def test_who_asks_too_often_waits_and_nobody_else_does() -> None:
+    now = [0.0]
+    limits = RateLimits(per_address=2, in_all=100, clock=lambda: now[0])
+    assert [limits.allow("a") for _ in range(5)] == [True] * 4 + [False]
+    assert limits.allow("b")
+    now[0] = 1.0
+    assert [limits.allow("a") for _ in range(3)] == [True, True, False]
+
+
+def test_all_together_have_a_limit_too() -> None:
+    limits = RateLimits(per_address=10, in_all=2, clock=lambda: 0.0)
+    assert [limits.allow(str(number)) for number in range(5)] == [True] * 4 + [False]
+
+
+def eviction(number: int) -> EvictionRow:
+    return EvictionRow(id=str(number), when="", namespace="a", pod="p", reason="Preempted", message="")
+
+
+def test_a_table_tells_only_what_changed_and_only_to_who_sees_it() -> None:
+    tables = Tables()
+    table = tables["evictions"]
+    for number in range(3):
+        table.put(str(number), eviction(number), "a" if number else "b")
+    version = table.version
+    table.put("1", eviction(1), "a")
+    assert table.version == version  # it says the same
+    table.put("3", eviction(3), "a")
+    table.drop("0")
+    table.drop("2")
+    delta = table.since(version, lambda scope: scope == "a")
+    assert delta is not None
+    assert ([json.loads(row)["id"] for row in delta.put], delta.gone) == (["3"], ["2"])
+    assert not table.since(delta.version, lambda scope: True)
+    assert table.since(delta.version + 1, lambda scope: True) is None  # of another process
+
+
+def test_starts_stand_on_the_axis_of_time_for_who_sees_their_namespace() -> None:
+    starts = [
+        PlannedStart("q", 4, PromisedStart(no_later_than="2026-01-01T01:00:00Z"), GangKey("a", "kept")),
+        PlannedStart("q", 1, PromisedStart(planned="2026-01-01T00:30:00Z"), None, "b/alone"),
+        PlannedStart("q", 2, PromisedStart(reason="NoEndKnown"), GangKey("a", "never")),
+    ]
+    rows = list(reservation_rows(ClusterState(), starts, 1_767_225_600.0))
+    assert [(row, scope) for row, _, scope in rows] == [("start/b/alone", "b"), ("start/a/kept", "a")]
+    told = {content.title: content.note for _, content, _ in rows if isinstance(content, ReservationRow)}
+    assert told == {"b/alone": "1 pod, as planned now", "a/kept": "4 pods, no later than this"}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_another_name_or_origin_is_refused(page: Page) -> None:
+    assert (await page.ask("/", Host="evil.example"))[0] == 421
+    assert (await page.ask("/api/v1/session", Host="127.0.0.1.evil.example:80"))[0] == 421
+    assert (await page.ask("/api/v1/session", Origin="http://evil.example"))[0] == 403
+    assert (await page.ask("/api/v1/session", Origin="null"))[0] == 403
+    assert (await page.ask("/api/v1/session", Sec_Fetch_Site="cross-site"))[0] == 403
+    assert (await page.ask("/api/v1/session", Origin=page.url))[0] == 200
+    assert (await page.ask("/healthz", token="", Host="10.0.0.7:8080"))[0] == 200
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_too_many_requests_are_refused(site: Site) -> None:
+    async with site.dashboard(per_address=2.0, in_all=100.0) as page:
+        answers = [await page.ask("/api/v1/session") for _ in range(20)]
+        assert {status for status, _ in answers} == {200, 429}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_body_that_is_too_large_is_refused(page: Page) -> None:
+    status, _ = await page.ask("/api/v1/what-if", method="POST", data=b" " * (1 << 20))
+    assert status == 413
+    status, _ = await page.ask("/api/v1/login", method="POST", data=b"x" * 10_000, token="")
+    assert status == 400
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_command_prints_an_address_and_ends_when_told(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "address"
+    command = ["dashboard", "--kubeconfig", str(site.directory / "kubeconfig"), "--address-file", str(file)]
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "phalanx.cli", *command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            line = (await child.stdout.readline()).decode()
+        address = line.removeprefix("phalanx dashboard: ").strip()
+        assert file.read_text().strip() == address
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        url, _, ticket = address.partition("/#login=")
+        async with aiohttp.ClientSession() as session:
+            async with session.post(f"{url}/api/v1/login", data=ticket) as answer:
+                assert answer.status == 200
+            async with session.post(f"{url}/api/v1/login", data=ticket) as answer:
+                assert answer.status == 401
+    finally:
+        child.terminate()
+        async with asyncio.timeout(60):
+            await child.wait()
+        errors = (await child.stderr.read()).decode()
+    assert child.returncode == 0, errors
+    assert "Traceback" not in errors
