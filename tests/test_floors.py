@@ -31,9 +31,10 @@ FLOORS = {
     "simulation": 6,
     "reports": 7,
     "accounting": 7,
-    "demo": 8,
-    "dashboard": 8,
-    "cli": 9,
+    "hub": 8,
+    "demo": 9,
+    "dashboard": 9,
+    "cli": 10,
 }
 # Rooms that must not know each other although their floors would allow it.
 STRANGERS = {

@@ -18,6 +18,7 @@ from phalanx.controllers.service import ControllerOptions
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
+from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
@@ -253,13 +254,14 @@ def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> No
     role = next(document for document in printed() if document["kind"] == "Role")
     assert role["metadata"]["namespace"] == SchedulerOptions().lease_namespace
     leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
-    assert [rule.get("resourceNames") for rule in leases] == [None, [SchedulerOptions().lease_name]]
+    assert [rule.get("resourceNames") for rule in leases] == [None, [SchedulerOptions().lease_name], [HUB_LEASE]]
+    assert leases[2]["verbs"] == ["get"]
 
 
 def test_a_lease_of_any_other_name_may_be_granted() -> None:
     role = next(document for document in printed("--lease-name", "turns") if document["kind"] == "Role")
     leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
-    assert [rule.get("resourceNames") for rule in leases] == [None, ["turns"]]
+    assert [rule.get("resourceNames") for rule in leases] == [None, ["turns"], [HUB_LEASE]]
 
 
 def test_a_scheduler_of_another_name_may_touch_neither_lease_nor_memory_of_the_first() -> None:

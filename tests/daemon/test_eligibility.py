@@ -19,7 +19,7 @@ from tests.cluster_content import node, pod, state_of
 BIND = Bind("uid-p", "ns", "p", "n1")
 
 
-def objection_after(change: Node | None, state: ClusterState | None = None) -> str | None:
+def objection_after(change: Node | None, state: ClusterState | None = None) -> str | float | None:
     """The guard of a plan that was made before the change; None removes the node."""
     state = state or state_of(pod("p", ""))
     scheduler = Scheduler(state, load_policy())
@@ -43,7 +43,7 @@ def test_a_node_that_was_closed_meanwhile_is_not(change: str) -> None:
         if change == "cordon"
         else msgspec.structs.replace(node(), taints=(Taint("maintenance"),))
     )
-    assert "does not take the pod any more" in (objection_after(closed) or "")
+    assert "does not take the pod any more" in str(objection_after(closed))
 
 
 def test_a_change_that_does_not_concern_the_pod_is_none() -> None:

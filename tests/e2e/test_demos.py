@@ -24,9 +24,10 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
 
 def play(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "phalanx.cli", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.timeout(240)  # three clusters are started by one of them
 @pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
 def test_everything_happens_as_told(name: str) -> None:
     shown = play(name)

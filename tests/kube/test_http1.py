@@ -409,3 +409,23 @@ async def test_headers_cannot_be_smuggled() -> None:
         with pytest.raises(ValueError, match="one line"):
             await transport.request(call(), ClientIdentity("Bearer t\r\nX: y"))
         assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        answer(b"x" * 200_000),
+        chunked(*[b"x" * 1000] * 200),
+        answer(gzip.compress(b"x" * 200_000), "Content-Encoding: gzip"),
+    ],
+    ids=["whole", "in chunks", "packed"],
+)
+async def test_an_answer_beyond_the_limit_is_not_taken(raw: bytes) -> None:
+    connection, socket = Http1Connection(answer_limit=100_000), FakeSocket()
+    connection.connection_made(socket)
+    waiting = asyncio.ensure_future(connection.exchange(b"request", 5))
+    await asyncio.sleep(0)
+    connection.data_received(raw)
+    with pytest.raises(ConnectionLost, match="larger than 100000 bytes"):
+        await waiting
+    assert not connection.usable

@@ -44,6 +44,8 @@ _PLURALS = {
     is_flag=True,
     help="Also admission policies that keep tenants to what is theirs; with --print nothing else is written.",
 )
+@click.option("--hub", "with_hub", is_flag=True, help="Also what `phalanx hub` needs in its own cluster.")
+@click.option("--member", "with_member", is_flag=True, help="Also an account with which a hub may send gangs here.")
 @click.option(
     "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
 )
@@ -65,6 +67,8 @@ def install(
     print_only: bool,
     crds_only: bool,
     with_policies: bool,
+    with_hub: bool,
+    with_member: bool,
     namespace: str,
     scheduler_name: str,
     lease_name: str,
@@ -75,13 +79,18 @@ def install(
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
-    from phalanx.cli import admission, manifests
+    from phalanx.cli import admission, hub_manifests, manifests
     from phalanx.kube.own_objects import LABELS
 
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
     rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
+    if with_hub:
+        definitions += hub_manifests.hub_definitions()
+        rights += [] if crds_only else hub_manifests.hub_access(namespace)
+    if with_member and not crds_only:
+        rights += hub_manifests.member_access(namespace)
     policies = admission.policies(scheduler_name, LABELS) if with_policies else []
     if print_only:
         import yaml

@@ -22,6 +22,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "install": ("phalanx.cli.install:install", "Install CRDs, RBAC and the default queue into a cluster."),
     "scheduler": ("phalanx.cli.scheduler:scheduler", "Run the scheduler against a cluster."),
     "controllers": ("phalanx.cli.controllers:controllers", "Run the controllers of jobs and groups."),
+    "hub": ("phalanx.cli.hub:hub", "Send gangs to member clusters, each whole to where it starts first."),
+    "clusters": ("phalanx.cli.clusters:clusters", "List member clusters, and which gangs are where."),
     "submit": ("phalanx.cli.jobs.submit:submit", "Submit a job from a file or from flags."),
     "job": ("phalanx.cli.jobs.job:job", "Look at jobs, suspend, resume and cancel them, read their output."),
     "jobs": ("phalanx.cli.jobs.gang_list:jobs", "One line a gang or job: state, members, nodes or reason."),

@@ -13,6 +13,7 @@ from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
 from phalanx.dialects.dialect import READ
+from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
 from phalanx.jobs.spec import BATCH, BUS, FLOW
@@ -197,6 +198,8 @@ def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
         **make_rule(group, leases, ["get", "update"]),
         "resourceNames": [lease or default_lease([scheduler_name])],
     }
+    # That of a hub which sends gangs here, if there is one (daemon/hub_lease.py).
+    yield {**make_rule(group, leases, ["get"]), "resourceNames": [HUB_LEASE]}
     prefix, usages = name_prefix([scheduler_name]), (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
     names = [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, DEFRAGMENTATION)]
     yield make_rule([""], ["configmaps"], ["create"])

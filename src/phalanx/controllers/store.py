@@ -62,6 +62,9 @@ class ObjectStore(Generic[S]):
     def items(self) -> Iterator[tuple[Key, S]]:
         return iter(list(self._entries.items()))
 
+    def values(self) -> Iterator[S]:
+        return iter(list(self._entries.values()))
+
     def of(self, group: str) -> Iterable[S]:
         """The entries of one group of the index."""
         return list(self._indexed.get(group, {}).values())

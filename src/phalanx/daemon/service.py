@@ -24,6 +24,7 @@ from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, already_condemned, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
+from phalanx.daemon.hub_lease import HubLease
 from phalanx.daemon.inspection import Inspection
 from phalanx.daemon.kubelet_refusals import KubeletRefusals
 from phalanx.daemon.node_load import NodeLoads
@@ -168,13 +169,15 @@ class SchedulerService:
             statuses,
             self._failures,
         )
+        guard = Eligibility(self.state, lambda: self.scheduler.placer).since_now
+        self._hub_lease = HubLease(client, options.lease_namespace, guard, self._wake.set)
         self.executor = Executor(
             self.state,
             self._preparations,
             disruptions,
             conditions,
             self._publisher,
-            guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
+            guard=self._hub_lease.guard,
             wake=self._wake.set,
             failures=self._failures,
         )
@@ -244,15 +247,13 @@ class SchedulerService:
         self.executor.pod_seen(pod)
         if pod.spec.scheduler_name in self.options.scheduler_names:
             self.telemetry.pod_seen(pod)
-        self._made_groups.pod_seen(pod)
-        self._queue_gates.pod_seen(pod)
+        for part in (self._made_groups, self._queue_gates, self._hub_lease):
+            part.pod_seen(pod)
 
     def _pod_gone(self, uid: str) -> None:
-        self.executor.pod_gone(uid)
-        self.telemetry.pod_gone(uid)
-        self._publisher.pod_gone(uid)
-        self._made_groups.pod_gone(uid)
-        self._queue_gates.pod_gone(uid)
+        parts = (self._made_groups, self._queue_gates, self._hub_lease)
+        for part in (self.executor, self.telemetry, self._publisher, *parts):
+            part.pod_gone(uid)
 
     def _distrust(self, key: str, namespace: str, name: str) -> None:
         self.telemetry.distrusted(key)
@@ -333,6 +334,7 @@ class SchedulerService:
             background += [
                 tasks.create_task(keep_running("usage record", self._usage.run)),
                 tasks.create_task(keep_running("node loads", self._node_loads.run)),
+                tasks.create_task(keep_running("hub lease", self._hub_lease.run)),
                 tasks.create_task(keep_running("timeouts", self._watch_timeouts)),
                 tasks.create_task(keep_running("account statuses", self._accounts.run)),
             ]

@@ -18,6 +18,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
 from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.controllers.volumes import FAKE_PROVISIONER
+from phalanx_local.server import free_port
 
 # Long enough for a slow machine under load; a start takes about two seconds.
 _START_SECONDS = 60.0
@@ -68,8 +69,13 @@ class LocalOptions(msgspec.Struct, frozen=True):
     scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler")
 
 
+def unused_port() -> int:
+    """One on which nobody listens now."""
+    return free_port()
+
+
 class LocalCluster:
-    """Its parts by name are `apiserver`, `node-agent`, `scheduler`, `controllers`, maybe `webhook` and `dashboard`.
+    """Its parts: `apiserver`, `node-agent`, `scheduler`, `controllers`; maybe `webhook`, `dashboard` and `hub`.
 
     `dashboard_address` opens the page once, "" for none; the address that is good after it is in `dashboard_file`.
     """
@@ -100,7 +106,7 @@ class LocalCluster:
                     await self.start_dashboard()
                 yield self
         finally:
-            for name in ("dashboard", "controllers", "scheduler", "webhook", "node-agent", "apiserver"):
+            for name in ("hub", "dashboard", "controllers", "scheduler", "webhook", "node-agent", "apiserver"):
                 await self.end(name)
 
     async def _issue_token(self, name: str) -> None:
@@ -166,6 +172,23 @@ class LocalCluster:
         if self.options.scheduler_names:
             arguments += ["--scheduler-name", self.options.scheduler_names[0]]
         await self._start("controllers", arguments)
+
+    async def install(self, *options: str) -> None:
+        """`phalanx install` with more than the usual. Raises StartError."""
+        await self._once("install", ["install", "--kubeconfig", str(self.options.kubeconfig), *options])
+
+    async def hub_kubeconfig(self) -> Path:
+        """The kubeconfig of the account phalanx-hub, after it was installed."""
+        await self._issue_token("hub")
+        return self._kubeconfig_of("hub")
+
+    async def start_hub(self, *options: str) -> None:
+        """It sends gangs to member clusters from then on."""
+        await self._start("hub", ["hub", "--kubeconfig", str(await self.hub_kubeconfig()), *options])
+
+    async def start_server(self) -> None:
+        """Again, after it was ended: on the same port and with the same objects, where the options name both."""
+        await self._start_server()
 
     @property
     def dashboard_file(self) -> Path:

@@ -9,6 +9,7 @@ from phalanx.demo.ganggroups import GangGroups
 from phalanx.demo.gangpreemption import GangPreemption
 from phalanx.demo.jobready import JobReady
 from phalanx.demo.lastgroup import LastPodGroup
+from phalanx.demo.manyclusters import ManyClusters
 from phalanx.demo.queues import Queues
 from phalanx.demo.ranks import PyTorch, Restart
 from phalanx.demo.reclaim import Reclaim
@@ -35,4 +36,5 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     PyTorch,
     Restart,
     Spark,
+    ManyClusters,
 )

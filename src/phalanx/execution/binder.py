@@ -36,8 +36,8 @@ class BindResult(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-# Why a binding must not be posted (any more); None lets it go on.
-Guard = Callable[[Bind], str | None]
+# Why a binding must not be posted (any more), or the seconds after which to ask again; None lets it go on.
+Guard = Callable[[Bind], str | float | None]
 
 
 def no_objection(bind: Bind) -> str | None:
@@ -132,6 +132,8 @@ class Binder:
         bind = posting.bind
         if not posting.open:
             objection = posting.guard(bind)
+            if isinstance(objection, float):
+                return objection
             if objection is not None:
                 return BindResult(bind, BindOutcome.REFUSED, objection)
             step = await self._post(posting)

@@ -120,7 +120,7 @@ class Preparations:
             await asyncio.sleep(self._rounds)
             for bind in binds:
                 objection = guard(bind)
-                if objection is not None:
+                if isinstance(objection, str):
                     raise PreparationError(objection)
 
     async def _fail(self, binds: Sequence[Bind], why: str) -> None:

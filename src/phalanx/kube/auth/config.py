@@ -14,7 +14,7 @@ from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.http.proxy import environment_proxy
 
-__all__ = ["ClusterConfig", "Overrides", "load_config"]
+__all__ = ["ClusterConfig", "Overrides", "config_of", "load_config"]
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -35,6 +35,8 @@ class ClusterConfig:
     #: Extra request headers (impersonation), in order.
     headers: tuple[tuple[str, str], ...] = ()
     context: str = ""
+    #: The most bytes of one answer, and of one line of a watch, of a server that is not trusted; 0 for any number.
+    answer_limit: int = 0
     #: Where this came from, for messages: file and context, or "in-cluster".
     source: str = ""
 
@@ -99,12 +101,13 @@ def load_config(
             return replace(inside, headers=overrides.headers(inside.headers))
     if not loaded.files:
         raise ConfigError(f"no kubeconfig: {', '.join(paths)} does not exist, and this is not a pod in a cluster")
-    return _from_kubeconfig(loaded, context, overrides, environ)
+    return config_of(loaded, context, environ, overrides)
 
 
-def _from_kubeconfig(
-    loaded: Kubeconfig, context: str | None, overrides: Overrides, environ: Mapping[str, str]
+def config_of(
+    loaded: Kubeconfig, context: str | None, environ: Mapping[str, str], overrides: Overrides
 ) -> ClusterConfig:
+    """The cluster and the user of a context, None for the current one. `environ` may name proxies. ConfigError."""
     chosen = loaded.context(context, overrides.cluster, overrides.user)
     cluster = loaded.cluster(chosen)
     user = loaded.user(chosen)

@@ -110,6 +110,13 @@ class Kubeconfig:
             merged._add(path, _read(path))
         return merged
 
+    @classmethod
+    def of_document(cls, document: dict[str, Any], name: str) -> Kubeconfig:
+        """One that is no file; `name` says in messages where it stands."""
+        made = cls()
+        made._add(name, document)
+        return made
+
     def _add(self, path: str, document: dict[str, Any]) -> None:
         self.files.append(path)
         current = document.get("current-context")

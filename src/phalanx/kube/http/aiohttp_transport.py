@@ -36,8 +36,10 @@ class AiohttpTransport:
         user_agent: str = "phalanx",
         headers: tuple[tuple[str, str], ...] = (),
         max_connections: int = 64,
+        answer_limit: int = 0,
     ) -> None:
         self._server = server
+        self._limit = answer_limit
         self._proxy = proxy_url
         self._server_name = server_name
         fixed = [("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
@@ -87,7 +89,7 @@ class AiohttpTransport:
                         timeout=limits,
                     ) as response:
                         return HttpResponse(
-                            response.status, await response.read(), response.headers.get("Retry-After")
+                            response.status, await self._whole(response), response.headers.get("Retry-After")
                         )
             except _Stale:
                 if last_try:
@@ -111,13 +113,31 @@ class AiohttpTransport:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout),
             ) as response:
                 if not 200 <= response.status < 300:
-                    yield HttpResponse(response.status, await response.read(), response.headers.get("Retry-After"))
+                    body = await self._whole(response)
+                    yield HttpResponse(response.status, body, response.headers.get("Retry-After"))
                     return
                 if response.connection is not None and response.connection.transport is not None:
                     keep_alive(response.connection.transport)
                 yield HttpResponse(response.status, b"")
+                line = 0
                 while piece := await response.content.readany():
+                    end = piece.rfind(b"\n")
+                    line = line + len(piece) if end < 0 else len(piece) - end - 1
+                    if self._limit and line > self._limit:
+                        raise ConnectionLost(
+                            f"GET {target.partition('?')[0]}: a line of more than {self._limit} bytes"
+                        )
                     yield HttpResponse(response.status, piece)
+
+    async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
+        if not self._limit:
+            return await response.read()
+        body = bytearray()
+        while piece := await response.content.readany():
+            body += piece
+            if len(body) > self._limit:
+                raise ConnectionLost(f"an answer of more than {self._limit} bytes")
+        return bytes(body)
 
     async def close(self) -> None:
         await self._requests.close()

@@ -45,6 +45,7 @@ def aiohttp_transport(
         user_agent=user_agent,
         headers=config.headers,
         max_connections=max_connections,
+        answer_limit=config.answer_limit,
     )
 
 
@@ -59,6 +60,7 @@ def default_transport(
         config.server,
         context=context,
         streams=general,
+        answer_limit=config.answer_limit,
         server_name=config.tls.server_name,
         user_agent=user_agent,
         headers=config.headers,

@@ -37,17 +37,21 @@ class Http1Connection(asyncio.Protocol):
         "_encoding",
         "_head_only",
         "_length",
+        "_limit",
         "_parts",
         "_retry_after",
         "_started",
         "_status",
+        "_taken",
         "_until_end",
         "idle_since",
         "transport",
         "usable",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, answer_limit: int = 0) -> None:
+        self._limit = answer_limit
+        self._taken = 0
         self.transport: asyncio.Transport | None = None
         self.usable = False
         self.idle_since = 0.0
@@ -65,6 +69,7 @@ class Http1Connection(asyncio.Protocol):
         self._encoding = ""
         self._retry_after: str | None = None
         self._parts: list[bytes] = []
+        self._taken = 0
 
     async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> HttpResponse:
         """Send a whole request and wait for its answer; ConnectionLost when there is none within ``seconds``.
@@ -105,7 +110,10 @@ class Http1Connection(asyncio.Protocol):
         if self._answer is None or self._answer.done():
             self.abort()  # nobody asked: a late or second answer must not be taken for the next one's
             return
+        self._taken += len(data)
         try:
+            if self._limit and self._taken > self._limit + HEAD_LIMIT:
+                raise _Garbled(f"larger than {self._limit} bytes")
             if not self._started:
                 self._started = True
                 if self._all_at_once(data):
@@ -221,7 +229,12 @@ class Http1Connection(asyncio.Protocol):
         if self._encoding and self._encoding != "identity":
             if self._encoding not in ("gzip", "deflate"):
                 raise _Garbled(f"content encoding {self._encoding!r}")
-            body = zlib.decompress(body, 47)  # 32 + 15: gzip or zlib, by their header
+            unpacking = zlib.decompressobj(47)  # 32 + 15: gzip or zlib, by their header
+            body = unpacking.decompress(body, self._limit)
+            if unpacking.unconsumed_tail:
+                raise _Garbled(f"larger than {self._limit} bytes")
+            if not unpacking.eof:
+                raise _Garbled("an end of what is compressed is missing")
         if self._buffer and not self._until_end:
             self.usable = False  # more came than was announced
         assert self._answer is not None

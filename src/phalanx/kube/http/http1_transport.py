@@ -7,6 +7,7 @@ import ipaddress
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator
+from functools import partial
 from urllib.parse import urlsplit
 
 from phalanx.kube.auth.credentials import ClientIdentity
@@ -34,7 +35,9 @@ class Http1Transport:
         user_agent: str = "phalanx",
         headers: tuple[tuple[str, str], ...] = (),
         max_connections: int = 64,
+        answer_limit: int = 0,
     ) -> None:
+        self._answer_limit = answer_limit
         parts = urlsplit(server)
         assert parts.hostname is not None
         self._host = parts.hostname
@@ -164,7 +167,7 @@ class Http1Transport:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    Http1Connection,
+                    partial(Http1Connection, self._answer_limit),
                     self._host,
                     self._port,
                     ssl=self._context,

@@ -1,0 +1,128 @@
+"""`phalanx clusters`: the member clusters, and which gangs are where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option, output_option
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+
+
+@click.command(short_help="List member clusters, and which gangs are where.")
+@click.option("--gangs", is_flag=True, help="List the gangs instead, with what was said about each.")
+@kubeconfig_option
+@output_option
+def clusters(gangs: bool, kubeconfig: str | None, output: str) -> None:
+    """List the member clusters of a hub, whether they can be used and why not, and how many gangs are there.
+
+    \b
+    phalanx clusters
+    phalanx clusters --gangs
+    """
+    from phalanx.cli.connection import print_structured, run_connected
+
+    members, records = run_connected(_read, kubeconfig)
+    if output != "table":
+        print_structured(
+            [_gang(each) for each in records] if gangs else [_cluster(each, records) for each in members], output
+        )
+        return
+    click.echo("\n".join(_gang_lines(records) if gangs else _lines(members, records)))
+
+
+async def _read(client: KubeClient) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
+    from phalanx.kube.errors import ApiError
+
+    try:
+        members = (await client.list_all(MEMBER_CLUSTERS.path()))["items"]
+        records = (await client.list_all(DISPATCHES.path()))["items"]
+    except ApiError as error:
+        if error.status == 404:
+            raise click.ClickException("this cluster is no hub: `phalanx install --hub` makes it one") from error
+        raise
+    return members, records
+
+
+def _cluster(member: dict[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
+    from phalanx.hub.objects import printable
+
+    name, spec, status = member["metadata"]["name"], member.get("spec") or {}, member.get("status") or {}
+    active: dict[str, Any] = next(
+        (each for each in status.get("conditions") or () if each.get("type") == "Active"), {}
+    )
+    return {
+        "name": name,
+        "state": printable(spec.get("state", "Active")),
+        "active": printable(active.get("status", "Unknown")),
+        "reason": printable(active.get("reason", "NotSeenByHub")),
+        "message": printable(active.get("message", "")),
+        "lastSeen": printable(status.get("lastSeen", "")),
+        "cost": spec.get("cost", 0),
+        "gangs": sum((each.get("status") or {}).get("cluster") == name for each in records),
+    }
+
+
+def _gang(record: dict[str, Any]) -> dict[str, Any]:
+    from phalanx.hub.objects import printable
+
+    status = record.get("status") or {}
+    return {
+        "namespace": record["metadata"]["namespace"],
+        "name": printable(record["spec"]["gang"]["name"]),
+        "phase": printable(status.get("phase", "Pending")),
+        "cluster": printable(status.get("cluster", "")),
+        "epoch": status.get("epoch", 0),
+        "unknownSince": printable(status.get("unknownSince", "")),
+        "reason": printable(status.get("reason", "")),
+        "message": printable(status.get("message", "")),
+        "answers": [
+            {key: printable(each.get(key, "")) for key in ("cluster", "start", "message")}
+            for each in status.get("answers") or ()
+        ],
+        "attempts": [
+            {key: printable(each.get(key, "")) for key in ("epoch", "cluster", "outcome", "message", "time")}
+            for each in status.get("attempts") or ()
+        ],
+    }
+
+
+def _lines(members: list[dict[str, Any]], records: list[dict[str, Any]]) -> list[str]:
+    from phalanx.cli.columns import columns
+
+    if not members:
+        return ["No member clusters; docs/many-clusters.md says how one joins."]
+    keys = ("name", "state", "active", "reason", "lastSeen", "gangs", "cost", "message")
+    head = ("NAME", "STATE", "ACTIVE", "REASON", "LAST SEEN", "GANGS", "COST", "MESSAGE")
+    entries = [_cluster(member, records) for member in members]
+    return columns(head, [[str(entry[key]) for key in keys] for entry in entries])
+
+
+def _gang_lines(records: list[dict[str, Any]]) -> list[str]:
+    from phalanx.cli.columns import columns
+
+    if not records:
+        return ["No gang has been left to the hub."]
+    entries = [_gang(record) for record in records]
+    rows = [
+        [f"{each['namespace']}/{each['name']}", each["phase"], each["cluster"], str(each["epoch"]), each["message"]]
+        for each in entries
+    ]
+    lines = columns(("GANG", "PHASE", "CLUSTER", "EPOCH", "MESSAGE"), rows)
+    found = lines[:1]
+    for line, entry in zip(lines[1:], entries, strict=True):
+        found += [line, *_history(entry)]
+    return found
+
+
+def _history(entry: dict[str, Any]) -> Iterator[str]:
+    for attempt in entry["attempts"]:
+        where = f"epoch {attempt['epoch']} in {attempt['cluster']}"
+        yield f"  {where}: {attempt['outcome']} {attempt['message']}".rstrip()
+    for answer in entry["answers"]:
+        yield f"  {answer['cluster']}: starts {answer['start'] or 'never'} ({answer['message'] or 'no answer'})"

@@ -1,0 +1,150 @@
+"""Pods that a hub has sent here start only while its lease is renewed (docs/many-clusters.md).
+
+A cluster that comes back from a backup holds copies that the hub has long moved elsewhere. The hub renews its lease
+only when it has cleared those away, and each renewal names a later moment than all before; so a lease that is older
+than one that was seen, or that nobody renews, says that it has not looked yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.dispatched import HUB_LEASE, LEASE_SECONDS, ORIGIN_LABEL, STOP, WHEN_LOST
+from phalanx.execution.binder import Guard
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.lease import LEASES
+from phalanx.kube.timestamps import parse_time
+from phalanx.model.decisions import Bind
+
+log = logging.getLogger(__name__)
+
+# Seconds between looks at the lease: while pods of a hub are here, and while there is none.
+_PERIOD, _IDLE_PERIOD = 1.0, 30.0
+# Until a binding is tried that only waits for the next look.
+_SOON = 0.02
+
+
+class _Dispatched(msgspec.Struct):
+    namespace: str
+    name: str
+    #: When it was last told (monotonic seconds).
+    seen: float
+    #: On a node, and to be stopped when the hub is lost.
+    stoppable: bool
+
+
+class HubLease:
+    """`guard` makes the check of bindings that ours is added to. `clock` is monotonic seconds. `wake` is called
+    when pods may start that could not before."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        guard: Callable[[], Guard],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._path = LEASES.path(namespace, HUB_LEASE)
+        self._guard = guard
+        self._clock = clock
+        self._tell = wake
+        self._pods: dict[str, _Dispatched] = {}
+        self._sooner = asyncio.Event()
+        #: The latest moment that a renewal named, and when (monotonic) one was seen that came after another.
+        self._latest: float | None = None
+        self._renewed: float | None = None
+        #: When the last look began that found no older lease than before; None where it failed.
+        self._looked: float | None = None
+        self._began = clock()
+
+    def pod_seen(self, pod: PodObject) -> None:
+        metadata, uid = pod.metadata, pod.metadata.uid
+        if ORIGIN_LABEL not in metadata.labels or pod.status.phase in ("Succeeded", "Failed"):
+            self._pods.pop(uid, None)
+            return
+        stoppable = bool(pod.spec.node_name) and metadata.annotations.get(WHEN_LOST) == STOP
+        stoppable = stoppable and metadata.deletion_timestamp is None
+        self._pods[uid] = _Dispatched(metadata.namespace, metadata.name, self._clock(), stoppable)
+        if not pod.spec.node_name and not pod.spec.scheduling_gates:
+            self._sooner.set()
+
+    def pod_gone(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+    def guard(self) -> Guard:
+        """For bindings that were planned a moment ago."""
+        guard = self._guard()
+
+        def objection(bind: Bind) -> str | float | None:
+            return self._objection(bind) or guard(bind)
+
+        return objection
+
+    def _objection(self, bind: Bind) -> str | float | None:
+        pod = self._pods.get(bind.uid)
+        if pod is None:
+            return None
+        if self._renewed is None or self._clock() - self._renewed > LEASE_SECONDS:
+            return "the hub that sent it has not renewed its lease"
+        if self._looked is None:
+            return "the lease of the hub that sent it cannot be read"
+        # A look that began before the pod was told could be from before a backup was restored.
+        return _SOON if self._looked < pod.seen else None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._sooner.clear()
+            await self._look()
+            await self._stop_lost()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PERIOD if self._pods or self._latest is not None else _IDLE_PERIOD):
+                    await self._sooner.wait()
+
+    async def _look(self) -> None:
+        began, usable = self._clock(), self._looked is not None and self._renewed is not None
+        try:
+            lease = await self._client.get(self._path)
+            moment = parse_time(str((lease.get("spec") or {}).get("renewTime") or ""))
+        except (ApiError, ConnectionLost, ConfigError, ValueError) as error:
+            if usable and self._pods:
+                log.warning("the hub's lease cannot be read: %s", error)
+            self._looked = None
+            return
+        if self._latest is not None and moment < self._latest:
+            # From a backup: only a renewal that comes after this one counts.
+            log.warning("the hub's lease is older than it was; what the hub has sent waits until it is renewed")
+            self._looked = self._renewed = None
+            self._latest = moment
+            return
+        if self._latest is not None and moment > self._latest:
+            self._renewed = began
+        self._latest, self._looked = moment, began
+        if not usable and self._renewed is not None:
+            self._tell()
+
+    async def _stop_lost(self) -> None:
+        """Deletes what is to be stopped when nothing is heard of the hub."""
+        heard = self._renewed if self._renewed is not None else self._began
+        if self._clock() - heard <= LEASE_SECONDS:
+            return
+        for uid, pod in list(self._pods.items()):
+            if not pod.stoppable:
+                continue
+            log.warning("%s/%s is stopped: the hub that sent it has not renewed its lease", pod.namespace, pod.name)
+            try:
+                await self._client.delete(PODS.path(pod.namespace, pod.name), uid=uid)
+                pod.stoppable = False
+            except (ApiError, ConnectionLost, ConfigError) as error:
+                log.warning("%s/%s was not stopped: %s", pod.namespace, pod.name, error)

@@ -1,0 +1,157 @@
+"""Objects of the hub as they are created in a member cluster, and what is read back of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.dialects.dispatched import ORIGIN_LABEL, WHEN_LOST
+from phalanx.hub.names import (
+    CLUSTERS,
+    DISPATCH_GATE,
+    DISPATCH_LABEL,
+    EPOCH,
+    GRANT_GATE,
+    ORIGIN_UID,
+    RERUN_AFTER,
+    RESULT_FINALIZER,
+    SUSPEND,
+)
+from phalanx.hub.observed import CopyView, LostPolicy
+from phalanx.kube.own_objects import LABELS
+from phalanx.model.text.decoding import parse_whole
+
+Json = dict[str, Any]
+
+# What is decided anew where the copy is: by its API server, its admission, its scheduler.
+_OF_THE_CLUSTER = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "serviceAccount", "overhead")
+# What is said to the hub alone, and kubectl's note of what was applied there.
+_OF_THE_HUB = frozenset({CLUSTERS, RERUN_AFTER, SUSPEND, "kubectl.kubernetes.io/last-applied-configuration"})
+_TOKEN_VOLUME = "kube-api-access-"
+_MIRRORED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
+_ENDED = ("Succeeded", "Failed")
+
+
+def pod_copy(pod: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
+    """The copy of a pod, gated. Nothing in it ends or deletes it by itself that the pod did not ask for."""
+    spec = {key: value for key, value in pod["spec"].items() if key not in _OF_THE_CLUSTER}
+    if not spec.get("priorityClassName"):
+        spec.pop("priorityClassName", None)
+    spec["schedulingGates"] = [{"name": GRANT_GATE}]
+    _drop_token_volumes(spec)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(pod, origin, dispatch_uid, epoch, policy) | {"finalizers": [RESULT_FINALIZER]},
+        "spec": spec,
+    }
+
+
+def group_copy(group: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy, ended: int) -> Json:
+    """The copy of a PodGroup, of which `ended` members have ended elsewhere and will not come again."""
+    spec = dict(group.get("spec") or {})
+    least = spec.get("minMember")
+    if isinstance(least, int) and ended:
+        spec["minMember"] = max(1, least - ended)
+    return {
+        "apiVersion": group["apiVersion"],
+        "kind": group["kind"],
+        "metadata": _metadata(group, origin, dispatch_uid, epoch, policy),
+        "spec": spec,
+    }
+
+
+def _metadata(source: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
+    metadata = source["metadata"]
+    own = {ORIGIN_UID: metadata["uid"], EPOCH: str(epoch), WHEN_LOST: policy.value}
+    return {
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "labels": {**_theirs(metadata.get("labels")), **_mark(origin, dispatch_uid)},
+        "annotations": {**_theirs(metadata.get("annotations")), **own},
+    }
+
+
+def _theirs(entries: object) -> dict[str, str]:
+    if not isinstance(entries, Mapping):
+        return {}
+    return {key: value for key, value in entries.items() if key not in _OF_THE_HUB}
+
+
+def _mark(origin: str, dispatch_uid: str) -> dict[str, str]:
+    managed = "app.kubernetes.io/managed-by"
+    return {managed: LABELS[managed], ORIGIN_LABEL: origin, DISPATCH_LABEL: dispatch_uid}
+
+
+def _drop_token_volumes(spec: Json) -> None:
+    """The volumes that the hub's API server has added for its own tokens; the other server adds its own."""
+    volumes = [v for v in spec.get("volumes") or () if not str(v.get("name", "")).startswith(_TOKEN_VOLUME)]
+    spec["volumes"] = volumes
+    for key in ("containers", "initContainers"):
+        if key in spec:
+            spec[key] = [
+                {
+                    **container,
+                    "volumeMounts": [
+                        mount
+                        for mount in container.get("volumeMounts") or ()
+                        if not str(mount.get("name", "")).startswith(_TOKEN_VOLUME)
+                    ],
+                }
+                for container in spec[key]
+            ]
+
+
+def startable(copy: Json) -> Json:
+    """The copy without its gate, for a question when it would start."""
+    spec = {key: value for key, value in copy["spec"].items() if key != "schedulingGates"}
+    metadata = {key: value for key, value in copy["metadata"].items() if key != "finalizers"}
+    return {**copy, "metadata": metadata, "spec": spec}
+
+
+def waits_for_hub(pod: Json) -> bool:
+    """Whether our gate is the only one left: other gates are for others to lift, before anything is copied."""
+    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+    return [gate.get("name") for gate in gates if isinstance(gate, Mapping)] == [DISPATCH_GATE]
+
+
+def has_gate(pod: Json) -> bool:
+    """Whether the pod is left to the hub."""
+    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+    return any(isinstance(gate, Mapping) and gate.get("name") == DISPATCH_GATE for gate in gates)
+
+
+def ended(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def copy_view(pod: Json, origin: Json | None) -> CopyView:
+    """A copy as it was read in its cluster, beside the pod at the hub, where that is there."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    deleting = metadata.get("deletionTimestamp") is not None
+    over = deleting and (not spec.get("nodeName") or metadata.get("deletionGracePeriodSeconds") == 0)
+    gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+    return CopyView(
+        metadata["name"],
+        metadata["uid"],
+        str(annotations.get(ORIGIN_UID) or ""),
+        parse_whole(str(annotations.get(EPOCH) or ""), 0) or 0,
+        GRANT_GATE in gates,
+        ended=ended(pod),
+        over=over or ended(pod),
+        deleting=deleting,
+        held=RESULT_FINALIZER in (metadata.get("finalizers") or ()),
+        failed=status.get("phase") == "Failed",
+        news=origin is not None and mirrored(status) != mirrored(origin.get("status") or {}),
+    )
+
+
+def mirrored(status: Mapping[str, Any]) -> Json:
+    """What of a copy's status becomes the pod's."""
+    return {key: value for key in _MIRRORED if (value := status.get(key))}
+
+
+def suspended(group: Json) -> bool:
+    annotations = group["metadata"].get("annotations") or {}
+    return bool(annotations.get(SUSPEND) == "true")

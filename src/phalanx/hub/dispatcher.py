@@ -1,0 +1,429 @@
+"""Brings each gang on: what is seen goes to the protocol, what the protocol says is written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.dispatched import ORIGIN_LABEL
+from phalanx.dialects.times import format_time, parse_time
+from phalanx.hub import protocol
+from phalanx.hub.choice import Candidate, best, refusals
+from phalanx.hub.connection import CONNECTING, ClusterConnection
+from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
+from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, new_dispatch, with_status
+from phalanx.hub.gangs import HubObjects, group_of, reference
+from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID, GroupKind
+from phalanx.hub.objects import Json, StoredObject, printable
+from phalanx.hub.observed import ClusterView, GangView
+from phalanx.kube.changes import Key
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+
+log = logging.getLogger(__name__)
+
+#: Answers that say that a cluster does not take an object as it is, however often it is asked.
+_FINAL = frozenset({400, 403, 404, 405, 422})
+#: Seconds for which a cluster that has refused a gang is not asked again about it.
+REFUSED_SECONDS = 300
+_AGAIN = 2.0
+_CHOOSE_AGAIN = 10.0
+_UNSETTLED = 0.5
+
+#: The copies of a gang as they would be created in a cluster.
+Question = Sequence[Json]
+Ask = Callable[[ClusterConnection, str, Question], Awaitable[Candidate]]
+
+
+class Dispatcher:
+    """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `ask` asks one
+    when a gang would start there; it returns in a bounded time whatever the cluster does. `sent` is told to which
+    a gang was sent."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        objects: HubObjects,
+        connections: Mapping[str, ClusterConnection],
+        specs: Mapping[str, Json],
+        origin: str,
+        ask: Ask,
+        sent: Callable[[str], None],
+        patience: int = 30,
+    ) -> None:
+        self._client = client
+        self._objects = objects
+        self._connections = connections
+        self._specs = specs
+        self._origin = origin
+        self._ask = ask
+        self._sent = sent
+        self._patience = patience
+        self._began = int(time.time())
+        #: What a cluster said no to, until the record tells it: by gang and epoch.
+        self._refused: dict[tuple[str, int], str] = {}
+
+    async def look(self, gang_uid: str) -> float | None:
+        """Seconds until the next look, None for not before a change. Raises ApiError, ConnectionLost."""
+        again: float | None = None
+        for _ in range(20):
+            record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
+            if record is None and gang is None:
+                return None
+            steps = protocol.next_steps(record, gang, self._views(record, gang), int(time.time()))
+            if not steps:
+                return 30.0 if record is not None and record.status.unknown_since else again
+            if isinstance(steps[0], protocol.Choose):
+                assert record is not None
+                assert gang is not None
+                if not await self._choose(record, gang):
+                    return _CHOOSE_AGAIN if self._settled() else _UNSETTLED
+            elif all(isinstance(step, protocol.WriteStatus | protocol.CreateRecord) for step in steps):
+                if not await self._record_step(steps[0], record, gang_uid):
+                    return _AGAIN
+            else:
+                # What was written comes back by the watches; after a while somebody looks again all the same.
+                await self._carry_out(steps, record, gang_uid)
+                again = _AGAIN
+                if not any(isinstance(step, protocol.ConfirmGone | protocol.RemoveRecord) for step in steps):
+                    return again
+        return _AGAIN
+
+    async def refuse(self, key: Key) -> float | None:
+        """Says at a pod that it is not dispatched, and what is. Raises ApiError, ConnectionLost."""
+        pod = self._objects.pods.get(key)
+        if pod is None or group_of(pod) is not None:
+            return None
+        status = pod.document.get("status") or {}
+        owners = pod.document["metadata"].get("ownerReferences") or ()
+        kinds = ", ".join(sorted({printable(each.get("kind"), 60) for each in owners}))
+        told = {
+            "type": DISPATCHED,
+            "status": "False",
+            "reason": "NotSupported",
+            "message": f"pods {f'of a {kinds} ' if kinds else ''}without a PodGroup are not dispatched; name one "
+            "of " + " or ".join(kind.resource.group for kind in GROUP_KINDS),
+        }
+        listed = status.get("conditions") or ()
+        others = [each for each in listed if each.get("type") != DISPATCHED]
+        before = [each for each in listed if each.get("type") == DISPATCHED]
+        if before and {name: before[0].get(name) for name in told} == told:
+            return None
+        conditions = [*others, {**told, "lastTransitionTime": format_time(int(time.time()))}]
+        precise = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        patch = {"metadata": precise, "status": {"conditions": conditions}}
+        await _expecting(self._client.patch(PODS.path(*key, "status"), patch, PatchType.MERGE), 404, 409)
+        return None
+
+    # -- what is seen ---------------------------------------------------------------------------------------
+
+    def _views(self, record: Dispatch | None, gang: GangView | None) -> dict[str, ClusterView]:
+        if record is None:
+            return {}
+        origins = {}
+        if gang is not None and (found := self._objects.group(record.gang.uid)) is not None:
+            origins = {pod.uid: pod.document for pod in self._objects.members(*found)}
+        names = list(self._connections) if not record.status.cluster else [record.status.cluster]
+        views = {name: self._view(name, record, gang, origins) for name in names if name in self._connections}
+        for name in names:
+            if name not in views and self._objects.clusters.get(("", name)) is not None:
+                # It is a member, and is not connected yet, or cannot be.
+                views[name] = ClusterView(name, silent_since=self._began, patience=self._patience)
+        return views
+
+    def _view(self, name: str, record: Dispatch, gang: GangView | None, origins: Mapping[str, Json]) -> ClusterView:
+        connection = self._connections[name]
+        refusal = self._refused.get((record.uid, record.status.epoch), "")
+        if gang is not None and gang.clusters and name not in gang.clusters:
+            refusal = refusal or f"the gang may not go to {name}"
+        if self._specs.get(name, {}).get("state") == "Drain":
+            refusal = refusal or f"{name} is being drained"
+        if not connection.ready:
+            since, lost = connection.unheard_since, connection.lost
+            return ClusterView(name, None, "", lost, since, refusal, self._patience)
+        views = [
+            copy_view(pod.document, origins.get(pod.annotation(ORIGIN_UID)))
+            for pod in connection.copies(record.uid)
+        ]
+        group = connection.group(record.uid)
+        return ClusterView(
+            name,
+            {each.uid: each for each in views},
+            group.uid if group is not None else "",
+            refusal=refusal,
+            patience=self._patience,
+        )
+
+    # -- the record -----------------------------------------------------------------------------------------
+
+    async def _record_step(self, step: protocol.Step, record: Dispatch | None, gang_uid: str) -> bool:
+        if isinstance(step, protocol.WriteStatus):
+            assert record is not None
+            return await self._write(record, step.status)
+        found = self._objects.group(gang_uid)
+        if found is None:
+            return False
+        kind, group = found
+        try:
+            await self._put(DISPATCHES.path(group.namespace), new_dispatch(group.namespace, reference(kind, group)))
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False  # the watch shows it
+        return True
+
+    async def _write(self, record: Dispatch, status: DispatchStatus) -> bool:
+        """Whether it was the newest that had been read."""
+        path = DISPATCHES.path(record.namespace, record.name, "status")
+        try:
+            body = msgspec.json.encode(await self._client.replace(path, with_status(record, status)))
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        self._objects.records.put((record.namespace, record.name), body)
+        if not status.cluster:
+            if (left := self._connections.get(record.status.cluster)) is not None:
+                left.sweep_soon()
+            self._refused.pop((record.uid, record.status.epoch), None)
+        log.info(
+            "gang %s/%s: %s%s%s, epoch %d",
+            *(record.namespace, record.gang.name, status.phase, " in " if status.cluster else "", status.cluster),
+            status.epoch,
+        )
+        return True
+
+    async def _put(self, path: str, document: Json) -> None:
+        body = await self._client.create(path, document)
+        metadata = body["metadata"]
+        self._objects.records.put((metadata["namespace"], metadata["name"]), msgspec.json.encode(body))
+
+    # -- the choice -----------------------------------------------------------------------------------------
+
+    async def _choose(self, record: Dispatch, gang: GangView) -> bool:
+        """Whether a cluster was chosen and written down."""
+        now = int(time.time())
+        if now - self._began < self._patience and not self._settled():
+            return False
+        candidates = await asyncio.gather(
+            *(self._candidate(name, record, gang, now) for name in sorted(self._connections))
+        )
+        chosen = best([each for each in candidates if each is not None], now)
+        answers = tuple(each.answer() for each in candidates if each is not None)
+        told = record.status
+        if chosen is not None:
+            status = msgspec.structs.replace(protocol.chosen(told, chosen.name, now), answers=answers)
+            self._sent(chosen.name)
+            return await self._write(record, status)
+        message = refusals([each for each in candidates if each is not None])
+        if (told.reason, told.message) != ("NoCluster", message):
+            status = msgspec.structs.replace(told, reason="NoCluster", message=message, answers=answers)
+            await self._write(record, status)
+        return False
+
+    def _settled(self) -> bool:
+        """Whether each member cluster has been connected, or has failed to be. A hub that has just started must not
+        take the first that answers for the only one."""
+        return all(
+            (connection := self._connections.get(name)) is None or connection.reason != CONNECTING
+            for name in (cluster.name for cluster in self._objects.clusters.values())
+        ) and bool(self._connections or not len(self._objects.clusters))
+
+    async def _candidate(self, name: str, record: Dispatch, gang: GangView, now: int) -> Candidate | None:
+        """None for a cluster that the gang may not go to at all."""
+        connection, spec = self._connections[name], self._specs.get(name, {})
+        if gang.clusters and name not in gang.clusters:
+            return None
+        if spec.get("state") not in (None, "Active"):
+            return Candidate(name, never=True, message=f"is {spec.get('state')}")
+        if not connection.ready:
+            return Candidate(name, never=True, message=printable(f"{connection.reason}: {connection.message}"))
+        for attempt in reversed(record.status.attempts):
+            if attempt.cluster == name and _recent(attempt, now):
+                return Candidate(name, never=True, message=attempt.message)
+        found = self._objects.group(gang.uid)
+        if found is None:
+            return None
+        kind, group = found
+        if kind.resource not in connection.kinds:
+            said = f"does not serve {kind.resource.plural}.{kind.resource.group}"
+            return Candidate(name, never=True, message=said)
+        answer = await self._ask(connection, group.namespace, self._copies(record, gang, kind, group))
+        cost = spec.get("cost")
+        placed = sum(each.status.cluster == name for each in self._objects.records.values())
+        return msgspec.structs.replace(answer, cost=cost if isinstance(cost, int) else 0, dispatches=placed)
+
+    def _copies(self, record: Dispatch, gang: GangView, kind: GroupKind, group: StoredObject) -> list[Json]:
+        more = (self._origin, record.uid, record.status.epoch + 1, gang.lost_policy)
+        live = {pod.uid for pod in gang.pods if not pod.ended}
+        pods = [pod_copy(pod.document, *more) for pod in self._objects.members(kind, group) if pod.uid in live]
+        return [group_copy(group.document, *more, len(gang.pods) - len(live)), *pods]
+
+    # -- what is written in clusters, and of pods here ------------------------------------------------------
+
+    async def _carry_out(self, steps: Sequence[protocol.Step], record: Dispatch | None, gang_uid: str) -> None:
+        assert record is not None
+        limit = asyncio.Semaphore(16)
+
+        async def one(step: protocol.Step) -> None:
+            async with limit:
+                await self._step(step, record, gang_uid)
+
+        # The group before its pods, so that they wait for each other from the first moment.
+        first = [step for step in steps if isinstance(step, protocol.CreateGroup)]
+        for step in first:
+            await one(step)
+        results = await asyncio.gather(*(one(step) for step in steps if step not in first), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _step(self, step: protocol.Step, record: Dispatch, gang_uid: str) -> None:
+        connection = self._connections.get(record.status.cluster)
+        match step:
+            case protocol.RemoveRecord():
+                await self._remove(record)
+            case protocol.FailLost(name, origin_uid):
+                status = {
+                    "phase": "Failed",
+                    "reason": "CopyLost",
+                    "message": f"its copy in {record.status.cluster} is gone, and how it ended is not known",
+                }
+                await self._write_pod(record, name, origin_uid, status)
+            case protocol.MirrorStatus(name, origin_uid, uid):
+                copies = connection.copies(record.uid) if connection is not None else ()
+                for copy in copies:
+                    if copy.uid == uid:
+                        seen = mirrored(copy.document.get("status") or {})
+                        await self._write_pod(record, name, origin_uid, seen)
+            case _ if connection is None:
+                return
+            case protocol.ConfirmGone():
+                if await connection.gone(
+                    record.namespace, record.uid, (copy.uid for copy in record.status.granted)
+                ):
+                    await self._write(record, protocol.withdrawn(record.status, int(time.time())))
+            case protocol.DeleteCopy() | protocol.ReleaseCopy():
+                await connection.clear(record.namespace, step)
+            case protocol.DeleteGroup(uid):
+                for kind in GROUP_KINDS:
+                    if kind.resource.api_version == record.gang.api_version:
+                        path = kind.resource.path(record.namespace, record.gang.name)
+                        await _expecting(connection.client.delete(path, uid=uid), 404, 409)
+            case protocol.LiftGate(name, uid):
+                await self._lift(connection, record, name, uid)
+            case _:
+                await self._create(connection, record, gang_uid, step)
+
+    async def _create(
+        self, connection: ClusterConnection, record: Dispatch, gang_uid: str, step: protocol.Step
+    ) -> None:
+        found, gang = self._objects.group(gang_uid), self._objects.view(gang_uid)
+        if found is None or gang is None:
+            return
+        kind, group = found
+        more = (self._origin, record.uid, record.status.epoch, gang.lost_policy)
+        if isinstance(step, protocol.CreateGroup):
+            resource: Resource = kind.resource
+            document = group_copy(group.document, *more, sum(pod.ended for pod in gang.pods))
+        else:
+            assert isinstance(step, protocol.CreateCopy)
+            pods = [pod for pod in self._objects.members(kind, group) if pod.uid == step.origin_uid]
+            if not pods:
+                return
+            resource, document = PODS, pod_copy(pods[0].document, *more)
+        name = document["metadata"]["name"]
+        try:
+            await connection.client.create(resource.path(record.namespace), document)
+        except ApiError as error:
+            if error.status == 409 and error.reason == "AlreadyExists":
+                await self._check_taken(connection, record, resource, name)
+            elif error.status in _FINAL and error.from_api_server:
+                self._refused[record.uid, record.status.epoch] = printable(
+                    f"{resource.kind} {name}: {error.message}"
+                )
+            else:
+                raise
+
+    async def _check_taken(
+        self, connection: ClusterConnection, record: Dispatch, resource: Resource, name: str
+    ) -> None:
+        """Something has the name already. Ours goes away or is seen soon; what is somebody else's is left alone."""
+        there = await _expecting(connection.client.get(resource.path(record.namespace, name)), 404)
+        labels = (there or {"metadata": {}})["metadata"].get("labels") or {}
+        if there is not None and labels.get(ORIGIN_LABEL) != self._origin:
+            said = f"{resource.kind} {record.namespace}/{name} is there already, and is not the hub's"
+            self._refused[record.uid, record.status.epoch] = said
+
+    async def _lift(self, connection: ClusterConnection, record: Dispatch, name: str, uid: str) -> None:
+        copy = next((each for each in connection.copies(record.uid) if each.uid == uid), None)
+        if copy is None:
+            return
+        # Of the version that was seen: what others have put there meanwhile is theirs to lift.
+        gates = [gate for gate in copy.document["spec"]["schedulingGates"] if gate.get("name") != GRANT_GATE]
+        precise = {"uid": uid, "resourceVersion": copy.resource_version}
+        patch = {"metadata": precise, "spec": {"schedulingGates": gates}}
+        path = PODS.path(record.namespace, name)
+        await _expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
+
+    async def _write_pod(self, record: Dispatch, name: str, uid: str, status: Json) -> None:
+        """The status of a pod at the hub, of the version that was seen."""
+        pod = self._objects.pods.get((record.namespace, name))
+        if pod is None or pod.uid != uid:
+            return
+        conditions = [
+            each
+            for each in (pod.document.get("status") or {}).get("conditions") or ()
+            if each.get("type") != DISPATCHED
+        ]
+        conditions.append(
+            {
+                "type": DISPATCHED,
+                "status": "True",
+                "reason": "InCluster",
+                "message": f"cluster {record.status.cluster}, epoch {record.status.epoch}",
+                "lastTransitionTime": record.status.since or format_time(int(time.time())),
+            }
+        )
+        patch = {
+            "metadata": {"uid": uid, "resourceVersion": pod.resource_version},
+            "status": {**status, "conditions": conditions},
+        }
+        path = PODS.path(record.namespace, name, "status")
+        answer = await _expecting(self._client.patch(path, patch, PatchType.MERGE), 404, 409)
+        if answer is not None:
+            self._objects.pods.put((record.namespace, name), msgspec.json.encode(answer))
+
+    async def _remove(self, record: Dispatch) -> None:
+        """Deletes the record and takes its finalizer off, both of the version that was read."""
+        path = DISPATCHES.path(record.namespace, record.name)
+        precise = {"uid": record.uid, "resourceVersion": record.version}
+        if not record.deleting:
+            await _expecting(self._client.delete(path, uid=record.uid), 404, 409)
+            return  # the watch shows the version that is being deleted
+        answer = await _expecting(
+            self._client.patch(path, {"metadata": {**precise, "finalizers": []}}, PatchType.MERGE), 404, 409
+        )
+        if answer is not None:
+            self._objects.records.remove((record.namespace, record.name), record.uid)
+
+
+def _recent(attempt: Attempt, now: int) -> bool:
+    return attempt.outcome == "Refused" and now - parse_time(attempt.time) < REFUSED_SECONDS
+
+
+async def _expecting(request: Awaitable[Any], *statuses: int) -> Any:
+    """None where the answer is one of these."""
+    try:
+        return await request
+    except ApiError as error:
+        if error.status not in statuses:
+            raise
+        return None

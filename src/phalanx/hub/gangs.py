@@ -1,0 +1,179 @@
+"""What the hub's own API holds: PodGroups, the pods that are left to the hub, and the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from phalanx.controllers.store import ObjectStore
+from phalanx.dialects.dispatched import WHEN_LOST
+from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
+from phalanx.hub.dispatch import Dispatch, GangReference, read_dispatch
+from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, RERUN_AFTER, GroupKind
+from phalanx.hub.objects import StoredObject, read_object
+from phalanx.hub.observed import RERUN_SECONDS, GangView, LostPolicy, OriginPod
+from phalanx.kube.changes import Key
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.failures import Failures
+from phalanx.kube.paths import Resource
+from phalanx.kube.reflector import Reflector
+from phalanx.model.text.duration import parse_duration
+
+#: A group by its kind (an index into GROUP_KINDS), namespace and name.
+GroupKey = tuple[int, str, str]
+
+
+class HubObjects:
+    """`refused` is told of a pod that is left to the hub although it is in no group that is dispatched. `changed`
+    is told which gang (the uid of its PodGroup) to look at, `clusters_changed` that a MemberCluster has changed."""
+
+    def __init__(
+        self,
+        changed: Callable[[str], None],
+        clusters_changed: Callable[[], None],
+        refused: Callable[[Key], None] = lambda key: None,
+    ) -> None:
+        self._changed = changed
+        self._refused = refused
+        self.pods: ObjectStore[StoredObject] = ObjectStore(_gated, index=_group_text, changed=self._pod_changed)
+        self.groups = [self._group_store() for _ in GROUP_KINDS]
+        self.records: ObjectStore[Dispatch] = ObjectStore(
+            read_dispatch, index=lambda each: each.gang.uid, changed=self._record_changed
+        )
+        self.clusters: ObjectStore[StoredObject] = ObjectStore(
+            read_object, changed=lambda key, old, new: clusters_changed()
+        )
+
+    def reflectors(self, client: KubeClient, failures: Failures) -> list[Reflector[bytes]]:
+        sinks: list[tuple[Resource, Callable[..., None]]] = [
+            (PODS, self.pods.sink),
+            (DISPATCHES, self.records.sink),
+            (MEMBER_CLUSTERS, self.clusters.sink),
+            *((kind.resource, store.sink) for kind, store in zip(GROUP_KINDS, self.groups, strict=True)),
+        ]
+        return [Reflector(client, resource, bytes, sink, failures=failures) for resource, sink in sinks]
+
+    # -- what is asked --------------------------------------------------------------------------------------
+
+    def record(self, gang_uid: str) -> Dispatch | None:
+        """The record of a gang; the oldest where somebody has made a second."""
+        found = sorted(self.records.of(gang_uid), key=lambda each: (each.created, each.uid))
+        return found[0] if found else None
+
+    def gangs(self) -> Iterator[str]:
+        """All that there may be something to do for."""
+        for store in self.groups:
+            for group in store.values():
+                yield group.uid
+        for record in self.records.values():
+            yield record.gang.uid
+
+    def group(self, gang_uid: str) -> tuple[GroupKind, StoredObject] | None:
+        for kind, store in zip(GROUP_KINDS, self.groups, strict=True):
+            for each in store.of(gang_uid):
+                if each.document["metadata"].get("deletionTimestamp") is None:
+                    return kind, each
+        return None
+
+    def members(self, kind: GroupKind, group: StoredObject) -> Iterable[StoredObject]:
+        """The pods of a group that are left to the hub, by name."""
+        key = _text(GROUP_KINDS.index(kind), group.namespace, group.name)
+        found = [pod for pod in self.pods.of(key) if pod.document["metadata"].get("deletionTimestamp") is None]
+        return sorted(found, key=lambda pod: pod.name)
+
+    def view(self, gang_uid: str) -> GangView | None:
+        """None where there is no such PodGroup any more."""
+        found = self.group(gang_uid)
+        if found is None:
+            return None
+        kind, group = found
+        pods = tuple(
+            OriginPod(pod.name, pod.uid, ended(pod.document), pod.document["status"].get("phase") == "Failed")
+            for pod in self.members(kind, group)
+            if waits_for_hub(pod.document)
+        )
+        least = (group.document.get("spec") or {}).get("minMember")
+        return GangView(
+            gang_uid,
+            pods,
+            least if isinstance(least, int) and least > 0 else 1,
+            suspended(group.document),
+            _policy(group.annotation(WHEN_LOST)),
+            _seconds(group.annotation(RERUN_AFTER)),
+            tuple(filter(None, (name.strip() for name in group.annotation(CLUSTERS).split(",")))),
+        )
+
+    # -- what has changed -----------------------------------------------------------------------------------
+
+    def _group_store(self) -> ObjectStore[StoredObject]:
+        def changed(key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+            for uid in {each.uid for each in (old, new) if each is not None}:
+                self._changed(uid)
+
+        return ObjectStore(read_object, index=lambda each: each.uid, changed=changed)
+
+    def _pod_changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+        if new is not None and group_of(new) is None:
+            self._refused(key)
+        for pod in (old, new):
+            if pod is not None and (group := group_of(pod)) is not None:
+                kind, namespace, name = group
+                found = self.groups[kind].get((namespace, name))
+                if found is not None:
+                    self._changed(found.uid)
+
+    def _record_changed(self, key: Key, old: Dispatch | None, new: Dispatch | None) -> None:
+        for uid in {each.gang.uid for each in (old, new) if each is not None}:
+            self._changed(uid)
+
+
+def reference(kind: GroupKind, group: StoredObject) -> GangReference:
+    return GangReference(kind.resource.api_version, group.name, group.uid)
+
+
+def group_of(pod: StoredObject) -> GroupKey | None:
+    """Which group a pod is in; None for none of a kind that is dispatched."""
+    for index, kind in enumerate(GROUP_KINDS):
+        if name := kind.group_of(pod.document["metadata"]):
+            return index, pod.namespace, name
+    return None
+
+
+def _gated(raw: bytes) -> StoredObject | None:
+    found = read_object(raw)
+    return found if found is not None and has_gate(found.document) else None
+
+
+def _group_text(pod: StoredObject) -> str:
+    found = group_of(pod)
+    return _text(*found) if found is not None else ""
+
+
+def _text(kind: int, namespace: str, name: str) -> str:
+    return f"{kind}/{namespace}/{name}"
+
+
+def _policy(text: str) -> LostPolicy:
+    """Wait where nothing else is said, and where what is said is not understood."""
+    try:
+        return LostPolicy(text or LostPolicy.WAIT.value)
+    except ValueError:
+        return LostPolicy.WAIT
+
+
+def _seconds(text: str) -> int:
+    if not text:
+        return RERUN_SECONDS
+    try:
+        return max(0, int(parse_duration(text)))
+    except (ValueError, OverflowError):
+        return RERUN_SECONDS
+
+
+def records_by_uid(items: Iterable[object]) -> dict[str, Dispatch]:
+    """Of a list from the API. Raises msgspec.ValidationError where one cannot be read: nothing may be swept
+    then."""
+    found = [read_dispatch(msgspec.json.encode(item)) for item in items]
+    return {each.uid: each for each in found}

@@ -1,0 +1,80 @@
+"""A kubeconfig in a Secret, as MultiKueue has them: nothing in it may run code, read files or leave out TLS."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from phalanx.kube.auth.config import ClusterConfig, Overrides, config_of
+from phalanx.kube.auth.kubeconfig import Kubeconfig
+from phalanx.kube.errors import ConfigError
+from phalanx.model.text.yaml_text import decode_yaml
+
+KEY = "kubeconfig"
+_MOST_BYTES = 256 * 1024
+# What a kubeconfig may not state, by section; the reason is shown with the field's name.
+_REFUSED: Mapping[str, Mapping[str, str]] = {
+    "cluster": {
+        "certificate-authority": "a path; write certificate-authority-data",
+        "insecure-skip-tls-verify": "the server has to be checked",
+    },
+    "user": {
+        "exec": "a Secret must not run programs in the hub",
+        "auth-provider": "a Secret must not run programs in the hub",
+        "tokenFile": "a path; write token",
+        "client-certificate": "a path; write client-certificate-data",
+        "client-key": "a path; write client-key-data",
+        "username": "basic authentication",
+        "password": "basic authentication",
+    },
+}
+
+
+def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
+    """What the Secret (an API object; `name` is for messages) says of a cluster.
+
+    Raises ConfigError, which names the entry and the field, for what is not a kubeconfig or states what it may not;
+    entries that are not used are judged as well, so that nobody relies on one by switching the context.
+    """
+    document = _document(secret, name)
+    for kind, entry, fields in _entries(document):
+        for field, why in _REFUSED[kind].items():
+            if fields.get(field):
+                raise ConfigError(f"{name}: {kind} {entry!r}: {field} is refused: {why}")
+        server = fields.get("server")
+        if kind == "cluster" and (not isinstance(server, str) or not server.startswith("https://")):
+            raise ConfigError(
+                f"{name}: cluster {entry!r}: server is refused: write the https:// URL of an API server"
+            )
+    return config_of(Kubeconfig.of_document(document, name), None, {}, Overrides())
+
+
+def _document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
+    data = secret.get("data")
+    encoded = data.get(KEY) if isinstance(data, Mapping) else None
+    if not isinstance(encoded, str):
+        raise ConfigError(f"{name}: no key {KEY}")
+    if len(encoded) > _MOST_BYTES:
+        raise ConfigError(f"{name}: {KEY} is larger than {_MOST_BYTES} bytes")
+    try:
+        document = decode_yaml(base64.b64decode(encoded, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise ConfigError(f"{name}: {KEY} is not base64 of a text") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: {KEY} is not YAML") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{name}: {KEY} is no kubeconfig")
+    return document
+
+
+def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(Of what has another shape the kubeconfig's own reader says what is wrong.)"""
+    for kind in _REFUSED:
+        section = document.get(f"{kind}s")
+        for item in section if isinstance(section, list) else ():
+            if isinstance(item, dict) and isinstance(fields := item.get(kind), dict):
+                yield kind, str(item.get("name")), fields

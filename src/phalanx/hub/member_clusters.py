@@ -1,0 +1,149 @@
+"""The MemberClusters: which are connected, with which credentials, and what is told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.times import format_time
+from phalanx.hub.connection import ClusterConnection
+from phalanx.hub.kubeconfig_secret import KEY, cluster_config
+from phalanx.hub.names import MEMBER_CLUSTERS
+from phalanx.hub.objects import Json, StoredObject, printable
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import SECRETS
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+
+log = logging.getLogger(__name__)
+
+_SEEN_PERIOD = 60
+
+
+class _Connected(msgspec.Struct):
+    connection: ClusterConnection
+    task: asyncio.Task[None]
+    #: Of the Secret that it was made with.
+    digest: str
+
+
+class MemberClusters:
+    """`connect` makes a connection of a name and what its Secret says; `listed` gives the MemberClusters. A Secret
+    is read again every `period` seconds, and its new content used in place of the old."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        listed: Callable[[], Iterable[StoredObject]],
+        connect: Callable[[str, ClusterConfig], ClusterConnection],
+        changed: Callable[[str], None],
+        period: float = 5.0,
+    ) -> None:
+        self.connections: dict[str, ClusterConnection] = {}
+        self.specs: dict[str, Json] = {}
+        self._client = client
+        self._namespace = namespace
+        self._listed = listed
+        self._connect = connect
+        self._changed = changed
+        self._period = period
+        self._connected: dict[str, _Connected] = {}
+        self._problems: dict[str, str] = {}
+        self._wake = asyncio.Event()
+
+    def look(self) -> None:
+        """Something has changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                clusters = {each.name: each for each in self._listed()}
+                for name in [name for name in self._connected if name not in clusters]:
+                    await self._disconnect(name)
+                for name, cluster in sorted(clusters.items()):
+                    self.specs[name] = cluster.document.get("spec") or {}
+                    await self._follow(cluster)
+                for cluster in clusters.values():
+                    await self._tell(cluster)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._period):
+                        await self._wake.wait()
+        finally:
+            for name in list(self._connected):
+                await self._disconnect(name)
+
+    async def _follow(self, cluster: StoredObject) -> None:
+        """Connects it, or connects it anew where its Secret has changed. One that cannot be read any more changes
+        nothing about a connection that works."""
+        secret = str(self.specs[cluster.name].get("kubeconfigSecret") or "")
+        where = f"Secret {self._namespace}/{secret}"
+        try:
+            found = await self._client.get(SECRETS.path(self._namespace, secret))
+            digest = hashlib.sha256(str((found.get("data") or {}).get(KEY)).encode()).hexdigest()
+            known = self._connected.get(cluster.name)
+            if known is not None and known.digest == digest:
+                self._problems.pop(cluster.name, None)
+                return
+            config = cluster_config(found, where)
+            # (What it refers to is read when it is used first; here, so that it is told here.)
+            config.tls.context()
+        except (ConfigError, ValueError) as error:
+            self._problems[cluster.name] = f"InvalidKubeconfig: {printable(error)}"
+            return
+        except (ApiError, ConnectionLost) as error:
+            reason = "NoSecret" if isinstance(error, ApiError) and error.status == 404 else "Unread"
+            self._problems[cluster.name] = f"{reason}: {where}: {printable(error)}"
+            return
+        self._problems.pop(cluster.name, None)
+        await self._disconnect(cluster.name)
+        connection = self._connect(cluster.name, config)
+        self.connections[cluster.name] = connection
+        self._connected[cluster.name] = _Connected(connection, asyncio.create_task(connection.run()), digest)
+
+    async def _disconnect(self, name: str) -> None:
+        known = self._connected.pop(name, None)
+        if known is None:
+            return
+        self.connections.pop(name, None)
+        known.task.cancel()
+        await asyncio.gather(known.task, return_exceptions=True)
+        await known.connection.close()
+        self._changed("")
+
+    async def _tell(self, cluster: StoredObject) -> None:
+        """Writes the status where it has changed, and once a minute when it was last heard of."""
+        connection = self.connections.get(cluster.name)
+        problem = self._problems.get(cluster.name)
+        if connection is not None and (connection.ready or problem is None):
+            status, reason, message = connection.condition()
+        else:
+            reason, _, message = (problem or "Connecting: ").partition(": ")
+            status = "False"
+        old = cluster.document.get("status") or {}
+        before: Json = next((each for each in old.get("conditions") or () if each.get("type") == "Active"), {})
+        now = int(time.time())
+        told = {"type": "Active", "status": status, "reason": reason, "message": message[:500]}
+        same = {key: before.get(key) for key in told} == told
+        seen = connection.last_seen if connection is not None else 0
+        if same and (not seen or format_time(seen - seen % _SEEN_PERIOD) == old.get("lastSeen")):
+            return
+        changed = before.get("lastTransitionTime") if before.get("status") == status else None
+        body: dict[str, Any] = {"conditions": [{**told, "lastTransitionTime": changed or format_time(now)}]}
+        if seen:
+            body["lastSeen"] = format_time(seen - seen % _SEEN_PERIOD)
+        patch = {"metadata": {"uid": cluster.uid}, "status": body}
+        try:
+            await self._client.patch(MEMBER_CLUSTERS.path(None, cluster.name, "status"), patch, PatchType.MERGE)
+        except (ApiError, ConnectionLost) as error:
+            log.warning("the status of MemberCluster %s was not written: %s", cluster.name, error)

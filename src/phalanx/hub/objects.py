@@ -1,0 +1,72 @@
+"""Objects as they came from an API server, kept whole, with what has to be asked of all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from phalanx.model.text.decoding import decode_json
+
+Json = dict[str, Any]
+
+
+class StoredObject(msgspec.Struct, frozen=True):
+    """`document` has metadata with a name, a uid and a resourceVersion that are text."""
+
+    document: Json
+
+    @property
+    def name(self) -> str:
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.document["metadata"].get("namespace") or "")
+
+    @property
+    def uid(self) -> str:
+        return str(self.document["metadata"]["uid"])
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.document["metadata"]["resourceVersion"])
+
+    def label(self, key: str) -> str:
+        labels = self.document["metadata"].get("labels")
+        return str(labels.get(key) or "") if isinstance(labels, dict) else ""
+
+    def annotation(self, key: str) -> str:
+        annotations = self.document["metadata"].get("annotations")
+        return str(annotations.get(key) or "") if isinstance(annotations, dict) else ""
+
+
+def read_object(raw: bytes) -> StoredObject | None:
+    """None for what is no object at all, or lacks a part that every object has; other parts that have another shape
+    than Kubernetes gives them are left out."""
+    try:
+        document = decode_json(raw)
+    except msgspec.DecodeError:
+        return None
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict):
+        return None
+    if not all(isinstance(metadata.get(key), str) for key in ("name", "uid", "resourceVersion")):
+        return None
+    for part in ("spec", "status"):
+        if not isinstance(document.get(part) or {}, dict):
+            del document[part]
+    for part, kind in (("labels", dict), ("annotations", dict), ("finalizers", list)):
+        if not isinstance(metadata.get(part) or kind(), kind):
+            del metadata[part]
+    gates = (document.get("spec") or {}).get("schedulingGates") or []
+    if not isinstance(gates, list) or not all(isinstance(gate, dict) for gate in gates):
+        return None
+    return StoredObject(document)
+
+
+def printable(value: object, most: int = 300) -> str:
+    """What others have written, as one line for a terminal: without control characters, cut to a readable
+    length."""
+    text = "".join(each if each.isprintable() else " " for each in str(value)[: most + 1])
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -1,0 +1,199 @@
+"""The hub as a service: watch what is submitted, and bring each gang on, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.controllers.work_queue import WorkQueue
+from phalanx.hub.connection import ClusterConnection, ConnectionPace
+from phalanx.hub.dispatch import Dispatch
+from phalanx.hub.dispatcher import Dispatcher
+from phalanx.hub.estimates import Estimates
+from phalanx.hub.gangs import HubObjects, records_by_uid
+from phalanx.hub.member_clusters import MemberClusters
+from phalanx.hub.names import DISPATCHES
+from phalanx.kube.api_server import until_reachable
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.changes import Key
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import NAMESPACES
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.failures import Failures
+from phalanx.kube.http.connections import Transports
+from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.scheduling.framework.policy import Policy
+
+log = logging.getLogger(__name__)
+
+_RESYNC = 60.0
+_BUSY = 0.2
+# The most that a member cluster may answer at once, and say in one line of a watch.
+_ANSWER_BYTES = 64 * 2**20
+
+
+class HubOptions(msgspec.Struct, frozen=True):
+    """`namespace` holds the Secrets with kubeconfigs, and the lease of replicas. `patience` is for how long
+    (seconds) a cluster may be silent before it loses what has not been granted. `workers` look at gangs, for each
+    cluster."""
+
+    namespace: str = "phalanx-system"
+    scheduler_names: tuple[str, ...] = ("phalanx",)
+    leader_elect: bool = False
+    lease_name: str = "phalanx-hub-leader"
+    workers: int = 8
+    patience: int = 30
+    secret_period: float = 5.0
+    pace: ConnectionPace = ConnectionPace()
+
+
+class HubService:
+    """`run` ends when `stop` is called or leadership is lost; `ready` is set once all gangs have been seen.
+    `transports` carry the requests to member clusters."""
+
+    def __init__(
+        self, client: KubeClient, options: HubOptions, policy: Policy, transports: Transports | None = None
+    ) -> None:
+        self.options = options
+        self.ready = asyncio.Event()
+        self.lost_leadership = False
+        self._transports = transports
+        self._stopping = asyncio.Event()
+        self._failures = Failures()
+        lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
+        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._client = client.fenced(self._leadership.holds)
+        self._origin = ""
+        self._queues: dict[str, WorkQueue[str]] = {}
+        self._new_queue = asyncio.Event()
+        self._refusals: WorkQueue[Key] = WorkQueue()
+        self.objects = HubObjects(self._changed, lambda: self.clusters.look(), self._refusals.add)
+        self.clusters = MemberClusters(
+            self._client,
+            options.namespace,
+            lambda: list(self.objects.clusters.values()),
+            self._connect,
+            self._cluster_changed,
+            options.secret_period,
+        )
+        self._estimates = Estimates(policy, options.scheduler_names)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        leading = asyncio.create_task(self._leadership.run(self._lost))
+        serving = asyncio.create_task(self._serve())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            self.ready.clear()
+            for task in (serving, stopping):
+                task.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+            self._estimates.close()
+
+    def _lost(self) -> None:
+        self.lost_leadership = True
+        self.stop()
+
+    async def _serve(self) -> None:
+        await self._leadership.acquired()
+        await until_reachable(self._client)
+        self._origin = (await self._client.get(NAMESPACES.path(None, "kube-system")))["metadata"]["uid"]
+        dispatcher = Dispatcher(
+            self._client,
+            self.objects,
+            self.clusters.connections,
+            self.clusters.specs,
+            self._origin,
+            self._estimates.ask,
+            self._estimates.sent,
+            self.options.patience,
+        )
+
+        looking: set[str] = set()
+
+        async def look(gang_uid: str) -> float | None:
+            # The queue of a cluster that it has just left may still be at it.
+            if gang_uid in looking:
+                return _BUSY
+            looking.add(gang_uid)
+            try:
+                return await dispatcher.look(gang_uid)
+            except (ApiError, ConnectionLost, ConfigError) as error:
+                log.info("gang %s: %s", gang_uid, error)
+                raise
+            except Exception as error:
+                self._failures.record_failure("gang", gang_uid, error)
+                raise
+            finally:
+                looking.discard(gang_uid)
+
+        async with asyncio.TaskGroup() as tasks:
+            reflectors = self.objects.reflectors(self._client, self._failures)
+            for reflector in reflectors:
+                tasks.create_task(reflector.run())
+            for reflector in reflectors:
+                await reflector.synced.wait()
+            tasks.create_task(self._failures.keep_running("member clusters", self.clusters.run))
+            tasks.create_task(self._resync())
+            tasks.create_task(self._refusals.run(dispatcher.refuse, 2))
+            self.ready.set()
+            running: set[str] = set()
+            while True:
+                # A queue and workers for each cluster: who waits for one holds up nobody else's gangs.
+                for name in self._queues.keys() - running:
+                    tasks.create_task(self._queues[name].run(look, self.options.workers))
+                    running.add(name)
+                self._new_queue.clear()
+                await self._new_queue.wait()
+
+    async def _resync(self) -> None:
+        while True:
+            self._cluster_changed("")
+            await asyncio.sleep(_RESYNC)
+
+    # -- who is to be looked at -----------------------------------------------------------------------------
+
+    def _changed(self, gang_uid: str) -> None:
+        record = self.objects.record(gang_uid)
+        name = record.status.cluster if record is not None else ""
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = WorkQueue()
+            self._new_queue.set()
+        queue.add(gang_uid)
+
+    def _copies_changed(self, dispatch_uid: str) -> None:
+        if not dispatch_uid:
+            self._cluster_changed("")
+            return
+        for record in self.objects.records.values():
+            if record.uid == dispatch_uid:
+                self._changed(record.gang.uid)
+
+    def _cluster_changed(self, name: str) -> None:
+        self.clusters.look()
+        for gang_uid in set(self.objects.gangs()):
+            self._changed(gang_uid)
+
+    # -- clusters -------------------------------------------------------------------------------------------
+
+    def _connect(self, name: str, config: ClusterConfig) -> ClusterConnection:
+        bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
+        client = KubeClient(bounded, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
+        fenced = client.fenced(self._leadership.holds)
+        return ClusterConnection(name, fenced, self._origin, self._records, self._copies_changed, self.options.pace)
+
+    async def _records(self) -> Mapping[str, Dispatch]:
+        return records_by_uid((await self._client.list_all(DISPATCHES.path()))["items"])

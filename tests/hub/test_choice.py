@@ -1,0 +1,40 @@
+"""The earliest start wins; then cost, spread and name."""
+
+from __future__ import annotations
+
+from phalanx.hub.choice import Candidate, best
+
+NOW = 1_000_000
+
+
+def chosen(*candidates: Candidate) -> str:
+    found = best(candidates, NOW)
+    return found.name if found is not None else ""
+
+
+def test_the_earliest_start_wins_whatever_it_costs() -> None:
+    assert chosen(Candidate("west", NOW + 600), Candidate("east", NOW, cost=99)) == "east"
+
+
+def test_starts_within_a_minute_are_the_same_and_the_cheaper_is_chosen() -> None:
+    assert chosen(Candidate("west", NOW + 59), Candidate("east", NOW, cost=1)) == "west"
+    assert chosen(Candidate("west", NOW + 60), Candidate("east", NOW, cost=1)) == "east"
+
+
+def test_a_start_that_is_over_is_one_now() -> None:
+    assert chosen(Candidate("west", NOW - 3600, cost=1), Candidate("east", NOW)) == "east"
+
+
+def test_then_gangs_are_spread_and_then_names_decide() -> None:
+    assert chosen(Candidate("a", NOW, dispatches=2), Candidate("b", NOW, dispatches=1)) == "b"
+    assert chosen(Candidate("b", NOW), Candidate("a", NOW)) == "a"
+
+
+def test_who_cannot_say_is_taken_only_where_nobody_says_anything() -> None:
+    assert chosen(Candidate("silent"), Candidate("late", NOW + 86400)) == "late"
+    assert chosen(Candidate("silent"), Candidate("never", never=True)) == "silent"
+
+
+def test_a_gang_that_would_start_nowhere_waits_at_the_hub() -> None:
+    assert chosen(Candidate("never", never=True)) == ""
+    assert chosen() == ""

@@ -1,0 +1,80 @@
+"""A gang goes whole to one member cluster, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from phalanx.kube.core_resources import PODS as PODS_RESOURCE
+from tests.hub.federation import NAMESPACE, Federation, federation, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
+
+PODS = ("train-0", "train-1")
+
+
+@pytest_asyncio.fixture
+async def three(tmp_path: Path) -> AsyncIterator[Federation]:
+    async with federation(tmp_path) as made:
+        for name in made.members:
+            await made.join(name)
+        yield made
+
+
+async def test_a_gang_goes_where_it_starts_first_and_its_end_is_told_at_the_hub(three: Federation) -> None:
+    await three.members["north"].node("n1", "8")
+    await three.start_hub()
+    await three.gang()
+    await three.until_bound("north", *PODS)
+    record = await three.record()
+    assert (record["phase"], record["cluster"], record["epoch"]) == ("Granted", "north", 1)
+    await three.members["north"].phase("Running", *PODS)
+    await three.until_phase("Running", *PODS)
+    await three.members["north"].phase("Succeeded", *PODS)
+    await three.until_phase("Succeeded", *PODS)
+    assert (await three.until_record(phase="Ended"))["succeeded"] == 2
+    await three.delete_gang()
+    await three.until_empty("north")
+    await three.until_forgotten()
+
+
+async def test_what_is_not_dispatched_is_refused_by_name(three: Federation) -> None:
+    await three.start_hub()
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "j"}
+    await three.pod("alone", "", ownerReferences=[owner])
+
+    async def told() -> str:
+        conditions = (await three.hub.pods())["alone"]["status"].get("conditions") or ()
+        return next((each["message"] for each in conditions if each["type"] == "phalanx.dev/Dispatched"), "")
+
+    said = await until(told, "the pod says that it is not dispatched")
+    assert said.startswith(
+        "pods of a Job without a PodGroup are not dispatched; name one of scheduling.x-k8s.io or"
+    )
+
+
+async def test_what_has_the_name_of_a_copy_and_is_somebody_elses_is_left_alone(three: Federation) -> None:
+    for site in three.members.values():
+        await site.node("n1", "8")
+    foreign = {"metadata": {"name": "train-1"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    there = await three.members["east"].client.create(PODS_RESOURCE.path(NAMESPACE), foreign)
+    await three.start_hub()
+    await three.gang("train", 2, "1", clusters="east")
+
+    async def refused() -> str:
+        attempts = (await three.record()).get("attempts") or [{}]
+        return str(attempts[0].get("message") or "")
+
+    assert "Pod ml/train-1 is there already, and is not the hub's" in await until(refused, "east refuses it")
+    await three.annotate("train", clusters=None)
+    assert (await three.until_record(phase="Granted"))["cluster"] in ("north", "west")
+    left = await three.members["east"].pods()
+    assert left["train-1"]["metadata"]["uid"] == there["metadata"]["uid"]
+
+    async def alone() -> bool:
+        return set(await three.members["east"].pods()) == {"train-1"}
+
+    await until(alone, "the copies in east are gone")

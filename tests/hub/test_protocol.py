@@ -1,0 +1,88 @@
+"""Never two running copies under Wait, never a lost result: whatever is lost, late, cut off or restored."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.hub.dispatch import Phase
+from phalanx.hub.observed import LostPolicy
+from tests.hub.model import CLUSTERS, FAILED, SUCCEEDED, World, yield_check
+
+
+def played(seed: int, policy: LostPolicy, steps: int = 600, hubs: int = 2, without: str = "") -> World:
+    world = World(seed, policy, hubs, without=without)
+    for _ in range(steps):
+        chance = world.random.random()
+        hub = world.random.choice(world.hubs)
+        if chance < 0.30:
+            hub.look(world.random.randrange(2 + len(CLUSTERS)) if world.random.random() < 0.7 else None)
+        elif chance < 0.65:
+            hub.act(lossy=True)
+        elif chance < 0.77:
+            hub.tend()
+        elif chance < 0.90:
+            world.live()
+        else:
+            world.disturb()
+        yield_check(world)
+    return world
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_under_wait_no_two_clusters_ever_run_one_gang(block: int) -> None:
+    started = 0
+    for seed in range(block * 60, block * 60 + 60):
+        world = played(seed, LostPolicy.WAIT)
+        started += any("starts" in line for line in world.log)
+    assert started > 20  # or there was nothing to go wrong
+
+
+@pytest.mark.parametrize("policy", [LostPolicy.WAIT, LostPolicy.RERUN])
+def test_when_all_is_well_again_everything_ends_once_and_nothing_is_left_over(policy: LostPolicy) -> None:
+    ends = {SUCCEEDED: 0, FAILED: 0, "gone": 0, "suspended": 0}
+    for seed in range(1000, 1120):
+        world = played(seed, policy, 120)
+        world.settle(300)
+        elsewhere = [
+            name
+            for name, cluster in world.clusters.items()
+            if cluster.copies and (world.record is None or world.record.status.cluster != name)
+        ]
+        assert not elsewhere, (seed, elsewhere, world.log)
+        if not world.exists:
+            assert world.record is None, (seed, world.log)
+            assert not any(c.copies for c in world.clusters.values()), (seed, world.log)
+            ends["gone"] += 1
+        elif world.suspended and not all(each.ended for each in world.origins.values()):
+            assert world.record is None or world.record.phase is Phase.PENDING, (seed, world.record, world.log)
+            ends["suspended"] += 1
+        else:
+            assert world.record is not None
+            assert world.record.phase is Phase.ENDED, (seed, world.record, world.log)
+            for origin in world.origins.values():
+                ends[origin.phase] += 1
+    assert all(ends.values()), ends  # each kind of end was seen
+
+
+def test_an_end_that_a_cluster_saw_is_told_at_the_hub() -> None:
+    seen = 0
+    for seed in range(2000, 2120):
+        world = played(seed, LostPolicy.WAIT, 150, hubs=1)
+        world.settle(300)
+        for origin in world.origins.values() if world.exists else ():
+            if origin.uid in world.succeeded:
+                name, restores = world.succeeded[origin.uid]
+                if world.clusters[name].restores == restores:
+                    seen += 1
+                    assert origin.phase == SUCCEEDED, (seed, origin, world.log)
+    assert seen > 20
+
+
+@pytest.mark.parametrize("rule", ["swap", "list", "fence"])
+def test_the_model_notices_when_a_rule_is_left_out(rule: str) -> None:
+    def all_seeds() -> None:
+        for seed in range(3000, 4500):
+            played(seed, LostPolicy.WAIT, without=rule)
+
+    with pytest.raises(AssertionError, match="epoch"):
+        all_seeds()
