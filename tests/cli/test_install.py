@@ -271,7 +271,7 @@ def test_a_scheduler_of_another_name_may_touch_neither_lease_nor_memory_of_the_f
         {(rule["resources"][0], name) for rule in role["rules"] for name in rule.get("resourceNames", ())}
         for role in roles
     )
-    assert one & other == {("secrets", "phalanx-signing-keys")}
+    assert one & other == {("secrets", "phalanx-signing-keys"), ("leases", HUB_LEASE)}  # the latter only read
 
 
 def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> None:
