@@ -89,7 +89,7 @@ def test_demo_list_names_the_scenarios() -> None:
     assert names[:5] == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
     assert names[5:10] == ["gang-preemption", *(f"elastic-quota-{number}" for number in range(1, 5))]
     assert names[10:14] == ["queues", "reclaim", "fair-share", "topology"]
-    assert names[14:] == ["pytorch", "restart", "spark"]
+    assert names[14:] == ["pytorch", "restart", "spark", "many-clusters"]
     table = run("demo", "--list").output
     assert [line.split()[0] for line in table.splitlines()] == names
 

@@ -10,6 +10,8 @@ from .cluster import POLICIES, SoakCluster
 from .life import Story, fault_of, live, read, relive, shrink, write
 from .steps import Step
 
+STORIES = Path(__file__).parent / "stories"
+
 
 @pytest.mark.parametrize("seed", range(len(POLICIES)))
 def test_short_lives_go_well_and_can_be_lived_again(seed: int) -> None:
@@ -17,6 +19,12 @@ def test_short_lives_go_well_and_can_be_lived_again(seed: int) -> None:
     assert not life.fault
     again = relive(life.story)
     assert again.cluster.digest == life.cluster.digest
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(STORIES.glob("*.jsonl"))])
+def test_what_once_went_wrong_goes_well(name: str) -> None:
+    life = relive(read(STORIES / f"{name}.jsonl"))
+    assert not life.fault
 
 
 @pytest.mark.slow

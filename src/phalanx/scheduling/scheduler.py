@@ -19,7 +19,7 @@ from phalanx.scheduling.actions.maintenance import evict_for_maintenance
 from phalanx.scheduling.actions.plan_record import PlanRecord
 from phalanx.scheduling.actions.preempt import could_preempt, preempt
 from phalanx.scheduling.actions.reserve import reserve
-from phalanx.scheduling.actions.reserved_turns import due_units, next_in_line
+from phalanx.scheduling.actions.reserved_turns import beside_the_plan, due_units, next_in_line
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.actions.start_forecasts import UnitStart, forecast_starts, sample_forecasts
 from phalanx.scheduling.diagnosis.verdicts import not_considered
@@ -464,7 +464,8 @@ class Scheduler:
             demand, unit = stale
             marks = session.decisions.begin_turn()
             try:
-                refusal = self._refusal_now(session, demand, unit)
+                with beside_the_plan(session, unit):
+                    refusal = self._refusal_now(session, demand, unit)
             except Exception as error:
                 session.decisions.undo_turn(marks)
                 if silence_plugin(session, error):

@@ -68,7 +68,7 @@ def reserved_turn(session: Session, units: list[QueuedUnit]) -> Iterator[Reserve
     priority = min(session.turn_priority(member) for unit in units for member in unit.members)
     opened = plan.lift(first.key, priority)
     mark = len(session.plan.binds)
-    use = next((each.pod_class.spec.reservation for each in _pending(first)), None)
+    use = _use_of(first)
     session.quota_check.kept_room = _KeptRoom(plan, run_limit(first), use)
     turn = ReservedTurn(opened)
     try:
@@ -81,6 +81,25 @@ def reserved_turn(session: Session, units: list[QueuedUnit]) -> Iterator[Reserve
             plan.restore(turn.placed.key if turn.placed is not None else None, first.name, rows)
         if use is not None and len(session.plan.binds) > mark:
             plan.recount_users()
+
+
+@contextmanager
+def beside_the_plan(session: Session, unit: QueuedUnit) -> Iterator[None]:
+    """Who looks whether the unit would get something sees in its accounts, as on nodes, what is kept for others:
+    what its turn refuses would else seem open, turn after turn."""
+    plan = session.reservations
+    if plan is None or not plan.active:
+        yield
+        return
+    session.quota_check.kept_room = _KeptRoom(plan, run_limit(unit), _use_of(unit))
+    try:
+        yield
+    finally:
+        session.quota_check.kept_room = None
+
+
+def _use_of(unit: QueuedUnit) -> ReservationUse | None:
+    return next((each.pod_class.spec.reservation for each in _pending(unit)), None)
 
 
 def due_units(session: Session) -> list[UnitKey]:
