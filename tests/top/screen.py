@@ -9,11 +9,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from phalanx.cli.top.app import Top
-from phalanx.cli.top.feed import following
-from phalanx.dashboard.watch import WatchOptions
-from phalanx.kube.auth.config import load_config
-from phalanx.kube.client import KubeClient
-from tests.dashboard.cluster import Site, until
+from phalanx.cli.top.feed import Feed
+from tests.dashboard.cluster import until
 
 
 class Screen:
@@ -42,7 +39,7 @@ class Screen:
         await self.pilot.press(*keys)
 
     async def type(self, text: str) -> None:
-        await self.pilot.press(*(" " == each and "space" or each for each in text))
+        await self.pilot.press(*((each == " " and "space") or each for each in text))
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
         async def held() -> bool:
@@ -61,17 +58,8 @@ class Screen:
 
 @contextlib.asynccontextmanager
 async def opened(
-    site: Site, start: str = "gangs", words: str = "", size: tuple[int, int] = (150, 30)
+    feed: Feed, start: str = "gangs", words: str = "", size: tuple[int, int] = (150, 30)
 ) -> AsyncIterator[Screen]:
-    """One that has its first verdicts."""
-    async with (
-        KubeClient(load_config(str(site.directory / "kubeconfig"))) as client,
-        following(client, WatchOptions()) as (feed, watching),
-    ):
-        app = Top(feed, start=start, words=words)
-        async with app.run_test(size=size) as pilot:
-            screen = Screen(app, pilot)
-            await screen.until(lambda: feed.watch.last is not None or watching.done(), "a rehearsal")
-            if watching.done():
-                watching.result()
-            yield screen
+    app = Top(feed, start=start, words=words)
+    async with app.run_test(size=size) as pilot:
+        yield Screen(app, pilot)

@@ -43,6 +43,12 @@ _SORTS = {
     "queues": {"T": "tree", "N": "name", "U": "use", "W": "waiting"},
     "gangs": {"S": "state", "N": "name", "A": "age", "Q": "queue", "P": "priority"},
 }
+_HINTS = {
+    "queues": "Enter its gangs  / filter  : go to  y YAML",
+    "gangs": "Enter why  / filter  : go to  y YAML",
+    "nodes": "r resource  / filter  : go to",
+    "keys": "Esc back",
+}
 # How often ages are drawn anew, and how often an open story is asked for at most.
 _TICK = 1.0
 
@@ -110,6 +116,12 @@ class Top(App[None]):
         self.keys.show(help_lines())
         if self._words:
             self.lists[self._start].filter_by(self._words)
+        for panel, rows in (
+            (self.queues, self.feed.queues),
+            (self.gangs, self.feed.gangs),
+            (self.nodes, self.feed.nodes),
+        ):
+            panel.take_in(rows.rows, None)
         self._show(self.place)
         self.run_worker(self.feed.run(self.told), exit_on_error=True)
         self.run_worker(self._tell_stories(), exit_on_error=True)
@@ -241,7 +253,7 @@ class Top(App[None]):
                 shown.append(Piece(f"  {told(node, each.resource)}"))
         else:
             shown.append(Piece(f" {self.place.row or panel}"))
-        self.below.show([*shown, Piece("  ? keys", "muted")])
+        self.below.show([*shown, Piece(f"  {_HINTS.get(panel, 'Esc back  y YAML, JSON')}  ? keys  q end", "muted")])
 
     # keys
 

@@ -72,6 +72,7 @@ async def _show(client: KubeClient, options: WatchOptions, panel: str, words: st
     from phalanx.cli.top.app import Top
     from phalanx.cli.top.feed import following
     from phalanx.dashboard.rehearsal_process import RehearsalEnded
+    from phalanx.kube.errors import ApiError, ConnectionLost
     from phalanx.scheduling.framework.errors import PolicyError
 
     # The screen is taken; what matters of it is among the warnings of the first line.
@@ -89,7 +90,7 @@ async def _show(client: KubeClient, options: WatchOptions, panel: str, words: st
             if watching.done():
                 watching.result()
     except BaseExceptionGroup as group:
-        errors, rest = group.split((RehearsalEnded, PolicyError, OSError))
+        errors, rest = group.split((RehearsalEnded, PolicyError, ApiError, ConnectionLost, OSError))
         if rest is not None or errors is None:
             raise
         raise click.ClickException(str(errors.exceptions[0])) from group

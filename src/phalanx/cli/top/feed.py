@@ -109,7 +109,7 @@ class Feed:
 async def following(
     client: KubeClient, options: WatchOptions, *, errors: int | None = None
 ) -> AsyncIterator[tuple[Feed, asyncio.Task[None]]]:
-    """A feed, and the watch behind it: a task that ends only by failing. What the rehearsing process complains of goes
+    """A feed, and the watch behind it: a task that ends only by failing. What the rehearsing process says goes
     to the file descriptor `errors`. Raises PolicyError."""
     async with RehearsalProcess.running(options.config, options.schedulers, errors=errors) as rehearsal:
         watch = ClusterWatch(client, options, rehearsal)

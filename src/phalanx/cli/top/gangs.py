@@ -22,6 +22,10 @@ def start(row: GangRow, now: float) -> str:
     return f"{'<=' if row.start_kind == 'promised' else '~'} {span(parse_time(row.start) - now)}"
 
 
+def shown_name(row: GangRow) -> str:
+    return f"pod/{row.name}" if row.kind == "pod" else row.name
+
+
 def why(row: GangRow) -> str:
     return f"{row.reason}: {row.message}" if row.reason and row.message else row.reason or row.message
 
@@ -39,7 +43,7 @@ def _urgency(row: GangRow) -> SortKey:
 
 COLUMNS: tuple[Column[GangRow], ...] = (
     Column("NAMESPACE", lambda row, now: row.namespace, 9, grow=1, rank=3),
-    Column("GANG", lambda row, now: f"pod/{row.name}" if row.kind == "pod" else row.name, 14, grow=2),
+    Column("GANG", lambda row, now: shown_name(row), 14, grow=2),
     Column("QUEUE", lambda row, now: row.queue or "-", 9, grow=1, rank=4),
     Column("PRIO", lambda row, now: str(row.priority), 5, rank=6, right=True),
     Column("STATE", lambda row, now: row.state, 11, style=lambda row: STATE_STYLES.get(row.state, "")),
@@ -49,6 +53,7 @@ COLUMNS: tuple[Column[GangRow], ...] = (
     Column("WHY", lambda row, now: why(row), 12, grow=5, rank=1),
 )
 FIELDS: dict[str, Callable[[GangRow], str]] = {
+    "id": lambda row: row.id,
     "ns": lambda row: row.namespace,
     "name": lambda row: row.name,
     "queue": lambda row: row.queue,
@@ -58,7 +63,7 @@ FIELDS: dict[str, Callable[[GangRow], str]] = {
 }
 ORDERS: dict[str, Callable[[GangRow], SortKey]] = {
     "state": _urgency,
-    "name": lambda row: (row.namespace, row.name),
+    "name": lambda row: (row.namespace, shown_name(row)),
     "age": lambda row: (row.created,),
     "queue": lambda row: (row.queue, *_urgency(row)),
     "priority": lambda row: (-row.priority,),

@@ -61,7 +61,7 @@ def told(row: NodeRow, resource: str) -> str:
     names = [resource, *(each for each in (CPU, MEMORY) if each != resource and each in row.offered)]
     amounts = ((each, row.free.get(each, 0), row.offered.get(each, 0)) for each in names)
     free = ", ".join(
-        f"{format_quantity(has, each)} of {format_quantity(of, each)} {each}" for each, has, of in amounts
+        f"{format_quantity(some, key)} of {format_quantity(most, key)} {key}" for key, some, most in amounts
     )
     more = [row.closed, f"taint {row.taint}" if row.taint else "", f"{row.pods} pods"]
     return f"{row.id}: {free} free; {', '.join(each for each in more if each)}"

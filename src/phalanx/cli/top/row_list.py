@@ -68,6 +68,8 @@ class RowList(LineView, Generic[R]):
         self._sorted: list[tuple[SortKey, str]] = []
         self._keys: dict[str, SortKey] = {}
         self._on = ""
+        # Who has not moved looks at the first row, whichever that is.
+        self._moved = False
         self._layout: tuple[int, list[tuple[Column[R], int]]] = (-1, [])
 
     @property
@@ -114,6 +116,9 @@ class RowList(LineView, Generic[R]):
 
     def _follow(self) -> None:
         """Puts the cursor on the row that it was on, at the same height of the screen if that can be."""
+        if not self._moved:
+            self.go(0)
+            return
         key, height = self._keys.get(self._on), self.cursor - self.top
         number = bisect.bisect_left(self._sorted, (key, self._on)) if key is not None else self.cursor
         if key is not None and number != self.cursor:
@@ -124,10 +129,14 @@ class RowList(LineView, Generic[R]):
         super().go(number)
         self._on = self.chosen()
 
+    def action_move(self, by: int) -> None:
+        super().action_move(by)
+        self._moved = self.cursor > 0
+
     def choose(self, name: str) -> None:
         """Puts the cursor on a row, if it is there."""
         if name in self._keys:
-            self._on = name
+            self._on, self._moved = name, True
             self._follow()
 
     # what is seen
