@@ -116,12 +116,9 @@ class Top(App[None]):
         self.keys.show(help_lines())
         if self._words:
             self.lists[self._start].filter_by(self._words)
-        for panel, rows in (
-            (self.queues, self.feed.queues),
-            (self.gangs, self.feed.gangs),
-            (self.nodes, self.feed.nodes),
-        ):
-            panel.take_in(rows.rows, None)
+        self.queues.take_in(self.feed.queues.rows, None)
+        self.gangs.take_in(self.feed.gangs.rows, None)
+        self.nodes.take_in(self.feed.nodes.rows, None)
         self._show(self.place)
         self.run_worker(self.feed.run(self.told), exit_on_error=True)
         self.run_worker(self._tell_stories(), exit_on_error=True)

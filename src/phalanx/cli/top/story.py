@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from phalanx.cli.eviction_lines import eviction_lines
 from phalanx.cli.listing.ages import age
+from phalanx.cli.listing.harmless import harmless
 from phalanx.cli.top.gangs import members, start
 from phalanx.cli.top.pager import Line
 from phalanx.cli.top.pieces import STATE_STYLES
@@ -19,7 +21,19 @@ _MOST_MEMBERS = 200
 
 
 def story(answer: GangAnswer, now: float) -> list[Line]:
+    # Before there are lines: a message with a line break would be two of them, the second in our name.
+    answer = msgspec.convert(_single_lines(msgspec.to_builtins(answer)), GangAnswer)
     return [*_head(answer, now), *_why(answer), *_members(answer), *_timeline(answer, now)]
+
+
+def _single_lines(content: Any) -> Any:
+    if isinstance(content, str):
+        return harmless(content)
+    if isinstance(content, list):
+        return [_single_lines(each) for each in content]
+    if isinstance(content, dict):
+        return {harmless(key): _single_lines(each) for key, each in content.items()}
+    return content
 
 
 def _head(answer: GangAnswer, now: float) -> Iterator[Line]:
