@@ -1,4 +1,4 @@
-"""What is drawn: only what is seen, only what has changed, nothing that steers the terminal, no colour if so wished."""
+"""What is drawn: what is seen, where it has changed, nothing that steers the terminal, no colour if so wished."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ async def test_hostile_names_are_only_printed(name: str) -> None:
             assert screen.line("[bold red]")
         assert_harmless(screen)
         for keys in (
-            ("enter",), ("y",), ("y",), ("escape", "escape", "colon", "q", "enter"), ("y",), ("escape", "enter"),
-            ("colon", "n", "enter"), ("enter",), ("y",),
+            ("enter",), ("y",), ("y", "escape", "escape", "colon", "q", "enter"), ("y",),
+            ("escape", "colon", "n", "enter", "enter"), ("y",),
         ):  # fmt: skip
             await screen.press(*keys)
             await screen.until(lambda: not screen.app.place.about or screen.app._answer, "an answer")

@@ -75,8 +75,9 @@ class Top(App[None]):
         Binding("q", "quit", show=False),
         Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False),
-        Binding("colon", "prompt(':')", show=False),
-        Binding("slash", "prompt('/')", show=False),
+        # Before anything else, so that what is typed after it is typed into it, however soon that comes.
+        Binding("colon", "prompt(':')", show=False, priority=True),
+        Binding("slash", "prompt('/')", show=False, priority=True),
         Binding("question_mark", "help", show=False),
         Binding("escape", "back", show=False),
         Binding("y", "document", show=False),
@@ -214,7 +215,7 @@ class Top(App[None]):
     def _show(self, place: Place) -> None:
         self.place, self._answer, self._notice = place, None, ""
         self.query_one(ContentSwitcher).current = place.panel
-        self.panel.focus()
+        self.screen.set_focus(self.panel)
         if place.about:
             pager = self.page if place.panel == "page" else self.document
             pager.show([Line("...", "muted")])
@@ -254,6 +255,10 @@ class Top(App[None]):
 
     # keys
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The two signs are letters like any other while something is typed."""
+        return not (action == "prompt" and self.prompt.sign)
+
     def action_help(self) -> None:
         self.go(Place("keys"))
 
@@ -291,7 +296,7 @@ class Top(App[None]):
             self.lists[self.place.panel].filter_by(event.value)
 
     def on_prompt_answered(self, event: Prompt.Answered) -> None:
-        self.panel.focus()
+        self.screen.set_focus(self.panel)
         if event.sign == "/" and self.place.panel in LISTS:
             self.lists[self.place.panel].filter_by(event.text)
         elif event.sign == ":" and event.text.strip():

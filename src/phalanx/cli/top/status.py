@@ -73,9 +73,7 @@ class Prompt(Input):
     """Hidden until it is asked for; `sign` is what it was asked with, "" while it is hidden."""
 
     DEFAULT_CSS = """
-    Prompt, Prompt:focus { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default;
-        display: none; }
-    Prompt.asking { display: block; }
+    Prompt, Prompt:focus { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", show=False, priority=True)]
 
@@ -92,14 +90,15 @@ class Prompt(Input):
         )
         self.sign = ""
         self._former = ""
+        self.display = False
 
     def ask(self, sign: str, text: str) -> None:
         self.sign, self._former = sign, text
         self.placeholder = "words, queue:NAME, state:NAME, !word" if sign == "/" else "queues, gangs, nodes"
         self.value = text
         self.cursor_position = len(text)
-        self.add_class("asking")
-        self.focus()
+        self.display = True
+        self.screen.set_focus(self)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -110,5 +109,5 @@ class Prompt(Input):
 
     def _end(self, text: str) -> None:
         sign, self.sign = self.sign, ""
-        self.remove_class("asking")
+        self.display = False
         self.post_message(self.Answered(sign, text))
