@@ -43,6 +43,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "webhook": ("phalanx.cli.webhook:webhook", "Fill in and check jobs, queues, groups and pods at admission."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
+    "top": ("phalanx.cli.top.command:top", "Look at queues, gangs and nodes in the terminal, live."),
     "dashboard": (
         "phalanx.cli.dashboard:dashboard",
         "Serve a page that shows queues, gangs and nodes, live.",
@@ -98,6 +99,8 @@ _LINKED = {**SHORT_COMMANDS, **SLURM_COMMANDS}
 _LOCAL = ("up", "demo", "apiserver", "node-agent")
 # Those that need what the extra [webhook] brings, and that alone.
 _CERTIFIED = ("webhook",)
+# Those that need a terminal's whole screen, and the extra [tui].
+_SCREEN = ("top",)
 # Those that need a database, and the extra [history].
 _ACCOUNTS = ("history", "report", "accounting")
 
@@ -125,6 +128,10 @@ class LazyGroup(click.Group):
         if cmd_name in _CERTIFIED and importlib.util.find_spec("cryptography") is None:
             raise click.ClickException(
                 f"`phalanx {cmd_name}` makes certificates: pip install 'phalanx-scheduler[webhook]'"
+            )
+        if cmd_name in _SCREEN and importlib.util.find_spec("textual") is None:
+            raise click.ClickException(
+                f"`phalanx {cmd_name}` draws on the whole screen: pip install 'phalanx-scheduler[tui]'"
             )
         if cmd_name in _ACCOUNTS and not all(map(importlib.util.find_spec, ("sqlalchemy", "alembic"))):
             raise click.ClickException(

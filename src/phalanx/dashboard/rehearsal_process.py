@@ -33,13 +33,17 @@ class RehearsalProcess:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def running(cls, policy: str, schedulers: tuple[str, ...]) -> AsyncIterator[RehearsalProcess]:
+    async def running(
+        cls, policy: str, schedulers: tuple[str, ...], *, errors: int | None = None
+    ) -> AsyncIterator[RehearsalProcess]:
+        """What it complains about goes to the file descriptor `errors`, by default where ours goes."""
         # One thread, so that it can be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", _MODULE, policy, *schedulers),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
             env=environment,
         )
         made = cls(process)

@@ -1,0 +1,1 @@
+"""`phalanx top`: queues, gangs and nodes in a terminal, live."""

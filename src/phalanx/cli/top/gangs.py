@@ -1,0 +1,74 @@
+"""The list of gangs: state, members, age, start, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from phalanx.cli.listing.ages import age, span
+from phalanx.cli.top.pieces import STATE_STYLES
+from phalanx.cli.top.row_list import Column, RowList, SortKey
+from phalanx.dashboard.entries import GangRow
+from phalanx.dialects.times import parse_time
+
+# What one looks for first: those that have trouble, then those that wait.
+_URGENCY = ("Partial", "Waiting", "Starting", "Gated", "Terminating", "Bound", "Running", "Finished", "Foreign")
+
+
+def start(row: GangRow, now: float) -> str:
+    """`<= 12m0s` is a promise, `~ 12m0s` a plan."""
+    if not row.start:
+        return "-"
+    return f"{'<=' if row.start_kind == 'promised' else '~'} {span(parse_time(row.start) - now)}"
+
+
+def shown_name(row: GangRow) -> str:
+    return f"pod/{row.name}" if row.kind == "pod" else row.name
+
+
+def why(row: GangRow) -> str:
+    return f"{row.reason}: {row.message}" if row.reason and row.message else row.reason or row.message
+
+
+def members(row: GangRow) -> str:
+    """Those that run, that start together, and all."""
+    everybody = row.pending + row.gated + row.placed + row.finished + row.terminating
+    return f"{row.running}/{row.minimum}/{everybody}"
+
+
+def _urgency(row: GangRow) -> SortKey:
+    place = _URGENCY.index(row.state) if row.state in _URGENCY else len(_URGENCY)
+    return (place, -row.priority, row.created)
+
+
+COLUMNS: tuple[Column[GangRow], ...] = (
+    Column("NAMESPACE", lambda row, now: row.namespace, 9, grow=1, rank=3),
+    Column("GANG", lambda row, now: shown_name(row), 14, grow=2),
+    Column("QUEUE", lambda row, now: row.queue or "-", 9, grow=1, rank=4),
+    Column("PRIO", lambda row, now: str(row.priority), 5, rank=6, right=True),
+    Column("STATE", lambda row, now: row.state, 11, style=lambda row: STATE_STYLES.get(row.state, "")),
+    Column("MEMBERS", lambda row, now: members(row), 9, rank=2, right=True),
+    Column("AGE", lambda row, now: age(row.created, now) or "-", 7, rank=5, right=True),
+    Column("START", start, 9, rank=4, right=True),
+    Column("WHY", lambda row, now: why(row), 12, grow=5, rank=1),
+)
+FIELDS: dict[str, Callable[[GangRow], str]] = {
+    "id": lambda row: row.id,
+    "ns": lambda row: row.namespace,
+    "name": lambda row: row.name,
+    "queue": lambda row: row.queue,
+    "state": lambda row: row.state,
+    "kind": lambda row: row.kind,
+    "reason": lambda row: row.reason,
+}
+ORDERS: dict[str, Callable[[GangRow], SortKey]] = {
+    "state": _urgency,
+    "name": lambda row: (row.namespace, shown_name(row)),
+    "age": lambda row: (row.created,),
+    "queue": lambda row: (row.queue, *_urgency(row)),
+    "priority": lambda row: (-row.priority,),
+}
+
+
+def gang_list(clock: Callable[[], float] = time.time) -> RowList[GangRow]:
+    return RowList(id="gangs", columns=COLUMNS, fields=FIELDS, orders=ORDERS, clock=clock)

@@ -1,0 +1,68 @@
+"""A feed whose tables are filled by hand: names that no API server would take, and very many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import cast
+
+from phalanx.cli.top.feed import Feed
+from phalanx.dashboard.entries import GangAnswer, GangRow, Mark, MemberLine, NodeRow, QueueRow
+from phalanx.dashboard.rehearsal_process import RehearsalProcess
+from phalanx.dashboard.timeline import GangHistory
+from phalanx.dashboard.watch import ClusterWatch, WatchOptions
+from phalanx.kube.client import KubeClient
+from phalanx.reports.account_entries import FirstWaiting, QueueEntry
+from phalanx.reports.why import WhyAnswer
+
+
+class HandFeed(Feed):
+    """`put` and `drop` are told as changes of the cluster are."""
+
+    def __init__(self) -> None:
+        # Nobody is asked: neither an API server nor a rehearsing process is there.
+        client = KubeClient.__new__(KubeClient)
+        watch = ClusterWatch(client, WatchOptions(), RehearsalProcess(cast(asyncio.subprocess.Process, None)))
+        super().__init__(watch, GangHistory(client, watch))
+
+    def put(self, table: str, rows: Iterable[GangRow | NodeRow | QueueRow]) -> None:
+        for row in rows:
+            self.watch.tables[table].put(row.id, row)
+        self.watch._tell()
+
+    def drop(self, table: str, row: str) -> None:
+        self.watch.tables[table].drop(row)
+        self.watch._tell()
+
+    async def story(self, row: str) -> GangAnswer | None:
+        """Of whatever is in the table, with its name wherever a name may be."""
+        found = self.gangs.rows.get(row)
+        if found is None:
+            return None
+        why = WhyAnswer("Gang", row, "Waiting", f"told by {row}", reason=row, change=f"rename {row}")
+        members = [MemberLine(name=row, state=row, node=row, created="2026-01-01T00:00:00Z", told=row, cause=row)]
+        marks = [Mark(when="2026-01-01T00:00:00Z", what=row, message=row)]
+        return GangAnswer(row=found, why=why, members=members, marks=marks, problem="", omitted=[row])
+
+
+def gang(number: int, name: str = "", *, state: str = "Running", message: str = "") -> GangRow:
+    name = name or f"gang-{number:05}"
+    return GangRow(
+        id=f"ns/{name}", kind="gang", namespace="ns", name=name, queue="default", state=state, minimum=1,
+        running=1, placed=1, created="2026-01-01T00:00:00Z", message=message,
+    )  # fmt: skip
+
+
+def node(number: int, name: str = "", *, rack: str = "", free: int = 0) -> NodeRow:
+    name = name or f"node-{number}"
+    rack = rack or f"rack-{number // 40}"
+    return NodeRow(id=name, rack=rack, offered={"cpu": 8000}, free={"cpu": free}, pods=1)
+
+
+def queue(place: int, name: str) -> QueueRow:
+    first = FirstWaiting(name=name, reason=name, message=name, change=name)
+    entry = QueueEntry(
+        name=name, used={}, share=50.0, own_share=25.0, borrowed={"cpu": "1"}, dominant=name, first=first,
+        state="Open", weight=1,
+    )  # fmt: skip
+    return QueueRow(id=f"queue/{name}", place=place, queue=entry)

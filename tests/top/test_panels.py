@@ -1,0 +1,218 @@
+"""Every panel and every key of `phalanx top`, over a live cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.cli.top.feed import Feed
+from tests.dashboard.cluster import Site
+from tests.top.screen import opened
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
+
+
+async def test_gangs_are_listed_with_state_members_and_why(feed: Feed) -> None:
+    async with opened(feed) as screen:
+        await screen.shows("ours", "impossible", "our-queue", "Waiting", "0/2/2", "NotEnoughResources")
+        await screen.shows("hidden-ns", "covert-train", "covert-queue", "Bound", "0/4/4")
+        await screen.shows("ours", "pod/alone", "Waiting")
+        assert screen.line("NAMESPACE", "GANG", "STATE", "MEMBERS", "AGE", "START").endswith("WHY")
+        assert "2 nodes" in screen.lines[0]
+        assert "nvidia.com/gpu 100%" in screen.lines[0]
+        # What waits comes first.
+        assert screen.lines.index(screen.line("impossible")) < screen.lines.index(screen.line("covert-train"))
+
+
+async def test_a_filter_holds_while_it_is_typed_and_escape_clears_it(feed: Feed) -> None:
+    async with opened(feed) as screen:
+        await screen.shows("covert-train")
+        await screen.press("slash")
+        await screen.type("train !covert")
+        await screen.until(lambda: screen.line("ours", "train") and not screen.line("covert-train"), "the filter")
+        # Keys of the list are letters like any other while something is typed.
+        await screen.type(" queue")
+        await screen.shows("train !covert queue")
+        await screen.shows("gangs 1/1")
+        await screen.press("escape")
+        await screen.shows("covert-train")
+        await screen.press("slash")
+        await screen.type("state:bound")
+        await screen.press("enter")
+        await screen.shows("gangs 1/1", "/state:bound")
+        assert screen.line("covert-train")
+        assert not screen.line("impossible")
+        await screen.press("escape")
+        await screen.shows("impossible")
+
+
+async def test_the_list_is_sorted_by_what_is_asked_for(feed: Feed) -> None:
+    async with opened(feed) as screen:
+        await screen.shows("covert-train")
+        await screen.press("N")
+        await screen.shows("by name")
+        names = [line.split()[1] for line in screen.lines[2:6]]
+        assert names == ["covert-train", "pod/quiet-pod", "impossible", "pod/alone"]
+        for key, order in (("A", "age"), ("Q", "queue"), ("P", "priority"), ("S", "state")):
+            await screen.press(key)
+            await screen.shows(f"by {order}")
+
+
+async def test_the_cursor_goes_up_and_down_and_stays_with_its_row(site: Site, feed: Feed) -> None:
+    async with opened(feed) as screen:
+        await screen.shows("gangs 1/5")
+        await screen.press("N", "j", "down", "j")
+        await screen.shows("gangs 4/5")
+        assert screen.app.gangs.chosen() == "ours/pod/alone"
+        await screen.press("k")
+        assert screen.app.gangs.chosen() == "ours/impossible"
+        await site.pod("hidden-ns", "early", requests={"cpu": "900"})
+        await screen.shows("pod/early")
+        await screen.shows("gangs 4/6")
+        assert screen.app.gangs.chosen() == "ours/impossible"
+        await site.client.delete("/api/v1/namespaces/hidden-ns/pods/early", grace_seconds=0)
+        await screen.shows("gangs 3/5")
+        assert not screen.line("pod/early")
+        assert screen.app.gangs.chosen() == "ours/impossible"
+        await screen.press("G")
+        await screen.shows("gangs 5/5")
+        await screen.press("g")
+        await screen.shows("gangs 1/5")
+        await screen.press("ctrl+f")
+        await screen.shows("gangs 5/5")
+        await screen.press("ctrl+b")
+        await screen.shows("gangs 1/5")
+
+
+async def test_a_gangs_story_says_why_what_would_help_who_would_leave_and_what_happened(feed: Feed) -> None:
+    async with opened(feed, words="train !covert", size=(150, 60)) as screen:
+        await screen.shows("gangs 1/1")
+        await screen.press("enter")
+        await screen.shows("WHO WOULD LEAVE")
+        for title in ("WHY", "WHAT WOULD HELP", "MEMBERS (2)", "TIMELINE"):
+            assert screen.line(title), screen.text
+        leaving = screen.lines[screen.lines.index("WHO WOULD LEAVE") :]
+        assert any("covert-train-" in line for line in leaving[:8]), screen.text
+        assert screen.line("train-0: Pending")
+        assert screen.line("created")
+        await screen.press("escape")
+        await screen.shows("gangs 1/1")
+
+
+async def test_the_answer_is_shown_as_yaml_and_as_json(feed: Feed) -> None:
+    async with opened(feed, words="impossible", size=(150, 90)) as screen:
+        await screen.shows("gangs 1/1")
+        await screen.press("y")
+        await screen.shows("reason: NotEnoughResources")
+        assert screen.line("id: ours/impossible")
+        await screen.press("y")
+        await screen.shows('"reason": "NotEnoughResources"')
+        await screen.press("escape", "enter")
+        await screen.shows("WHAT WOULD HELP")
+        await screen.press("y")
+        await screen.shows('"id": "ours/impossible"')
+        await screen.press("y", "escape")
+        await screen.shows("WHAT WOULD HELP")
+
+
+async def test_queues_have_bars_and_open_their_gangs(feed: Feed) -> None:
+    async with opened(feed, start="queues") as screen:
+        await screen.shows("covert-queue", "100%", "62%", "█", "▒", "│")
+        assert screen.line("QUEUE", "USED", "RIGHT", "BORROWED")
+        # A queue stands below its parent.
+        assert screen.line("root").startswith("root")
+        assert screen.line("our-queue").startswith("  our-queue")
+        await screen.press("j")
+        await screen.shows("queues 2/4")
+        await screen.press("y")
+        await screen.shows("name: covert-queue")
+        await screen.press("escape")
+        await screen.shows("queues 2/4")
+        await screen.press("enter")
+        await screen.shows("gangs 1/1", "/queue:covert-queue")
+        assert screen.line("covert-train")
+        await screen.press("escape", "escape")
+        await screen.shows("queues 2/4")
+        for key, order in (("N", "name"), ("U", "use"), ("W", "waiting"), ("T", "tree")):
+            await screen.press(key)
+            await screen.shows(f"by {order}")
+
+
+async def test_nodes_are_blocks_by_rack_and_open_with_their_pods(feed: Feed) -> None:
+    async with opened(feed, start="nodes") as screen:
+        await screen.shows("r1", "1", "100%", "[]")
+        assert screen.line("r2").endswith("██")
+        await screen.shows("nodes 2", "node-1: 0 of 4 nvidia.com/gpu")
+        await screen.press("l")
+        await screen.shows("nodes 2", "shy-node:")
+        await screen.press("h")
+        await screen.shows("nodes 2", "node-1:")
+        await screen.press("r")
+        await screen.shows("RACK", "cpu")
+        assert screen.line("r2", "25%").endswith("░░")
+        await screen.press("j", "enter")
+        await screen.shows("node shy-node")
+        await screen.shows("PODS (2)")
+        assert screen.line("100% used", "nvidia.com/gpu: 0 of 4 free")
+        assert screen.line("hidden-ns/covert-train-2")
+        await screen.press("y")
+        await screen.shows("rack: r2")
+        await screen.press("escape", "escape", "slash")
+        await screen.type("rack:r1")
+        await screen.press("enter")
+        await screen.shows("nodes 1", "/rack:r1")
+        assert not screen.line("r2")
+
+
+async def test_a_colon_goes_to_a_list_and_says_what_it_does_not_know(feed: Feed) -> None:
+    async with opened(feed) as screen:
+        for typed, shown in (("nodes", "nodes 2"), ("queues", "queues 1/4"), ("gangs impossible", "gangs 1/1")):
+            await screen.press("colon")
+            await screen.type(typed)
+            await screen.press("enter")
+            await screen.shows(shown)
+        await screen.press("colon")
+        await screen.type("pods")
+        await screen.press("enter")
+        await screen.shows("pods: no such list")
+        await screen.press("colon", "n", "escape")
+        await screen.shows("gangs 1/1")
+
+
+async def test_the_keys_are_told(feed: Feed) -> None:
+    async with opened(feed) as screen:
+        await screen.press("question_mark")
+        await screen.shows("no later than")
+        assert screen.line("Esc", "back")
+        await screen.press("escape")
+        await screen.shows("gangs 1/5")
+
+
+@pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("colon", "q", "exclamation_mark", "enter")])
+async def test_it_ends(feed: Feed, keys: tuple[str, ...]) -> None:
+    async with opened(feed) as screen:
+        await screen.press(*keys)
+        await screen.until(lambda: screen.app._exit, "its end")
+        assert screen.app.return_code == 0
+
+
+async def test_in_a_narrow_terminal_the_least_important_columns_go(feed: Feed) -> None:
+    async with opened(feed) as screen:
+        await screen.shows("covert-train", "covert-queue")
+        await screen.pilot.resize_terminal(60, 10)
+        await screen.until(lambda: max(map(len, screen.lines)) <= 60 and len(screen.lines) == 10, "the size")
+        await screen.shows("impossible", "Waiting", "NotEnoughRe")
+        assert not screen.line("covert-queue")
+        await screen.pilot.resize_terminal(180, 40)
+        await screen.shows("covert-train", "covert-queue")
+
+
+async def test_a_story_is_brought_up_to_date(site: Site, feed: Feed) -> None:
+    async with opened(feed, words="pod/brief", size=(120, 50)) as screen:
+        await site.pod("ours", "brief", requests={"cpu": "900"})
+        await screen.shows("gangs 1/1")
+        await screen.press("enter")
+        await screen.shows("brief: Pending")
+        await site.client.delete("/api/v1/namespaces/ours/pods/brief", grace_seconds=0)
+        await screen.shows("It is gone")
+        await screen.press("escape")
+        await screen.shows("gangs 0/0")
