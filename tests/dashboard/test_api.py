@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from phalanx.dashboard.entries import ROWS
+from phalanx.dashboard.rows.entries import ROWS
 from phalanx.dashboard.server import POLICY
 from phalanx.model.text.duration import format_moment
 from tests.dashboard.cluster import Page, Site, until

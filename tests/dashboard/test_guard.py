@@ -15,10 +15,10 @@ import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dashboard.access import AccessError, AddressLogin
-from phalanx.dashboard.entries import EvictionRow, ReservationRow
 from phalanx.dashboard.limits import RateLimits
-from phalanx.dashboard.rehearsal import PlannedStart
-from phalanx.dashboard.reservation_rows import reservation_rows
+from phalanx.dashboard.rehearsal.messages import PlannedStart
+from phalanx.dashboard.rows.entries import EvictionRow, ReservationRow
+from phalanx.dashboard.rows.reservations import reservation_rows
 from phalanx.dashboard.tables import Tables
 from phalanx.model.gang import GangKey
 from phalanx.reports.promised_starts import PromisedStart

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from phalanx.dashboard.access import AddressLogin
-from phalanx.dashboard.entries import ROWS
-from phalanx.dashboard.rehearsal_process import RehearsalEnded
+from phalanx.dashboard.rehearsal.process import RehearsalEnded
+from phalanx.dashboard.rows.entries import ROWS
 from phalanx.dashboard.server import ServeOptions, dashboard
 from phalanx.dashboard.watch import WatchOptions
 from phalanx.kube.auth.config import load_config

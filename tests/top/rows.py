@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import cast
 
 from phalanx.cli.top.feed import Feed
-from phalanx.dashboard.entries import GangAnswer, GangRow, Mark, MemberLine, NodeRow, QueueRow
-from phalanx.dashboard.rehearsal_process import RehearsalProcess
+from phalanx.dashboard.rehearsal.process import RehearsalProcess
+from phalanx.dashboard.rows.entries import GangAnswer, GangRow, Mark, MemberLine, NodeRow, QueueRow
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.kube.client import KubeClient

@@ -137,7 +137,7 @@ async def _serve(
     import webbrowser
 
     from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
-    from phalanx.dashboard.rehearsal_process import RehearsalEnded
+    from phalanx.dashboard.rehearsal.process import RehearsalEnded
     from phalanx.dashboard.server import ServeError, ServeOptions, dashboard
     from phalanx.dashboard.watch import WatchOptions
     from phalanx.kube.client import KubeClient

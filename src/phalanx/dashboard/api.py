@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from phalanx.dashboard.access import AccessError, Login, Viewer
-from phalanx.dashboard.entries import HistoryAnswer, LoginAnswer, Refusal, SessionAnswer, WhatIfRequest
+from phalanx.dashboard.rows.entries import HistoryAnswer, LoginAnswer, Refusal, SessionAnswer, WhatIfRequest
 from phalanx.dashboard.schema import schema
 from phalanx.dashboard.scope import Redaction, Scope, scope_of
 from phalanx.dashboard.stream import Stream

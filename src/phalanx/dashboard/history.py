@@ -6,7 +6,7 @@ import array
 import math
 from collections.abc import Mapping
 
-from phalanx.dashboard.entries import Series
+from phalanx.dashboard.rows.entries import Series
 
 #: (seconds a point, points): an hour, a day, two weeks.
 RESOLUTIONS = ((10, 360), (60, 1440), (600, 2016))

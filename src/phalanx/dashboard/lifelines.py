@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from phalanx.dashboard.entries import MemberLine
+from phalanx.dashboard.rows.entries import MemberLine
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.model.gang import GangKey

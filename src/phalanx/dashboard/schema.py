@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dashboard.entries import ANSWERS, ROWS, Refusal, TableAnswer, TableDelta, WhatIfRequest
+from phalanx.dashboard.rows.entries import ANSWERS, ROWS, Refusal, TableAnswer, TableDelta, WhatIfRequest
 
 
 def schema() -> dict[str, Any]:

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 from phalanx.dashboard.access import Login
 from phalanx.dashboard.api import Api, refusals
 from phalanx.dashboard.limits import RateLimits
-from phalanx.dashboard.rehearsal_process import RehearsalProcess
+from phalanx.dashboard.rehearsal.process import RehearsalProcess
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.dashboard.what_if import WhatIfQuestions

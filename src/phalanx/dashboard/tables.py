@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from phalanx.dashboard.entries import ROWS
+from phalanx.dashboard.rows.entries import ROWS
 
 # Removals that are remembered; who has seen less starts over.
 _MOST_GONE = 20_000

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dashboard.entries import GangAnswer, Mark
 from phalanx.dashboard.lifelines import member_line
-from phalanx.dashboard.rehearsal import AskWhy, Failed
+from phalanx.dashboard.rehearsal.messages import AskWhy, Failed
+from phalanx.dashboard.rows.entries import GangAnswer, Mark
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost

@@ -15,16 +15,16 @@ from phalanx.daemon.node_load import measure
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import dialect_options, read_policy
 from phalanx.daemon.signing_keys import reading_signer
-from phalanx.dashboard.entries import ClusterSummary, GangRow, Mark, QueueRow, SummaryRow
-from phalanx.dashboard.eviction_rows import Evictions
-from phalanx.dashboard.gang_rows import gang_row, pod_row
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
 from phalanx.dashboard.names import NameIndex
-from phalanx.dashboard.node_rows import node_row
-from phalanx.dashboard.rehearsal import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
-from phalanx.dashboard.rehearsal_process import RehearsalEnded, RehearsalProcess
-from phalanx.dashboard.reservation_rows import reservation_rows
+from phalanx.dashboard.rehearsal.messages import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
+from phalanx.dashboard.rehearsal.process import RehearsalEnded, RehearsalProcess
+from phalanx.dashboard.rows.entries import ClusterSummary, GangRow, Mark, QueueRow, SummaryRow
+from phalanx.dashboard.rows.evictions import Evictions
+from phalanx.dashboard.rows.gangs import gang_row, pod_row
+from phalanx.dashboard.rows.nodes import node_row
+from phalanx.dashboard.rows.reservations import reservation_rows
 from phalanx.dashboard.tables import Tables
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from phalanx.dashboard.entries import WhatIfReply, WhatIfRequest
+from phalanx.dashboard.rows.entries import WhatIfReply, WhatIfRequest
 from phalanx.dashboard.watch import WatchOptions
 from phalanx.kube.client import KubeClient
 from phalanx.reports.capture.writing import capture_cluster, encode_capture

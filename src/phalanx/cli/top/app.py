@@ -27,7 +27,7 @@ from phalanx.cli.top.queues import account, queue_list
 from phalanx.cli.top.row_list import RowList
 from phalanx.cli.top.status import Prompt, StatusLine, cluster_line
 from phalanx.cli.top.story import story
-from phalanx.dashboard.rehearsal_process import RehearsalEnded
+from phalanx.dashboard.rehearsal.process import RehearsalEnded
 
 LISTS = ("queues", "gangs", "nodes")
 _GO = {

@@ -71,7 +71,7 @@ async def _show(client: KubeClient, options: WatchOptions, panel: str, words: st
 
     from phalanx.cli.top.app import Top
     from phalanx.cli.top.feed import following
-    from phalanx.dashboard.rehearsal_process import RehearsalEnded
+    from phalanx.dashboard.rehearsal.process import RehearsalEnded
     from phalanx.kube.errors import ApiError, ConnectionLost
     from phalanx.scheduling.framework.errors import PolicyError
 

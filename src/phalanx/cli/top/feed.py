@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from phalanx.dashboard.entries import ClusterSummary, GangAnswer, GangRow, NodeRow, QueueRow, SummaryRow
-from phalanx.dashboard.rehearsal_process import RehearsalProcess
+from phalanx.dashboard.rehearsal.process import RehearsalProcess
+from phalanx.dashboard.rows.entries import ClusterSummary, GangAnswer, GangRow, NodeRow, QueueRow, SummaryRow
 from phalanx.dashboard.tables import Table
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from phalanx.cli.listing.ages import age, span
 from phalanx.cli.top.pieces import STATE_STYLES
 from phalanx.cli.top.row_list import Column, RowList, SortKey
-from phalanx.dashboard.entries import GangRow
+from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.times import parse_time
 
 # What one looks for first: those that have trouble, then those that wait.

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from phalanx.cli.top.filters import Filter
 from phalanx.cli.top.line_view import LineView
 from phalanx.cli.top.pieces import Piece, Pieces, fitted
-from phalanx.dashboard.entries import NodeRow
+from phalanx.dashboard.rows.entries import NodeRow
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.model.text.quantity import format_quantity
 

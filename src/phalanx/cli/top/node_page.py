@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from phalanx.cli.top.node_map import use
 from phalanx.cli.top.pager import Line
-from phalanx.dashboard.entries import NodeRow
+from phalanx.dashboard.rows.entries import NodeRow
 from phalanx.model.text.quantity import format_quantity
 
 _MOST_PODS = 500

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from phalanx.cli.top.pieces import Piece, Pieces, fitted
 from phalanx.cli.top.row_list import Column, RowList, SortKey
-from phalanx.dashboard.entries import QueueRow
+from phalanx.dashboard.rows.entries import QueueRow
 from phalanx.reports.account_entries import AccountEntry, QuotaEntry
 
 USED, BORROWED, FREE, RIGHT = "█", "▒", "·", "│"
@@ -15,7 +15,7 @@ USED, BORROWED, FREE, RIGHT = "█", "▒", "·", "│"
 
 def account(row: QueueRow) -> AccountEntry:
     found = row.queue if row.queue is not None else row.quota
-    # A row has one of them (phalanx.dashboard.entries).
+    # A row has one of them (phalanx.dashboard.rows.entries).
     return found if found is not None else QuotaEntry(name=row.id, used={}, family="")
 
 

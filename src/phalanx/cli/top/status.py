@@ -14,7 +14,7 @@ from textual.widgets import Input
 from phalanx.cli.listing.ages import age
 from phalanx.cli.top.feed import Feed
 from phalanx.cli.top.pieces import Piece, Pieces, strip
-from phalanx.dashboard.entries import ClusterSummary
+from phalanx.dashboard.rows.entries import ClusterSummary
 from phalanx.model.resources import CPU
 
 

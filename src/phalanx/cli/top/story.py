@@ -14,7 +14,7 @@ from phalanx.cli.top.gangs import members, start
 from phalanx.cli.top.pager import Line
 from phalanx.cli.top.pieces import STATE_STYLES
 from phalanx.cli.why import render
-from phalanx.dashboard.entries import GangAnswer, MemberLine
+from phalanx.dashboard.rows.entries import GangAnswer, MemberLine
 from phalanx.model.text.quantity import format_quantity
 
 _MOST_MEMBERS = 200

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dashboard.entries import ReservationRow
-from phalanx.dashboard.rehearsal import PlannedStart
+from phalanx.dashboard.rehearsal.messages import PlannedStart
+from phalanx.dashboard.rows.entries import ReservationRow
 from phalanx.model.advance_reservation import NO_END
 from phalanx.model.text.duration import format_moment
 

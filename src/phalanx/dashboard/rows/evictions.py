@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dashboard.entries import EvictionRow
+from phalanx.dashboard.rows.entries import EvictionRow
 from phalanx.dashboard.tables import Table
 from phalanx.kube.changes import Change, Upsert
 from phalanx.kube.client import KubeClient

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.policy_file import dialect_options, read_policy
-from phalanx.dashboard.rehearsal import (
+from phalanx.dashboard.rehearsal.messages import (
     Answer,
     AskWhy,
     Facts,
@@ -215,7 +215,7 @@ def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m phalanx.dashboard.rehearsal_worker POLICY SCHEDULER...`"""
+    """`python -m phalanx.dashboard.rehearsal.worker POLICY SCHEDULER...`"""
     # Whoever started us decides when we end: Ctrl-C reaches the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

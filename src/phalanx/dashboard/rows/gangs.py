@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.dashboard.entries import GangRow
-from phalanx.dashboard.rehearsal import PlannedStart, RehearsedVerdict
+from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
+from phalanx.dashboard.rows.entries import GangRow
 from phalanx.model.gang import GangCounts
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.node_table import NodeTable
-from phalanx.dashboard.entries import NodeRow
+from phalanx.dashboard.rows.entries import NodeRow
 from phalanx.model.resources import PODS
 
 ZONE = "topology.kubernetes.io/zone"

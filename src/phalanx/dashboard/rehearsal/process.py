@@ -10,12 +10,12 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from phalanx.dashboard.rehearsal import AskWhy, Facts, Failed, Rehearse, Rehearsed
+from phalanx.dashboard.rehearsal.messages import AskWhy, Facts, Failed, Rehearse, Rehearsed
 from phalanx.model.events import ClusterEvent
 from phalanx.reports.why import WhyAnswer
 
 _BATCH = 2000
-_MODULE = "phalanx.dashboard.rehearsal_worker"
+_MODULE = "phalanx.dashboard.rehearsal.worker"
 
 
 class RehearsalEnded(Exception):  # noqa: N818 - it ended, for whatever reason
