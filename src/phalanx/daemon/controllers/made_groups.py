@@ -18,6 +18,7 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.own_objects import LABELS
 from phalanx.kube.paths import Resource
+from phalanx.kube.retry import Backoff
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 
@@ -38,11 +39,12 @@ Action = Callable[[], Any]
 
 class _Entry:
     """One name. `tries` counts the objects that were made, or refused; before `rest` (loop time) none is made
-    again. `planned` is a look to come."""
+    again. `backoff` is of writes that failed for a reason that passes. `planned` is a look to come."""
 
-    __slots__ = ("busy", "planned", "rest", "tries")
+    __slots__ = ("backoff", "busy", "planned", "rest", "tries")
 
     def __init__(self) -> None:
+        self.backoff = Backoff(base=0.5, cap=10.0)
         self.tries = 0
         self.rest = 0.0
         self.planned: asyncio.TimerHandle | None = None
@@ -149,6 +151,7 @@ class MadeGroups:
             step = self._step(key, entry)
             if step is not None:
                 await step()
+                entry.backoff.reset()
         except (ApiError, ConnectionLost, ConfigError) as error:
             self._failed(key, entry, error)
         finally:
@@ -156,7 +159,9 @@ class MadeGroups:
 
     def _failed(self, key: GangKey, entry: _Entry, error: ApiError | ConnectionLost | ConfigError) -> None:
         status = error.status if isinstance(error, ApiError) else 0
-        self._rest(entry)
+        passing = not 400 <= status < 500 or status == 429
+        if not passing:
+            self._rest(entry)
         if status in (404, 409):
             # Gone, or made by somebody else: the watch tells. What it told before is looked at once more.
             self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
@@ -168,8 +173,8 @@ class MadeGroups:
         if status == 403:
             # Rights and quotas change without anything about the gang being different.
             self._plan(key, entry, _LONGEST_PAUSE)
-        elif not 400 <= status < 500 or status == 429:
-            self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
+        elif passing:
+            self._plan(key, entry, entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None))
 
     def _step(self, key: GangKey, entry: _Entry) -> Action | None:
         """The next thing to write, None where everything is as it should be."""
@@ -242,9 +247,9 @@ class MadeGroups:
         return patch
 
     async def _create(self, kind: ServedKind, key: GangKey, gang: Gang, entry: _Entry) -> None:
-        self._rest(entry)
         path = Resource(kind.group, kind.version, kind.plural, kind.kind).path(key.namespace)
         await self._client.create(path, manifest(kind, key, spec_of(gang), self._owners_of(key), LABELS))
+        self._rest(entry)
 
     def _rest(self, entry: _Entry) -> None:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(entry.tries, 16))
