@@ -67,7 +67,9 @@ class Terminal:
 async def terminal(site: Site, *arguments: str) -> AsyncIterator[Terminal]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 140, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color", "KUBECONFIG": str(site.directory / "kubeconfig")}
+    # Textual's tests without a terminal leave their size there.
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment |= {"TERM": "xterm-256color", "KUBECONFIG": str(site.directory / "kubeconfig")}
     command = (sys.executable, "-m", "phalanx.cli", "top", *arguments)
     process = await asyncio.create_subprocess_exec(
         *command, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
