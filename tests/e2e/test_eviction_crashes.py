@@ -57,7 +57,7 @@ async def let_them_leave(world: World, evicted: set[str]) -> None:
 async def finish(world: World) -> set[str]:
     """Who has left when the gang has its room."""
     evicted: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await let_them_leave(world, evicted)
     return evicted
 

@@ -109,7 +109,7 @@ async def test_a_gang_and_its_volumes_survive_the_scheduler(
         for name in names:
             await storage.claim(f"data-{name}", "disk")
             await world.pod(name, labels=labelled(4), volumes=uses(f"data-{name}"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await first.wire.dead.wait()
         await first.kill()
         before = {claim: node for claim, node in (await storage.selected()).items() if node}
@@ -134,7 +134,7 @@ async def test_reserved_volumes_are_found_again(world: World, nth: int, after: b
         for at in range(3):
             await storage.claim(f"data-{at}", "local")
             await world.pod(f"w-{at}", labels=labelled(3), volumes=uses(f"data-{at}"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await first.wire.dead.wait()
         await first.kill()
         await world.scheduler()

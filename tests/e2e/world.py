@@ -24,7 +24,8 @@ from phalanx_local.server import ApiServer
 from tests.e2e.rights import Rights
 from tests.e2e.wire import Wire
 
-PATIENCE = 20.0
+# Most of what is waited for takes a fraction of a second; on a busy machine it may be much longer.
+PATIENCE = 45.0
 _POLL = 0.02
 _PLURALS = {
     "PriorityClass": "priorityclasses",
