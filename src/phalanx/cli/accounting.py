@@ -54,13 +54,11 @@ def run(
     it takes from the objects' timestamps; what they do not tell is marked as an estimate. Prints one line on stdout
     once everything that is there is in the accounts.
     """
-    import asyncio
-    import signal
-
     from phalanx.accounting.database import Database, DatabaseError, default_location
     from phalanx.accounting.service import AccountingOptions, AccountingService
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.service_run import run_until_signal
     from phalanx.daemon.policy_file import dialect_options, read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
@@ -73,19 +71,7 @@ def run(
 
     async def work(client: KubeClient) -> None:
         service = AccountingService(client, accounts, options)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, service.stop)
-
-        async def announce() -> None:
-            await service.ready.wait()
-            click.echo(f"phalanx accounting ready: {accounts.name}")
-
-        announcement = asyncio.create_task(announce())
-        try:
-            await service.run()
-        finally:
-            announcement.cancel()
+        await run_until_signal(service, lambda: f"phalanx accounting ready: {accounts.name}")
 
     try:
         run_connected(work, kubeconfig)

@@ -42,11 +42,9 @@ def controllers(
     Creates the pods of Volcano Jobs, restarts them by their policies, and ends them. Prints one line on stdout when
     it has seen the whole cluster and works. Never run it beside Volcano's own controller manager.
     """
-    import asyncio
-    import signal
-
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.service_run import run_until_signal
     from phalanx.controllers.registry import all_controllers
     from phalanx.controllers.service import ControllerOptions, ControllerService
     from phalanx.kube.client import KubeClient
@@ -63,19 +61,9 @@ def controllers(
 
     async def work(client: KubeClient) -> bool:
         service = ControllerService(client, options, all_controllers)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, service.stop)
-
-        async def announce() -> None:
-            await service.ready.wait()
-            click.echo(f"phalanx controllers ready: {', '.join(each.name for each in service.controllers)}")
-
-        announcement = asyncio.create_task(announce())
-        try:
-            await service.run()
-        finally:
-            announcement.cancel()
+        await run_until_signal(
+            service, lambda: f"phalanx controllers ready: {', '.join(each.name for each in service.controllers)}"
+        )
         return service.lost_leadership
 
     if run_connected(work, kubeconfig):

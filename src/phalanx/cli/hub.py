@@ -43,11 +43,9 @@ def hub(
     A PodGroup whose pods carry the scheduling gate phalanx.dev/dispatch goes whole to the member cluster where it
     starts first, and runs in no other. Prints one line on stdout when it has seen all gangs and works.
     """
-    import asyncio
-    import signal
-
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.service_run import run_until_signal
     from phalanx.daemon.policy_file import read_policy
     from phalanx.hub.service import HubOptions, HubService
     from phalanx.kube.client import KubeClient
@@ -64,19 +62,7 @@ def hub(
 
     async def work(client: KubeClient) -> bool:
         service = HubService(client, options, policy)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, service.stop)
-
-        async def announce() -> None:
-            await service.ready.wait()
-            click.echo("phalanx hub ready")
-
-        announcement = asyncio.create_task(announce())
-        try:
-            await service.run()
-        finally:
-            announcement.cancel()
+        await run_until_signal(service, lambda: "phalanx hub ready")
         return service.lost_leadership
 
     if run_connected(work, kubeconfig):

@@ -89,15 +89,13 @@ def webhook(
     phalanx-webhook. Prints one line when the API server calls it. Several replicas may run; they share the Secret.
     Before it is taken out of service for good, run it with --remove.
     """
-    import asyncio
-    import signal
-
     from phalanx.admission.context import ResourceGroup
     from phalanx.admission.pods import ResourceGroupError, read_resource_groups
     from phalanx.admission.webhook.registration import unregister
     from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.service_run import run_until_signal
     from phalanx.kube.client import KubeClient
 
     if remove:
@@ -130,20 +128,9 @@ def webhook(
 
     async def work(client: KubeClient) -> None:
         service = WebhookService(client, options)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, service.stop)
-
-        async def announce() -> None:
-            await service.ready.wait()
-            click.echo(f"phalanx webhook ready: called at port {service.port}")
-
-        announcement = asyncio.create_task(announce())
         try:
-            await service.run()
+            await run_until_signal(service, lambda: f"phalanx webhook ready: called at port {service.port}")
         except WebhookError as error:
             raise click.UsageError(str(error)) from error
-        finally:
-            announcement.cancel()
 
     run_connected(work, kubeconfig)

@@ -69,7 +69,7 @@ def job() -> None:
     metavar="SECONDS",
     help="How often --watch looks.",
 )
-@scheduler_names_option("to tell starts of, with --start,")
+@scheduler_names_option("--start tells the starts of")
 @policy_option
 @lease_namespace_option
 @connection_options
