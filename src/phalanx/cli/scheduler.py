@@ -110,12 +110,12 @@ def scheduler(
     the start with every mistake named; while running, a bad change is reported and the old policy stays.
     """
     import asyncio
-    import gc
     import signal
 
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
     from phalanx.daemon.endpoint import EndpointOptions
+    from phalanx.daemon.garbage_collection import until_ready
     from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
     from phalanx.daemon.telemetry import Telemetry
     from phalanx.scheduling.framework.errors import PolicyError
@@ -158,18 +158,9 @@ def scheduler(
             loop.add_signal_handler(number, stop)
 
         async def announce() -> None:
-            # What is read stays: the collector need not walk over it again and again, not while it is being read
-            # (a seventh of the time at 40,000 pods) and not later.
-            thresholds = gc.get_threshold()
-            gc.set_threshold(50_000, 20, 100)
-            try:
-                await service.ready.wait()
-                if beside is not None:
-                    await beside.ready.wait()
-                gc.collect()
-                gc.freeze()
-            finally:
-                gc.set_threshold(*thresholds)
+            await until_ready(service.ready)
+            if beside is not None:
+                await beside.ready.wait()
             click.echo(f"phalanx scheduler ready: schedules for {', '.join(scheduler_names)}")
 
         announcement = asyncio.create_task(announce())
