@@ -87,6 +87,7 @@ async def dashboard(
             finally:
                 following.cancel()
                 await asyncio.wait([following])
+                watch.news.close()
 
 
 @contextlib.asynccontextmanager
