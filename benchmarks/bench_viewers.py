@@ -1,9 +1,9 @@
 """What people who look at the page cost: 200 viewers of `phalanx dashboard` over a cluster that changes.
 
-An embedded API server, a scheduler and the dashboard run as processes of their own. Each viewer is an HTTP client with
-a token of its own: it lists the tables of a view, follows their stream, and moves to another view now and then, as
-the page does. Half of them see all namespaces, the others their own. CPU is what the processes were charged with,
-without viewers and with them, while gangs come and go.
+An embedded API server, a scheduler and the dashboard run as processes of their own. Each viewer is an HTTP client
+with a token of its own: it lists the tables of a view, follows their stream, and moves to another view now and then,
+as the page does. Half of them see all namespaces, the others their own. CPU is what the processes were charged with
+while gangs come and go: before anybody looks, with the viewers, and after they have left.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def children(pid: int) -> list[int]:
 @contextlib.asynccontextmanager
 async def _child(directory: str, *arguments: str) -> AsyncIterator[tuple[int, str]]:
     """(Its pid, the first line that it says.)"""
-    with open(Path(directory) / f"{arguments[0]}.log", "wb") as log:
+    with (Path(directory) / f"{arguments[0]}.log").open("wb") as log:
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "phalanx.cli", *arguments), stdout=asyncio.subprocess.PIPE, stderr=log
         )
@@ -252,7 +252,12 @@ async def run(viewers: int, gangs: int, rate: float, seconds: float, period: flo
             ):
                 url = line.rpartition(" ")[2]
                 await _ready(session, url)
-                pids = {"page": [page], "rehearsals": children(page), "scheduler": [scheduler], "apiserver": [server]}
+                pids = {
+                    "page": [page],
+                    "rehearsals": children(page),
+                    "scheduler": [scheduler],
+                    "apiserver": [server],
+                }
                 churning = asyncio.create_task(cluster.churn(rate))
                 await asyncio.sleep(seconds / 2)
                 print(f"{'':22} {'gangs/s':>10}{''.join(f'{name:>12}' for name in pids)}")
@@ -266,19 +271,26 @@ async def run(viewers: int, gangs: int, rate: float, seconds: float, period: flo
                 counts.clear()
                 watched = await _measured(pids, seconds, cluster, f"{viewers} viewers")
                 print({name: round(count / seconds, 1) for name, count in sorted(counts.items())}, "a second")
-                for task in [churning, *looking]:
-                    task.cancel()
-                failed = [
-                    each
-                    for each in await asyncio.gather(churning, *looking, return_exceptions=True)
-                    if not isinstance(each, asyncio.CancelledError)
-                ]
+                failed = await _ended(looking)
+                left = await _measured(pids, seconds, cluster, "nobody looks any more")
+                failed += await _ended([churning])
                 if failed:
                     print(f"{len(failed)} ended early: {failed[0]!r}")
-    cost = watched["page"] - alone["page"]
+    # (A cluster that goes on changes: what it costs without viewers is between the two.)
+    costs = {name: watched[name] - (alone[name] + left[name]) / 2 for name in pids}
+    print("viewers cost:", ", ".join(f"{name} {cost:+.1f} %" for name, cost in costs.items()))
+    cost = costs["page"]
     kept = cost < SHARE and not failed
     print(f"{viewers} viewers cost the page {cost:.1f} % of a core ({'kept' if kept else 'MISSED'}: {SHARE:.0f} %)")
     return kept
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> list[BaseException | None]:
+    """Ends them; what those failed of that had ended before."""
+    for task in tasks:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    return [each for each in found if not isinstance(each, asyncio.CancelledError)]
 
 
 async def _ready(session: aiohttp.ClientSession, url: str) -> None:

@@ -1,4 +1,4 @@
-"""When whoever looks is told that something has changed: all at the same moments, so that one telling serves them."""
+"""When those who look are told that something has changed: all at the same moments, so one telling serves them."""
 
 from __future__ import annotations
 

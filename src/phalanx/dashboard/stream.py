@@ -2,7 +2,8 @@
 
 A tab says which version of each table it has (`?tables=gangs:17,summary:3&epoch=…`), from its list or from the last
 event that it saw. Nothing is queued for anybody: whoever is slow gets fewer and larger deltas, because each is
-computed from the tables when there is room to write. Who has seen as much, and may see the same, gets the same bytes.
+computed from the tables when there is room to write. Those who have seen as much, and may see the same, get the
+same bytes.
 """
 
 from __future__ import annotations
