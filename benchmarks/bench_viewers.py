@@ -1,8 +1,8 @@
 """What people who look at the page cost: 200 viewers of `phalanx dashboard` over a cluster that changes.
 
 An embedded API server, a scheduler and the dashboard run as processes of their own. Each viewer is an HTTP client
-with a token of its own: it lists the tables of a view, follows their stream, and moves to another view now and then,
-as the page does. Half of them see all namespaces, the others their own. CPU is what the processes were charged with
+with a token of its own: it lists the tables of a view, follows their stream, and moves to another view at times, as
+the page does. Half of them see all namespaces, the others their own. CPU is what the processes were charged with
 while gangs come and go: before anybody looks, with the viewers, and after they have left.
 """
 

@@ -271,12 +271,7 @@ async def test_maintenance_and_reservations_stand_on_the_axis_of_time(site: Site
 
 
 async def test_a_gang_whose_pods_cannot_be_created_says_why_as_the_command_does(site: Site, page: Page) -> None:
-    """Its job has no pods, because a quota is used up: there is no pod that could say so."""
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"}}
-    await site.client.create(
-        "/api/v1/namespaces/ours/resourcequotas",
-        {**quota, "spec": {"hard": {"pods": "0"}}, "status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}},
-    )
+    """Its job has no pods, because they are refused: there is no pod that could say so."""
     container = {"name": "c", "image": "x"}
     job = {
         "apiVersion": "batch/v1",
@@ -285,6 +280,17 @@ async def test_a_gang_whose_pods_cannot_be_created_says_why_as_the_command_does(
         "spec": {"parallelism": 3, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
     }
     made = await site.client.create("/apis/batch/v1/namespaces/ours/jobs", job)
+    about = {"kind": "Job", "namespace": "ours", "name": "podless", "uid": made["metadata"]["uid"]}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "podless", "namespace": "ours"},
+        "involvedObject": about,
+        "reason": "FailedCreate",
+        "message": 'Error creating: pods "podless-" is forbidden: exceeded quota: tight',
+        "type": "Warning",
+    }
+    await site.client.create("/api/v1/namespaces/ours/events", event)
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -319,4 +325,4 @@ async def test_a_gang_whose_pods_cannot_be_created_says_why_as_the_command_does(
     assert "Job podless: none of its 3 pods exists: " in why["message"]
     await site.client.delete(f"{path}/podless")
     await site.client.delete("/apis/batch/v1/namespaces/ours/jobs/podless")
-    await site.client.delete("/api/v1/namespaces/ours/resourcequotas/tight")
+    await site.client.delete("/api/v1/namespaces/ours/events/podless")

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from phalanx.dashboard.access import AccessError, Login, Viewer
+from phalanx.dashboard.accounts import WINDOWS, Accounts
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import HistoryAnswer, LoginAnswer, Refusal, SessionAnswer, WhatIfRequest
 from phalanx.dashboard.schema import schema
@@ -33,8 +34,16 @@ class Api:
     """Handlers of all paths. Who asks is known before anything is looked up, and what he may see before it is told
     whether it exists."""
 
-    def __init__(self, watch: ClusterWatch, login: Login, gangs: GangHistory, questions: WhatIfQuestions) -> None:
+    def __init__(
+        self,
+        watch: ClusterWatch,
+        login: Login,
+        gangs: GangHistory,
+        questions: WhatIfQuestions,
+        accounts: Accounts,
+    ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
+        self._accounts = accounts
         self.renderings = Renderings(watch.tables, watch.names, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
@@ -49,6 +58,7 @@ class Api:
             web.get("/api/v1/gangs/{namespace}/{name}", self._gang),
             web.get("/api/v1/pods/{namespace}/{name}", self._pod),
             web.get("/api/v1/history", self._history),
+            web.get("/api/v1/accounts", self._of_accounts),
             web.post("/api/v1/what-if", self._what_if),
         ]
 
@@ -149,6 +159,15 @@ class Api:
         scope = await self._scope(request)
         queues = set(scope.queues) if scope.queues is not None else None
         response = _json(HistoryAnswer(series=self._watch.history.series(queues)))
+        response.enable_compression()
+        return response
+
+    async def _of_accounts(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        days = request.query.get("days", "30")
+        if days not in map(str, WINDOWS):
+            raise AccessError(400, f"write ?days= with one of {', '.join(map(str, WINDOWS))}")
+        response = _json(await self._accounts.answer(int(days), scope.queues))
         response.enable_compression()
         return response
 
