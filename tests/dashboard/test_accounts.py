@@ -1,4 +1,4 @@
-"""Shares over weeks: the page has what the accounts have, for those who may see the queue, or says there are none."""
+"""Shares over weeks: the page has what the accounts have for who may see the queue, or says that it has none."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ WINDOWS = (14, 30, 90)
 _FRESH_SECONDS = 60.0
 _NONE = (
     "No accounts are configured for this page, so it knows only what it saw since it was started. "
-    "`phalanx accounting run` keeps them; start the dashboard with --database to show them here."
+    "phalanx accounting run keeps them; start the dashboard with --database to show them here."
 )
 _AWAY = "The accounts cannot be read now: see the dashboard's log."
 

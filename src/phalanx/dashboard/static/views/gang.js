@@ -66,7 +66,7 @@ function Start({ start, row }) {
 function Leavers({ preview, told }) {
   const titles = { Leaving: "Others are leaving for it", Due: "Others would leave for it", Vain: "Others may not be asked to leave" };
   return html`<h3>${titles[preview.state] || preview.state}</h3><p>${preview.message}</p>
-    ${preview.missing && !told.includes(preview.missing.replace(/\.$/, "")) && html`<p>${preview.missing}</p>`}
+    ${preview.missing && !preview.missing.startsWith(told.replace(/\.$/, "")) && html`<p>${preview.missing}</p>`}
     ${(preview.reasons || []).map((group) => html`<p key=${group.why} class="note">${group.why}: ${plural(group.pods.length, "pod")}${group.until ? ` until ${clock(group.until)}` : ""}</p>`)}
     ${(preview.pods || []).length > 0 && html`<div class="scrollx"><table class="plain"><thead><tr><th scope="col">Pod</th><th scope="col">Gang</th><th scope="col">Node</th><th scope="col">Priority</th></tr></thead>
       <tbody>${preview.pods.slice(0, 30).map((pod, index) => html`<tr key=${index}><td>${pod.pod}</td><td>${pod.gang || ""}</td><td>${pod.node || ""}</td><td>${pod.priority || 0}</td></tr>`)}</tbody></table>
