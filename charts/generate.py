@@ -19,7 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli import admission, dashboard_manifests, manifests
+from phalanx.cli import accounting_manifests, admission, dashboard_manifests, manifests
 from phalanx.cli.install import all_rights
 from phalanx.cli.people_manifests import PEOPLE
 from phalanx.kube.own_objects import LABELS, default_lease
@@ -44,11 +44,13 @@ def files() -> dict[Path, str]:
         for rule in each.get("rules", ()):
             _open_names(rule)
     page = dashboard_manifests.dashboard_access(_RELEASE)
+    accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
     return {
         CHART / "files" / "rights.yaml": _text(rights),
         CHART / "files" / "people.yaml": _text(people),
         CHART / "files" / "dashboard-rights.yaml": _text(page),
+        CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
         ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
         ROOT / "image" / "requirements.txt": _requirements(),

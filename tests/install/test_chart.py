@@ -38,6 +38,8 @@ EVERYTHING = [
     for each in (
         "webhook.enabled=true",
         "dashboard.enabled=true",
+        "accounting.enabled=true",
+        "accounting.image=registry.example/phalanx-accounts:1",
         "admissionPolicies.enabled=true",
         "networkPolicy.enabled=true",
         "metrics.serviceMonitor=true",
@@ -121,6 +123,41 @@ class TestTemplates:
                 assert security["allowPrivilegeEscalation"] is False
                 assert security["capabilities"] == {"drop": ["ALL"]}
 
+    async def test_accounts_are_kept_on_a_volume_by_one_pod(self, major: str) -> None:
+        made = await _rendered(major, *EVERYTHING)
+        recorder, claim = _named(made, "Deployment", "phalanx-accounting"), "phalanx-accounting"
+        spec = recorder["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert (recorder["spec"]["replicas"], recorder["spec"]["strategy"]) == (1, {"type": "Recreate"})
+        assert container["image"] == "registry.example/phalanx-accounts:1"
+        assert container["args"][:3] == ["accounting", "run", "--scheduler-name=phalanx"]
+        (where,) = container["env"]
+        mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+        assert where["value"].startswith("/var/lib/phalanx/")
+        volumes = {each["name"]: each for each in spec["volumes"]}
+        assert volumes[mounted["/var/lib/phalanx"]]["persistentVolumeClaim"] == {"claimName": claim}
+        kept = _named(made, "PersistentVolumeClaim", claim)["metadata"]["annotations"]
+        assert kept == {"helm.sh/resource-policy": "keep"}
+        assert _named(made, "ServiceAccount", spec["serviceAccountName"])
+        rules = _named(made, "ClusterRole", "phalanx-accounting")["rules"]
+        assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+    async def test_accounts_in_postgresql_are_named_by_a_secret_alone(self, major: str) -> None:
+        secret = ("--set=accounting.database.existingSecret=accounts", "--set=dashboard.accounts=true")
+        made = await _rendered(major, *EVERYTHING, *secret)
+        assert not [each for each in made if each["kind"] == "PersistentVolumeClaim"]
+        for part in ("accounting", "dashboard"):
+            (container,) = _named(made, "Deployment", f"phalanx-{part}")["spec"]["template"]["spec"]["containers"]
+            key = {"name": "accounts", "key": "url"}
+            assert container["env"] == [{"name": "PHALANX_ACCOUNTING_DATABASE", "valueFrom": {"secretKeyRef": key}}]
+            assert container["image"] == "registry.example/phalanx-accounts:1"
+
+    async def test_accounts_that_could_not_work_are_refused(self, major: str) -> None:
+        told = await run(major, "template", "x", CHART, "--set=accounting.enabled=true", fails=True)
+        assert "accounting.image" in told
+        page = ("--set=dashboard.enabled=true", "--set=dashboard.accounts=true")
+        assert "existingSecret" in await run(major, "template", "x", CHART, *page, fails=True)
+
     async def test_one_replica_has_neither_a_lease_nor_a_budget(self, major: str) -> None:
         made = await _rendered(major, "--set=scheduler.replicas=1")
         (scheduler,) = [
@@ -184,6 +221,11 @@ class TestTemplates:
         (container,) = scheduler["spec"]["template"]["spec"]["containers"]
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def _named(made: list[Any], kind: str, name: str) -> Any:
+    (found,) = [each for each in made if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
 
 
 @pytest_asyncio.fixture

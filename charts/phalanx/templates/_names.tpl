@@ -54,7 +54,8 @@ fsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* A Deployment of one part and its disruption budget: a dict of root, part, settings, args, ports, volumes, mounts. */}}
+{{/* A Deployment of one part and its disruption budget: a dict of root, part, settings, args, ports, volumes, mounts, and maybe
+     an image, env, strategy of its own. */}}
 {{- define "phalanx.deployment" -}}
 {{- $root := .root }}
 {{- $values := .root.Values }}
@@ -71,9 +72,14 @@ spec:
   selector:
     matchLabels:
       {{- include "phalanx.selector" (list $root .part) | nindent 6 }}
+  {{- with .strategy }}
+  strategy:
+    {{- toYaml . | nindent 4 }}
+  {{- else }}
   strategy:
     # The leader gives its lease back when it ends, and a standby takes over: none is missed.
     rollingUpdate: {maxUnavailable: 1, maxSurge: 1}
+  {{- end }}
   template:
     metadata:
       labels:
@@ -116,10 +122,14 @@ spec:
             {{- end }}
       containers:
         - name: {{ .part }}
-          image: {{ include "phalanx.image" $root }}
+          image: {{ .image | default (include "phalanx.image" $root) }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args:
             {{- concat .args (list (printf "--log-level=%s" $values.logging.level) (printf "--log-format=%s" $values.logging.format)) .settings.extraArgs | toYaml | nindent 12 }}
+          {{- with .env }}
+          env:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
           {{- with .ports }}
           ports:
             {{- toYaml . | nindent 12 }}

@@ -15,6 +15,7 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
+    from phalanx.accounting.database import Database
     from phalanx.kube.client import KubeClient
 
 
@@ -57,6 +58,12 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keep the address that is good now in this file (readable for you alone).",
 )
+@click.option(
+    "--database",
+    envvar="PHALANX_ACCOUNTING_DATABASE",
+    metavar="FILE|URL",
+    help="Where `phalanx accounting run` keeps its accounts, for shares over weeks; it is only read.",
+)
 @scheduler_names_option("are shown")
 @policy_option
 @lease_namespace_option
@@ -77,6 +84,7 @@ def dashboard(
     audiences: tuple[str, ...],
     open_browser: bool,
     address_file: Path | None,
+    database: str | None,
     scheduler_names: tuple[str, ...],
     config: str,
     lease_namespace: str,
@@ -117,10 +125,32 @@ def dashboard(
     options = ServeOptions(host, int(port), hosts, certificate, key)
     watching = WatchOptions(scheduler_names, config, lease_namespace)
 
-    async def work(client: KubeClient) -> None:
-        await _serve(client, watching, options, login_name, audiences, open_browser, address_file)
+    accounts = _accounts(database)
 
-    run_connected(work, kubeconfig)
+    async def work(client: KubeClient) -> None:
+        await _serve(client, watching, options, login_name, audiences, open_browser, address_file, accounts)
+
+    try:
+        run_connected(work, kubeconfig)
+    finally:
+        if accounts is not None:
+            accounts.close()
+
+
+def _accounts(location: str | None) -> Database | None:
+    """Raises click.ClickException."""
+    if not location:
+        return None
+    try:
+        from phalanx.accounting.database import Database, DatabaseError
+    except ImportError as error:
+        raise click.ClickException(
+            "--database needs the extra: pip install 'phalanx-scheduler[history]'"
+        ) from error
+    try:
+        return Database(location)
+    except DatabaseError as error:
+        raise click.ClickException(f"--database: {error}") from error
 
 
 async def _serve(
@@ -131,6 +161,7 @@ async def _serve(
     audiences: tuple[str, ...],
     open_browser: bool,
     address_file: Path | None,
+    accounts: Database | None,
 ) -> None:
     import asyncio
     import signal
@@ -153,7 +184,7 @@ async def _serve(
     tickets = AddressLogin("you") if login_name == "address" else None
     login: Login = tickets or TokenLogin(client, audiences)
     try:
-        async with dashboard(client, watching, options, login) as (served, following):
+        async with dashboard(client, watching, options, login, accounts) as (served, following):
 
             def tell(ticket: str) -> None:
                 address = f"{served.url}/#login={ticket}" if ticket else served.url

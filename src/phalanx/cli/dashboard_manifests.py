@@ -25,7 +25,10 @@ def dashboard_access(namespace: str) -> list[Manifest]:
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     rules = [
         *reading_rules(),
-        make_rule([""], ["events"], READ),
+        make_rule([""], ["events", "resourcequotas"], READ),
+        # What would make pods that do not exist.
+        make_rule(["batch", "batch.volcano.sh"], ["jobs"], ["get"]),
+        make_rule(["apps"], ["replicasets", "statefulsets"], ["get"]),
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
     ]

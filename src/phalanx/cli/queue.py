@@ -13,6 +13,7 @@ from phalanx.cli.connection import (
     policy_option,
     scheduler_names_option,
 )
+from phalanx.cli.listing.options import watch_options
 
 if TYPE_CHECKING:
     from phalanx.reports.account_entries import AccountEntry, QueueReport
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Render = Callable[["QueueReport", str], "list[str] | object"]
 """What to print of a report: lines for people, or a document."""
-
-_SHORTEST = 0.5
 
 
 def _asking(*, wide: bool = True) -> Callable[[F], F]:
@@ -41,17 +40,7 @@ def _asking(*, wide: bool = True) -> Callable[[F], F]:
             show_default=True,
             help="How to print it.",
         ),
-        click.option(
-            "-w", "--watch", is_flag=True, help="Print it again whenever something has changed; ctrl-c ends."
-        ),
-        click.option(
-            "--interval",
-            type=click.FloatRange(min=_SHORTEST),
-            default=2.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How often --watch looks.",
-        ),
+        watch_options("Print it again whenever something has changed; ctrl-c ends."),
     ]
 
     def dress(command: F) -> F:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import lease_namespace_option
+from phalanx.cli.connection import lease_namespace_option, scheduler_names_option
 from phalanx.cli.listing.options import chosen_options, list_options
 
 if TYPE_CHECKING:
@@ -19,8 +19,11 @@ _KINDS = ("promise", "reservation", "koordinator")
 @click.command("reservations", short_help="Room that is kept: promised starts, and reservations in advance.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only these; may be repeated.")
 @list_options(namespaced=False, selector=False)
+@scheduler_names_option("have the promised starts")
 @lease_namespace_option
-def reservations(kinds: tuple[str, ...], lease_namespace: str, **chosen: Any) -> None:
+def reservations(
+    kinds: tuple[str, ...], scheduler_names: tuple[str, ...], lease_namespace: str, **chosen: Any
+) -> None:
     """Room that is kept for somebody, the earliest first.
 
     A promise is a start that the scheduler keeps for a gang that waits (the policy's action reserve); who may not
@@ -37,7 +40,7 @@ def reservations(kinds: tuple[str, ...], lease_namespace: str, **chosen: Any) ->
     options = chosen_options(chosen)
 
     async def read(client: Any) -> Found[KeptRoom]:
-        found, warnings = await read_reservations(client, lease_namespace)
+        found, warnings = await read_reservations(client, lease_namespace, scheduler_names)
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
     listing: Listing[KeptRoom] = Listing(

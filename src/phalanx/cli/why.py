@@ -119,7 +119,8 @@ def why(
             answer = await why_owner(client, inquiry, kind, where, name)
         else:
             answer = await add_past_gang_eviction(client, where, name, inquiry.gang(GangKey(where, name)))
-            answer = await add_missing_pods(client, inquiry, answer)
+            key = GangKey(where, name)
+            answer = await add_missing_pods(client, answer, inquiry.object_path(key), inquiry.member_uids(key))
         if answer is None:
             what = _NOUNS[kind]
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
