@@ -12,7 +12,7 @@ from aiohttp import web
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_list import GangList
-from phalanx.daemon.metrics.access import AccessError, PathAccess
+from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
 from phalanx.daemon.metrics.api_requests import ApiRequests
 from phalanx.daemon.metrics.cluster_counts import CountedCluster
