@@ -39,8 +39,8 @@ class WebhookError(Exception):
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`listen` is HOST:PORT, `url` or `service` (NAMESPACE/NAME, with :PORT where it is not 443) where the API
-    server calls; where neither is given, `listen` itself. With `guard_metrics` metrics
-    are served over TLS alone, with the webhook's certificate, and only to whom the API server lets get that path."""
+    server calls; where neither is given, `listen` itself. With `guard_metrics` metrics are served
+    over TLS alone, with the webhook's certificate, and only to whom the API server lets get that path."""
 
     listen: str = "0.0.0.0:8443"
     url: str = ""
