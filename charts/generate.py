@@ -33,22 +33,44 @@ _RELEASE = "${namespace}"
 _SCHEDULER = "${scheduler}"
 _PREFIX = "${prefix}"
 _LEASE = "${lease}"
+#: What the names of those objects begin with that every release has for itself where others see them.
+_OWN = "${own}"
+#: Kinds without a namespace, and the namespace of others, where two releases meet.
+_MEETING_KINDS = (
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "FlowSchema",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+_MEETING_NAMESPACE = "kube-system"
+#: Beside the roles of people: what all releases have in common.
+_KEPT = "helm.sh/resource-policy"
+_SHARED = ("phalanx-podgroups-edit", "phalanx-podgroups-view", "phalanx-signing-keys")
 
 
 def files() -> dict[Path, str]:
     """path -> content of all that is made from the code alone."""
     every = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
     people = [each for each in every if each["metadata"]["name"] in PEOPLE]
-    rights = [each for each in every if each not in people]
+    shared = [each for each in every if each["metadata"]["name"] in _SHARED]
+    rights = [each for each in every if each not in people and each not in shared]
     for each in rights:
         for rule in each.get("rules", ()):
             _open_names(rule)
     page = dashboard_manifests.dashboard_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
+    for each in (*rights, *page, *policies):
+        _own_name(each)
+    for each in shared:
+        if each["kind"] == "Secret":
+            # The schedulers of other releases sign with these keys too.
+            each["metadata"]["annotations"] = {_KEPT: "keep"}
     return {
         CHART / "files" / "rights.yaml": _text(rights),
         CHART / "files" / "people.yaml": _text(people),
+        CHART / "files" / "shared.yaml": _text(shared),
         CHART / "files" / "dashboard-rights.yaml": _text(page),
         CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
@@ -66,6 +88,17 @@ def _open_names(rule: dict[str, Any]) -> None:
         rule["resourceNames"] = [_LEASE if name == default_lease(["phalanx"]) else name for name in names]
     if not names:
         rule.pop("resourceNames", None)
+
+
+def _own_name(each: dict[str, Any]) -> None:
+    """Where releases meet, names begin with what the release says; so do those that point there."""
+    metadata = each["metadata"]
+    if each["kind"] not in _MEETING_KINDS and metadata.get("namespace") != _MEETING_NAMESPACE:
+        return
+    metadata["name"] = re.sub("^phalanx-", f"{_OWN}-", metadata["name"])
+    for holder, field in ((each.get("roleRef"), "name"), (each.get("spec"), "policyName")):
+        if holder and field in holder:
+            holder[field] = re.sub("^phalanx-", f"{_OWN}-", holder[field])
 
 
 def _requirements() -> str:
@@ -100,6 +133,8 @@ def rendered(helm: str) -> str:
         for labels in (each["metadata"].get("labels", {}), _template_labels(each)):
             for key in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
                 labels.pop(key, None)
+        if each["metadata"].get("annotations", {}).pop(_KEPT, ""):
+            each["metadata"].pop("annotations")
     return _text(objects)
 
 

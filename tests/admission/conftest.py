@@ -101,7 +101,7 @@ def _definition(plural: str) -> Json:
 
 @pytest_asyncio.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    users = {"jane": User("jane", ("devs", "system:authenticated"))}
+    users = {name: User(name, ("devs", "system:authenticated")) for name in ("jane", "monitoring")}
     server = ApiServer(ServerOptions(users=users))
     await server.start()
     server.write_kubeconfig(tmp_path / "admin")

@@ -31,6 +31,7 @@ from tests.install.helm import helm, run
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CRD", namespaced=False)
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 MAJORS = pytest.mark.parametrize("major", ["3", "4"])
 EVERYTHING = [
@@ -357,6 +358,33 @@ class TestInstalled:
             with pytest.raises(ApiError, match="404"):
                 await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
 
+    async def test_two_releases_live_side_by_side_and_share_what_people_are_bound_to(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            for release, namespace, name in (("phalanx", NAMESPACE, "phalanx"), ("gpu", "research", "gpu")):
+                where = ("-n", namespace, "--create-namespace", "--kubeconfig", kubeconfig, "--no-hooks")
+                values = (*EVERYTHING[:2], *EVERYTHING[7:8], f"--set=schedulerNames={{{name}}}")
+                for verb in ("install", "upgrade"):
+                    await run(major, verb, release, CHART, *where, *values)
+            roles = {each["metadata"]["name"]: each for each in (await client.get(CLUSTER_ROLES))["items"]}
+            ours = {"phalanx-scheduler", "phalanx-controllers", "phalanx-webhook", "phalanx-dashboard"}
+            theirs = {each.replace("phalanx", "research-gpu", 1) for each in ours}
+            assert ours | theirs <= roles.keys()
+            assert _release(roles["research-gpu-scheduler"]) == "gpu"
+            assert {_release(roles[name]) for name in (*ours, "phalanx-viewer", "phalanx-podgroups-edit")} == {
+                "phalanx"
+            }
+            secret = "/api/v1/namespaces/kube-system/secrets/phalanx-signing-keys"
+            kept = await client.get(secret)
+            await run(major, "uninstall", "phalanx", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "--no-hooks")
+            left = {each["metadata"]["name"] for each in (await client.get(CLUSTER_ROLES))["items"]}
+            assert theirs <= left
+            assert not ours & left
+            # What the other one signs with outlives the release that brought it.
+            assert (await client.get(secret))["metadata"]["uid"] == kept["metadata"]["uid"]
+
     async def test_a_definition_of_another_project_stays_as_it_is(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
@@ -437,6 +465,10 @@ async def _metrics(port: int, authority: Path, token: str) -> int:
         ) as answer,
     ):
         return answer.status
+
+
+def _release(manifest: dict[str, Any]) -> str:
+    return str(manifest["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", ""))
 
 
 def _token(kubeconfig: Path) -> str:

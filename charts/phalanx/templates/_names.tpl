@@ -29,6 +29,29 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.scheduler.leaseName | default (printf "%s-scheduler" (include "phalanx.prefix" .)) }}
 {{- end }}
 
+{{/* What the names of the release's own objects begin with where two releases meet: without a namespace, in kube-system. */}}
+{{- define "phalanx.own" -}}
+{{- $usual := and (eq .Release.Name "phalanx") (eq .Release.Namespace "phalanx-system") }}
+{{- .Values.clusterNames | default (ternary "phalanx" (printf "%s-%s" .Release.Namespace .Release.Name) $usual) }}
+{{- end }}
+
+{{/* Objects that all releases have in common, but those that somebody else has made: a list of the root and the text. */}}
+{{- define "phalanx.shared" -}}
+{{- $root := index . 0 }}
+{{- range $text := regexSplit "(?m)^---$" (index . 1) -1 }}
+{{- with fromYaml $text }}
+{{- $marks := dict }}
+{{- $found := lookup .apiVersion .kind (.metadata.namespace | default "") .metadata.name }}
+{{- if $found }}{{ $marks = $found.metadata.annotations | default dict }}{{ end }}
+{{- $ours := and (eq (get $marks "meta.helm.sh/release-name") $root.Release.Name) (eq (get $marks "meta.helm.sh/release-namespace") $root.Release.Namespace) }}
+{{- if or (not $found) $ours }}
+---
+{{ $text | trim }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "phalanx.metricsSecret" -}}
 {{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
 {{- end }}

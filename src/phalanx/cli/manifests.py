@@ -157,7 +157,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
     yield from _dialect_rules()
     yield make_rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])
-    # Who asks for /configz and /debug is asked who he is and what he may (daemon/metrics/access.py).
+    # Who asks for /configz and /debug is asked who he is and what he may (kube/path_access.py).
     yield make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"])
     yield make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"])
     # No resource of any API: the admission policies ask who may write what schedulers write (cli/policies/).

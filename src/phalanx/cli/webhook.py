@@ -62,7 +62,13 @@ from phalanx.cli.logs import log_format_option, log_level_option
     help="What becomes of writes of jobs, queues and groups while no webhook runs. Pods pass in any case, but "
     "those that name a queue with --queue-rights.",
 )
-@click.option("--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics and /healthz without TLS.")
+@click.option("--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics and /healthz there too.")
+@click.option(
+    "--guard-metrics",
+    is_flag=True,
+    help="Serve /metrics only over TLS, with the webhook's certificate, and only to whom the API server lets get "
+    "that path.",
+)
 @click.option("--remove", is_flag=True, help="Take the registration away and end: nobody calls any more.")
 @log_level_option
 @log_format_option
@@ -79,6 +85,7 @@ def webhook(
     max_queue_depth: int,
     failure_policy: str,
     metrics_address: str,
+    guard_metrics: bool,
     remove: bool,
     log_level: str,
     log_format: str,
@@ -124,6 +131,7 @@ def webhook(
         max_queue_depth=max_queue_depth,
         failure_policy=failure_policy,
         metrics_address=metrics_address,
+        guard_metrics=guard_metrics,
     )
 
     async def work(client: KubeClient) -> None:

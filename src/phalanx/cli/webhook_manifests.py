@@ -18,6 +18,8 @@ def webhook_access(namespace: str) -> list[Manifest]:
     rules = [
         make_rule([""], ["namespaces", "resourcequotas"], READ),
         make_rule(["scheduling.volcano.sh"], ["queues", "podgroups"], READ),
+        # Who asks for metrics is asked who he is and what he may.
+        make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
         make_rule(["admissionregistration.k8s.io"], registrations, ["create"]),
         {
