@@ -38,9 +38,9 @@ sbom: setup        ## what the image is made of in Python, in CycloneDX, as buil
 	  --output-file build/phalanx.cdx.json && echo build/phalanx.cdx.json
 
 site: build/site-venv/.ready   ## the documents as a site with search, links and anchors checked, as build/site
-	@$(PYTHON) .ci/site.py prepare
+	@$(PYTHON) .ci/site_pages.py prepare
 	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build --strict --quiet
-	@$(PYTHON) .ci/site.py check && echo build/site/index.html
+	@$(PYTHON) .ci/site_pages.py check && echo build/site/index.html
 
 build/site-venv/.ready: .ci/site-requirements.txt
 	@$(PYTHON) -m venv build/site-venv

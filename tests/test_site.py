@@ -1,4 +1,4 @@
-"""The documents as a site (`make site`): links lead somewhere, every page is in the navigation, nothing is fetched."""
+"""The documents as a site (`make site`): links lead somewhere, every page can be found, nothing is fetched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / ".ci/site.py")
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / ".ci/site_pages.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,8 +1,8 @@
 """The documents as a site: what goes in, and what came out (`make site`).
 
-`prepare` copies `docs/`, the README (as the first page), CONTRIBUTING and CHANGELOG to where the generator reads, and
-turns links to files that are no pages (tests, examples) into text: the site has no sources to show. A link to a file
-that is not there fails. `check` looks at what was built: nothing may be loaded from another host when somebody reads.
+`prepare` copies `docs/`, the README (as the first page), CONTRIBUTING and CHANGELOG to where the generator reads,
+and turns links to files that are no pages (tests, examples) into text: the site has no sources to show. A link to a
+file that is not there fails. `check` looks at what was built: nothing may be loaded from another host.
 
 Nothing here is of one generator: they are given plain Markdown, and are asked for HTML.
 """
@@ -36,7 +36,7 @@ def page_of(path: Path) -> str | None:
 
 
 def rewritten(text: str, path: Path) -> tuple[str, list[str]]:
-    """(the text of a page with links as in the site, what is wrong with them); `path` is the page in the repository."""
+    """(the text of the page `path` of the repository with links as in the site, what is wrong with them)."""
     wrong: list[str] = []
     here = page_of(path)
     assert here is not None
