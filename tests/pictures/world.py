@@ -1,4 +1,4 @@
-"""A small cluster with something of everything: who runs, who waits and why, who borrowed, who had to go, what is kept.
+"""A small cluster with something of everything: who runs, waits and why, who borrowed, had to go, what is kept.
 
 Names and sizes are fixed, and things happen in a fixed order, each waited for; ages and uids are those of the day.
 """
@@ -78,7 +78,7 @@ class SeededCluster:
         await self._gang("speech", "notebooks", 4, 1, 4 * _HOUR, minimum=1)
         # The last of what is free, and somebody urgent for whom two notebooks have to go.
         await self._gang("vision", "augment", 3, 4, _HOUR * 2 // 3)
-        await self._gang("speech", "hotfix", 1, 2, 1 * _HOUR, priorityClassName="urgent")
+        await self._gang("speech", "hotfix", 1, 2, 1 * _HOUR, priority="urgent")
         await self._gang("vision", "detr-large", 2, 8, 6 * _HOUR, runs=False)
         await self._gang("language", "bert-finetune", 2, 4, 2 * _HOUR, runs=False)
         await self._gang("speech", "asr-sweep", 14, 8, 2 * _HOUR, runs=False)
@@ -108,21 +108,21 @@ class SeededCluster:
 
     async def _gang(
         self, namespace: str, name: str, members: int, gpus: int, seconds: int, *, minimum: int = 0,
-        runs: bool = True, priorityClassName: str = "",  # noqa: N803
+        runs: bool = True, priority: str = "",
     ) -> None:  # fmt: skip
-        """A gang in the queue of its namespace, which may run for so long; waits until it runs, or was told why not."""
+        """A gang in its namespace's queue that may run for so long; waits until it runs, or was told why not."""
         groups = f"{_VOLCANO}/namespaces/{namespace}/podgroups"
         spec = {"minMember": minimum or members, "queue": namespace}
-        if priorityClassName:
-            spec["priorityClassName"] = priorityClassName
+        if priority:
+            spec["priorityClassName"] = priority
         await self._make(groups, "scheduling.volcano.sh/v1beta1", "PodGroup", name, spec=spec)
-        more = {"priorityClassName": priorityClassName} if priorityClassName else {}
+        more = {"priorityClassName": priority} if priority else {}
         pods = f"/api/v1/namespaces/{namespace}/pods"
         for number in range(members):
             document = pod(
                 f"{name}-{number}",
                 annotations={"scheduling.k8s.io/group-name": name},
-                requests={"cpu": str(4 * gpus), "memory": f"{40 * gpus}Gi", GPU: str(gpus)},
+                requests={"cpu": str(4 * gpus), "memory": f"{20 * gpus}Gi", GPU: str(gpus)},
                 activeDeadlineSeconds=seconds,
                 **more,
             )
