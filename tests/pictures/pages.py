@@ -12,15 +12,15 @@ from tests.pictures.world import SeededCluster
 # name of the picture -> (view, what is to be seen on it, colours, at most so high: where a card ends, in pixels)
 VIEWS = {
     "overview-dark": ("/", "All evictions", "dark", 1000),
-    "gang-dark": ("/gangs/vision/detr-large", "What would help", "dark", 770),
+    "gang-dark": ("/gangs/vision/detr-large", "What would help", "dark", 752),
     "overview-light": ("/", "All evictions", "light", 1000),
-    "gang-light": ("/gangs/vision/detr-large", "What would help", "light", 770),
+    "gang-light": ("/gangs/vision/detr-large", "What would help", "light", 752),
     "gangs-light": ("/gangs", "asr-sweep", "light", 1000),
-    "queues-light": ("/queues?open=vision", "First in line", "light", 950),
+    "queues-light": ("/queues?open=vision", "First in line", "light", 975),
     "nodes-light": ("/nodes", "12 nodes", "light", 1000),
     "reservations-light": ("/reservations", "Reservation course", "light", 1000),
 }
-_SIZE = {"width": 1280, "height": 800}
+_SIZE: Any = {"width": 1280, "height": 800}
 _PATIENCE = 60_000  # milliseconds
 _HISTORY_SECONDS = 70
 
@@ -36,7 +36,7 @@ async def photograph(world: SeededCluster, directory: Path) -> list[Path]:
     async with async_playwright() as started:
         browser = await started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         context = await browser.new_context(viewport=_SIZE, reduced_motion="reduce", timezone_id="UTC")
-        tab = await context.new_page()
+        tab: Any = await context.new_page()
         tab.set_default_timeout(_PATIENCE)
         await tab.goto(world.cluster.dashboard_address)
         await _shown(tab, "Overview")

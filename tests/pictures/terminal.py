@@ -17,13 +17,14 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+import phalanx
 from phalanx.cli.top.feed import following
 from phalanx.dashboard.watch import WatchOptions
 from tests.pictures.world import SeededCluster
 from tests.top.screen import opened
 
 TERMINALS = ("terminal.svg", "top.svg")
-COLUMNS, ROWS = 132, 40
+COLUMNS, ROWS = 150, 40
 # Colours of the page's dark side; what is seen of the sixteen has contrast enough on its background.
 _THEME = TerminalTheme(
     (18, 20, 28),
@@ -37,17 +38,19 @@ _THEME = TerminalTheme(
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}")
 
 
-def recorded(command: list[str], environment: dict[str, str]) -> str:
-    """What `phalanx COMMAND` writes to a terminal of our size, escapes included."""
+def recorded(command: str, environment: dict[str, str], directory: Path) -> str:
+    """What `phalanx ...` writes to a terminal of our size in this directory, escapes included."""
+    _, *words = command.split()
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         with subprocess.Popen(
-            [sys.executable, "-m", "phalanx.cli", *command],
+            [sys.executable, "-m", "phalanx.cli", *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             env=environment,
+            cwd=directory,
         ) as process:
             os.close(theirs)
             theirs = -1
@@ -61,7 +64,7 @@ def recorded(command: list[str], environment: dict[str, str]) -> str:
                     break
                 written += part
         if process.returncode:
-            raise RuntimeError(f"phalanx {' '.join(command)}: {written.decode()}")
+            raise RuntimeError(f"{command}: {written.decode()}")
     finally:
         os.close(ours)
         if theirs >= 0:
@@ -88,14 +91,15 @@ def stripped(svg: str) -> str:
 async def record(world: SeededCluster, directory: Path) -> list[Path]:
     """Writes the pictures of the terminal; gives their files."""
     environment = {**os.environ, "KUBECONFIG": str(world.kubeconfig), "TERM": "xterm-256color"}
-    told = ["--config", world.policy]
+    environment["PYTHONPATH"] = str(Path(phalanx.__file__).parents[1])
+    config = Path(world.policy)
     sessions = [
-        ("phalanx jobs -A", recorded(["jobs", "-A"], environment)),
-        (
-            "phalanx why podgroup/detr-large -n vision",
-            recorded(["why", "podgroup/detr-large", "-n", "vision", *told], environment),
-        ),
-        ("phalanx queue tree", recorded(["queue", "tree", *told], environment)),
+        (command, recorded(command, environment, config.parent))
+        for command in (
+            "phalanx jobs -n vision",
+            f"phalanx why podgroup/detr-large -n vision --config {config.name}",
+            f"phalanx queue tree --config {config.name}",
+        )
     ]
     commands, top = (directory / name for name in TERMINALS)
     commands.write_text(picture(sessions, "phalanx"), "utf-8")

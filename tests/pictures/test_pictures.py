@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.pictures.diagrams import DIAGRAMS, Diagram
 from tests.pictures.pages import VIEWS
-from tests.pictures.terminal import TERMINALS, picture, stripped
+from tests.pictures.terminal import COLUMNS, TERMINALS, picture, recorded, stripped
 
 ROOT = Path(__file__).parents[2]
 MADE = {*(f"{name}.png" for name in VIEWS), *TERMINALS, *DIAGRAMS}
@@ -68,6 +69,15 @@ def test_text_in_a_diagram_is_text() -> None:
         "a & b",
         "<i>",
     ]
+
+
+def test_commands_have_a_terminal_of_the_size_of_the_picture(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    printed = recorded("phalanx why --help", environment, tmp_path)
+    assert "Usage:" in printed
+    assert max(map(len, printed.splitlines())) <= COLUMNS
+    with pytest.raises(RuntimeError, match="o such command"):
+        recorded("phalanx nonsense", environment, tmp_path)
 
 
 def test_a_recorded_terminal_shows_commands_and_colours_and_no_font_of_others() -> None:

@@ -76,7 +76,7 @@ class SeededCluster:
         await self._gang("vision", "detector", 2, 4, 1 * _HOUR)
         await self._gang("speech", "whisper-tune", 2, 4, 2 * _HOUR)
         await self._gang("speech", "notebooks", 4, 1, 4 * _HOUR, minimum=1)
-        # The last of what is free, and somebody urgent for whom two notebooks have to go.
+        # The last of what is free, and somebody urgent for whom a gang has to go.
         await self._gang("vision", "augment", 3, 4, _HOUR * 2 // 3)
         await self._gang("speech", "hotfix", 1, 2, 1 * _HOUR, priority="urgent")
         await self._gang("vision", "detr-large", 2, 8, 6 * _HOUR, runs=False)
@@ -116,7 +116,7 @@ class SeededCluster:
         if priority:
             spec["priorityClassName"] = priority
         await self._make(groups, "scheduling.volcano.sh/v1beta1", "PodGroup", name, spec=spec)
-        more = {"priorityClassName": priority} if priority else {}
+        more: dict[str, Any] = {"priorityClassName": priority} if priority else {}
         pods = f"/api/v1/namespaces/{namespace}/pods"
         for number in range(members):
             document = pod(
@@ -131,7 +131,7 @@ class SeededCluster:
         async def running() -> bool:
             found = (await self.client.get(pods))["items"]
             mine = [each for each in found if each["metadata"]["name"].startswith(f"{name}-")]
-            return sum(each["status"].get("phase") == "Running" for each in mine) == members
+            return sum(bool(each["status"].get("phase") == "Running") for each in mine) == members
 
         async def told() -> bool:
             group = await self.client.get(f"{groups}/{name}")

@@ -162,8 +162,8 @@ def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, not
         shown = bar(entry.share, entry.own_share, _BAR)
         rows.append([branch + entry.name, shown, percent(entry.share), _of(entry.used, entry), right, told])
     # A blank, since an empty cell would be shown as <none>.
-    shown = [[cell or " " for cell in row] for row in rows]
-    return [*columns(["NAME", "SHARE OF THE CLUSTER", "", "USED", word, "NOTES"], shown), "", _LEGEND]
+    filled = [[cell or " " for cell in row] for row in rows]
+    return [*columns(["NAME", "SHARE OF THE CLUSTER", "", "USED", word, "NOTES"], filled), "", _LEGEND]
 
 
 def _branches(entries: Sequence[AccountEntry]) -> list[str]:
