@@ -107,6 +107,12 @@ def test_the_tree_has_branches() -> None:
     assert names == ["root", "├─ a", "├─ b", "│  └─ b1", "└─ c"]
 
 
+def test_the_tree_leaves_empty_what_there_is_nothing_to_say_of() -> None:
+    root = queue_tree(REPORT)[1]
+    assert root.startswith("root")
+    assert root.endswith("-")
+
+
 def test_the_tree_tells_loans_and_faults() -> None:
     lines = queue_tree(REPORT)
     assert "weight 2; borrows 3 gpu from b; 1 pod pending; waits: QuotaExceeded" in lines[2]

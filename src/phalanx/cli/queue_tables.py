@@ -161,12 +161,9 @@ def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, not
         told = "; ".join(filter(None, [note, *_remarks(entry)]))
         shown = bar(entry.share, entry.own_share, _BAR)
         rows.append([branch + entry.name, shown, percent(entry.share), _of(entry.used, entry), right, told])
-    lines = columns(["NAME", "SHARE OF THE CLUSTER", "", "USED", word, "NOTES"], [_blank(row) for row in rows])
-    return [*(line.replace("\0", " ").rstrip() for line in lines), "", _LEGEND]
-
-
-def _blank(row: list[str]) -> list[str]:
-    return [cell or "\0" for cell in row]
+    # A blank, since an empty cell would be shown as <none>.
+    filled = [[cell or " " for cell in row] for row in rows]
+    return [*columns(["NAME", "SHARE OF THE CLUSTER", "", "USED", word, "NOTES"], filled), "", _LEGEND]
 
 
 def _branches(entries: Sequence[AccountEntry]) -> list[str]:
