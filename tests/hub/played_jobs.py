@@ -52,7 +52,7 @@ def job_spec(pods: int = 2, cpu: str = "1") -> Json:
         "containers": [container],
     }
     counts = {"parallelism": pods, "completions": pods, "completionMode": "Indexed"}
-    return {**counts, "backoffLimit": 0, "template": {"spec": pod}}
+    return {**counts, "backoffLimit": 6, "template": {"spec": pod}}
 
 
 def a_job(name: str, managed_by: str | None = MANAGED_BY, **metadata: Any) -> Json:

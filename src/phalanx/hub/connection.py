@@ -112,9 +112,10 @@ class ClusterConnection:
     def group(self, dispatch_uid: str) -> StoredObject | None:
         return next((each for store in self._groups.values() for each in store.of(dispatch_uid)), None)
 
-    def jobs(self, dispatch_uid: str) -> Iterable[StoredObject]:
-        """The copies of jobs; meaningless while it is not `ready`."""
-        return [each for store in self._jobs.values() for each in store.of(dispatch_uid)]
+    def jobs(self, resource: Resource, dispatch_uid: str) -> Iterable[StoredObject]:
+        """The copies of a job; meaningless while it is not `ready`."""
+        store = self._jobs.get(resource)
+        return store.of(dispatch_uid) if store is not None else ()
 
     @property
     def unheard_since(self) -> int:

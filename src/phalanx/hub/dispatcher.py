@@ -151,7 +151,7 @@ class Dispatcher:
             since, lost = connection.unheard_since, connection.lost
             return ClusterView(name, None, "", lost, since, refusal, self._patience)
         if (kind := job_kind(record.gang.api_version, record.gang.kind)) is not None:
-            jobs = [each for each in connection.jobs(record.uid) if each.document.get("kind") == kind.name]
+            jobs = connection.jobs(kind.resource, record.uid)
             copies = {each.uid: self._jobs.seen(kind, each, origins) for each in jobs}
             return ClusterView(name, copies, "", refusal=refusal, patience=self._patience, grouped=False)
         views = [

@@ -61,7 +61,7 @@ class JobWrites:
         elif connection is None:
             return
         elif isinstance(step, protocol.MirrorStatus):
-            for copy in connection.jobs(record.uid):
+            for copy in connection.jobs(kind.resource, record.uid):
                 if found is not None and copy.uid == step.uid:
                     job = found[1]
                     await self._write(kind, job, mirrored_status(kind, copy.document, job.document))
@@ -85,7 +85,7 @@ class JobWrites:
         connection: ClusterConnection,
     ) -> None:
         """Of the version that was seen: what became of it since is looked at first."""
-        copy = next((each for each in connection.jobs(record.uid) if each.uid == step.uid), None)
+        copy = next((each for each in connection.jobs(kind.resource, record.uid) if each.uid == step.uid), None)
         if copy is None:
             return
         precise = {"uid": step.uid, "resourceVersion": copy.resource_version}
