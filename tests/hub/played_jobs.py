@@ -106,12 +106,13 @@ async def pods_of(site: Site, name: str) -> list[Json]:
 
 async def until_running(site: Site, name: str, count: int = 2) -> None:
     """The pods of the copy have nodes, and a kubelet starts them."""
+    seen: list[Json] = []
 
     async def holds() -> bool:
-        bound = [pod for pod in await pods_of(site, name) if pod["spec"].get("nodeName")]
-        return len(bound) == count
+        seen[:] = await pods_of(site, name)
+        return len([pod for pod in seen if pod["spec"].get("nodeName")]) == count
 
-    await until(holds, f"{count} pods of {name} have nodes in {site.name}")
+    await until(holds, f"{count} pods of {name} have nodes in {site.name}", seen)
     for pod in await pods_of(site, name):
         await site.phase("Running", pod["metadata"]["name"])
 
