@@ -110,15 +110,20 @@ def at(document: object, path: Path) -> Any:
 
 def is_left(kind: JobKind, job: Json) -> bool:
     """Whether the object is left to this hub, and nothing about it is refused."""
-    return at(job, kind.managed_by) == kind.accepts and not refusal(kind, job)
+    meant = kind.accepts == MANAGED_BY or is_annotated(job)
+    return meant and at(job, kind.managed_by) == kind.accepts and not refusal(kind, job)
+
+
+def is_annotated(job: Json) -> bool:
+    """Whether somebody has said that the hub is to dispatch it."""
+    return bool(at(job, ("metadata", "annotations", DISPATCH)) == "true")
 
 
 def refusal(kind: JobKind, job: Json) -> str:
     """Why an object that somebody has meant for the hub is not dispatched, and what to do; "" for one that is, and
     for one that nobody has meant for it."""
     stated, field = at(job, kind.managed_by), ".".join(kind.managed_by)
-    annotated = at(job, ("metadata", "annotations", DISPATCH)) == "true"
-    if not annotated and (stated != kind.accepts or kind.accepts == MULTIKUEUE):
+    if not is_annotated(job) and (stated != kind.accepts or kind.accepts == MULTIKUEUE):
         return ""
     if stated != kind.accepts:
         return f"write {field}: {kind.accepts}; it cannot be changed, so delete the {kind.name} and create it anew"

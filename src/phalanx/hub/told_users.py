@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
-from phalanx.hub.job_kinds import DISPATCH, REFUSED_KINDS, at, job_kind, refusal
+from phalanx.hub.job_kinds import REFUSED_KINDS, is_annotated, job_kind, refusal
 from phalanx.hub.objects import StoredObject, printable
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.kube.paths import Resource
@@ -24,8 +24,7 @@ class ToldUsers:
         if kind is not None:
             why = refusal(kind, job.document)
         else:
-            meant = at(job.document, ("metadata", "annotations", DISPATCH)) == "true"
-            why = REFUSED_KINDS.get(resource, "") if meant else ""
+            why = REFUSED_KINDS.get(resource, "") if is_annotated(job.document) else ""
         if not why:
             self._told.pop(job.uid, None)
         elif self._told.get(job.uid) != why:
