@@ -109,6 +109,16 @@ async def test_a_job_set_goes_whole(tmp_path: Path) -> None:
         await submit(three, JOB_SET, a_job_set("train"))
         east = three.members["east"]
         await until_running(east, "train")
+        child = await get(east, JOB, "train-workers-0")
+        assert child is not None
+        # A Job that has no labels gets its pods': it is known by them, and is no copy all the same.
+        assert "phalanx.dev/origin" in child["metadata"]["labels"]
+        await three.kill_hub()
+        await three.start_hub()
+        await three.until_member("east", "True")
+        left = await get(east, JOB, "train-workers-0")
+        assert left is not None
+        assert left["metadata"]["uid"] == child["metadata"]["uid"]
         await played_jobs.end_pods(east, "train")
         job = await condition(three, JOB_SET, "train", "Completed")
         assert job["status"]["terminalState"] == "Completed"

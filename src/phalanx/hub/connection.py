@@ -20,7 +20,7 @@ from phalanx.dialects.dispatched import HUB_LEASE, LEASE_SECONDS, ORIGIN_LABEL
 from phalanx.hub import protocol
 from phalanx.hub.copies import copy_view
 from phalanx.hub.dispatch import Dispatch
-from phalanx.hub.job_copies import job_view
+from phalanx.hub.job_copies import is_copy, job_view
 from phalanx.hub.job_kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCH_LABEL, GROUP_KINDS, LEASE_NAMESPACE, RESULT_FINALIZER
 from phalanx.hub.objects import StoredObject, printable, read_object
@@ -115,7 +115,7 @@ class ClusterConnection:
     def jobs(self, resource: Resource, dispatch_uid: str) -> Iterable[StoredObject]:
         """The copies of a job; meaningless while it is not `ready`."""
         store = self._jobs.get(resource)
-        return store.of(dispatch_uid) if store is not None else ()
+        return [each for each in store.of(dispatch_uid) if is_copy(each)] if store is not None else ()
 
     @property
     def unheard_since(self) -> int:
@@ -296,7 +296,7 @@ class ClusterConnection:
         for resource in self.kinds & _JOBS:
             listed = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
             read = (read_object(msgspec.json.encode(item)) for item in listed["items"])
-            found += [(resource, each) for each in read if each is not None]
+            found += [(resource, each) for each in read if each is not None and is_copy(each)]
         return found
 
     async def list_copies(self, namespace: str) -> list[StoredObject]:

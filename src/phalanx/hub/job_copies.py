@@ -11,6 +11,7 @@ from phalanx.hub.copies import copy_labels, copy_metadata
 from phalanx.hub.job_kinds import JOB, JobKind, Path, at, job_end, wants_suspension
 from phalanx.hub.job_status import has_news
 from phalanx.hub.names import EPOCH, GROUP_KINDS, ORIGIN_UID, RESULT_FINALIZER
+from phalanx.hub.objects import StoredObject
 from phalanx.hub.observed import CopyView, LostPolicy
 from phalanx.jobs.suspended import pod_sets
 from phalanx.model.text.decoding import parse_whole
@@ -71,6 +72,13 @@ def templates(kind: JobKind, job: Json) -> Iterator[Json]:
     for path in kind.templates:
         if isinstance(found := at(job, path), dict):
             yield found
+
+
+def is_copy(job: StoredObject) -> bool:
+    """Whether the hub has made it. A Job that a controller makes for a copy may have the copy's labels: an API server
+    gives one that has none those of its pods."""
+    owners = job.document["metadata"].get("ownerReferences") or ()
+    return bool(job.annotation(ORIGIN_UID)) and not owners
 
 
 def job_view(kind: JobKind, job: Json, origin: Json | None, told: Json | None = None) -> CopyView:
