@@ -109,6 +109,37 @@ def member_access(namespace: str) -> list[Manifest]:
     ]
 
 
+#: The account of the external dispatcher of MultiKueue.
+MULTIKUEUE_ACCOUNT = "phalanx-multikueue"
+
+
+def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> list[Manifest]:
+    """In the manager cluster of MultiKueue: Workloads and what says where they may go, and the kubeconfigs."""
+    subject = {"kind": "ServiceAccount", "name": MULTIKUEUE_ACCOUNT, "namespace": namespace}
+    checks = ["admissionchecks", "multikueueconfigs", "multikueueclusters"]
+    rules = [
+        make_rule(["kueue.x-k8s.io"], ["workloads", *checks], READ),
+        make_rule(["kueue.x-k8s.io"], ["workloads/status"], ["patch"]),
+        make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
+    ]
+    own = [
+        make_rule(_LEASES, ["leases"], ["create"]),
+        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [MULTIKUEUE_ACCOUNT]},
+    ]
+    secrets = [make_rule([""], ["secrets"], ["get"])]
+    name = MULTIKUEUE_ACCOUNT
+    return [
+        make_object("v1", "Namespace", namespace),
+        make_object("v1", "ServiceAccount", name, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", name, rules=rules),
+        make_binding("ClusterRole", name, subject),
+        make_object(f"{RBAC}/v1", "Role", name, namespace, rules=own),
+        make_binding("Role", name, subject, namespace),
+        make_object(f"{RBAC}/v1", "Role", f"{name}-kubeconfigs", kueue_namespace, rules=secrets),
+        make_binding("Role", f"{name}-kubeconfigs", subject, kueue_namespace),
+    ]
+
+
 def _reading() -> Iterator[Manifest]:
     yield make_rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], READ)

@@ -75,8 +75,8 @@ def templates(kind: JobKind, job: Json) -> Iterator[Json]:
 
 
 def is_copy(job: StoredObject) -> bool:
-    """Whether the hub has made it. A Job that a controller makes for a copy may have the copy's labels: an API server
-    gives one that has none those of its pods."""
+    """Whether the hub has made it. A Job that a controller makes for a copy may have the copy's labels: an API
+    server gives one that has none those of its pods."""
     owners = job.document["metadata"].get("ownerReferences") or ()
     return bool(job.annotation(ORIGIN_UID)) and not owners
 
