@@ -19,7 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli import accounting_manifests, admission, dashboard_manifests, manifests
+from phalanx.cli import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
 from phalanx.cli.install import all_rights
 from phalanx.cli.people_manifests import PEOPLE
 from phalanx.kube.own_objects import LABELS, default_lease
@@ -58,10 +58,12 @@ def files() -> dict[Path, str]:
     for each in rights:
         for rule in each.get("rules", ()):
             _open_names(rule)
+    hub = [each for each in hub_manifests.hub_access(_RELEASE) if each["kind"] != "Namespace"]
+    member = [each for each in hub_manifests.member_access(_RELEASE) if each["kind"] != "Namespace"]
     page = dashboard_manifests.dashboard_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
-    for each in (*rights, *page, *policies):
+    for each in (*rights, *page, *accounts, *hub, *policies):
         _own_name(each)
     for each in shared:
         if each["kind"] == "Secret":
@@ -74,6 +76,8 @@ def files() -> dict[Path, str]:
         CHART / "files" / "dashboard-rights.yaml": _text(page),
         CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
+        CHART / "files" / "hub-rights.yaml": _text(hub),
+        CHART / "files" / "member-rights.yaml": _text(member),
         ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
         ROOT / "image" / "requirements.txt": _requirements(),
     }

@@ -26,6 +26,17 @@ from phalanx.cli.logs import log_format_option, log_level_option
     show_default=True,
     help="Seconds that a cluster may be silent before it loses what it has not been granted.",
 )
+@click.option(
+    "--multikueue-dispatcher",
+    is_flag=True,
+    help="Dispatch nothing: nominate clusters for the Workloads of Kueue's MultiKueue.",
+)
+@click.option(
+    "--kueue-namespace",
+    default="kueue-system",
+    show_default=True,
+    help="Where MultiKueue has the Secrets with kubeconfigs.",
+)
 @log_level_option
 @log_format_option
 def hub(
@@ -35,18 +46,25 @@ def hub(
     config: str,
     leader_elect: bool,
     patience: int,
+    multikueue_dispatcher: bool,
+    kueue_namespace: str,
     log_level: str,
     log_format: str,
 ) -> None:
     """Send gangs to member clusters until SIGTERM or Ctrl-C.
 
     A PodGroup whose pods carry the scheduling gate phalanx.dev/dispatch goes whole to the member cluster where it
-    starts first, and runs in no other. Prints one line on stdout when it has seen all gangs and works.
+    starts first, and runs in no other; so does a job that is left to the hub by managedBy (docs/many-clusters.md).
+    Prints one line on stdout when it has seen all gangs and works.
+
+    With --multikueue-dispatcher it is the external dispatcher of Kueue's MultiKueue instead: it writes which
+    cluster starts a Workload first, and Kueue sends it there (docs/multikueue.md).
     """
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
     from phalanx.cli.service_run import run_until_signal
     from phalanx.daemon.policy_file import read_policy
+    from phalanx.hub.multikueue_service import MultiKueueOptions, MultiKueueService
     from phalanx.hub.service import HubOptions, HubService
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.framework.errors import PolicyError
@@ -60,8 +78,19 @@ def hub(
         namespace=namespace, scheduler_names=scheduler_names, leader_elect=leader_elect, patience=patience
     )
 
+    beside = MultiKueueOptions(
+        kueue_namespace=kueue_namespace,
+        namespace=namespace,
+        scheduler_names=scheduler_names,
+        leader_elect=leader_elect,
+    )
+
     async def work(client: KubeClient) -> bool:
-        service = HubService(client, options, policy)
+        service: HubService | MultiKueueService
+        if multikueue_dispatcher:
+            service = MultiKueueService(client, beside, policy)
+        else:
+            service = HubService(client, options, policy)
         await run_until_signal(service, lambda: "phalanx hub ready")
         return service.lost_leadership
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 
 import yaml
@@ -12,6 +12,7 @@ from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.registry import Dialects
+from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS
 from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE
 
 #: The account of the hub, in its own cluster and in each member's.
@@ -42,6 +43,9 @@ def hub_access(namespace: str) -> list[Manifest]:
         make_rule([""], ["pods/status"], ["patch"]),
         {**make_rule([""], ["namespaces"], ["get"]), "resourceNames": [LEASE_NAMESPACE]},
         make_rule(groups, ["podgroups"], READ),
+        *_job_rules(READ, ["update"]),
+        *(make_rule([each.group], [each.plural], READ) for each in REFUSED_KINDS),
+        make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
         make_rule([PHALANX], ["dispatches"], [*READ, "create", "delete", "patch"]),
         make_rule([PHALANX], ["dispatches/status"], ["update"]),
         make_rule([PHALANX], ["memberclusters"], READ),
@@ -56,6 +60,17 @@ def hub_access(namespace: str) -> list[Manifest]:
         make_binding("Role", ACCOUNT, subject, namespace),
         *_viewers(),
     ]
+
+
+def _job_rules(verbs: Sequence[str], on_status: Sequence[str] = ()) -> Iterator[Manifest]:
+    """About the jobs that are dispatched whole, for each API group."""
+    plurals: dict[str, list[str]] = {}
+    for kind in JOB_KINDS:
+        plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)
+    for group, names in plurals.items():
+        yield make_rule([group], names, verbs)
+        if on_status:
+            yield make_rule([group], [f"{name}/status" for name in names], on_status)
 
 
 def _viewers() -> Iterator[Manifest]:
@@ -81,6 +96,7 @@ def member_access(namespace: str) -> list[Manifest]:
     rules = [
         make_rule([""], ["pods"], [*READ, "create", "delete", "patch"]),
         make_rule(groups, ["podgroups"], [*READ, "create", "delete"]),
+        *_job_rules([*READ, "create", "delete", "patch"]),
         *_reading(),
     ]
     return [
@@ -90,6 +106,37 @@ def member_access(namespace: str) -> list[Manifest]:
         make_binding("ClusterRole", ACCOUNT, subject),
         make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=lease),
         make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
+    ]
+
+
+#: The account of the external dispatcher of MultiKueue.
+MULTIKUEUE_ACCOUNT = "phalanx-multikueue"
+
+
+def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> list[Manifest]:
+    """In the manager cluster of MultiKueue: Workloads and what says where they may go, and the kubeconfigs."""
+    subject = {"kind": "ServiceAccount", "name": MULTIKUEUE_ACCOUNT, "namespace": namespace}
+    checks = ["admissionchecks", "multikueueconfigs", "multikueueclusters"]
+    rules = [
+        make_rule(["kueue.x-k8s.io"], ["workloads", *checks], READ),
+        make_rule(["kueue.x-k8s.io"], ["workloads/status"], ["patch"]),
+        make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
+    ]
+    own = [
+        make_rule(_LEASES, ["leases"], ["create"]),
+        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [MULTIKUEUE_ACCOUNT]},
+    ]
+    secrets = [make_rule([""], ["secrets"], ["get"])]
+    name = MULTIKUEUE_ACCOUNT
+    return [
+        make_object("v1", "Namespace", namespace),
+        make_object("v1", "ServiceAccount", name, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", name, rules=rules),
+        make_binding("ClusterRole", name, subject),
+        make_object(f"{RBAC}/v1", "Role", name, namespace, rules=own),
+        make_binding("Role", name, subject, namespace),
+        make_object(f"{RBAC}/v1", "Role", f"{name}-kubeconfigs", kueue_namespace, rules=secrets),
+        make_binding("Role", f"{name}-kubeconfigs", subject, kueue_namespace),
     ]
 
 

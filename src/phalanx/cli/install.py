@@ -45,6 +45,7 @@ _PLURALS = {
     help="Also admission policies that keep tenants to what is theirs; with --print nothing else is written.",
 )
 @click.option("--hub", "with_hub", is_flag=True, help="Also what `phalanx hub` needs in its own cluster.")
+@click.option("--multikueue", "with_multikueue", is_flag=True, help="Also what nominates clusters for MultiKueue.")
 @click.option("--member", "with_member", is_flag=True, help="Also an account with which a hub may send gangs here.")
 @click.option(
     "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
@@ -68,6 +69,7 @@ def install(
     crds_only: bool,
     with_policies: bool,
     with_hub: bool,
+    with_multikueue: bool,
     with_member: bool,
     namespace: str,
     scheduler_name: str,
@@ -89,6 +91,8 @@ def install(
     if with_hub:
         definitions += hub_manifests.hub_definitions()
         rights += [] if crds_only else hub_manifests.hub_access(namespace)
+    if with_multikueue and not crds_only:
+        rights += hub_manifests.multikueue_access(namespace)
     if with_member and not crds_only:
         rights += hub_manifests.member_access(namespace)
     policies = admission.policies(scheduler_name, LABELS) if with_policies else []

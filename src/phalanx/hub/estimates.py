@@ -7,13 +7,14 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import msgspec
 
 from phalanx.hub.choice import Candidate
-from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import startable
 from phalanx.hub.objects import Json, printable
+from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.timestamps import parse_time
 from phalanx.reports.capture.writing import capture_cluster
@@ -31,6 +32,16 @@ _READ_SECONDS = 20.0
 _PLAN_SECONDS = 30.0
 _HORIZON = 7 * 24 * 3600
 _MOST_OBJECTS = 500_000
+
+
+class AskedCluster(Protocol):
+    """A cluster that can be read."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def client(self) -> KubeClient: ...
 
 
 class TooLargeError(Exception):
@@ -61,7 +72,7 @@ class Estimates:
         """The cluster has one gang more: what it showed before is out of date."""
         self._known.pop(name, None)
 
-    async def ask(self, connection: ClusterConnection, namespace: str, copies: Sequence[Json]) -> Candidate:
+    async def ask(self, connection: AskedCluster, namespace: str, copies: Sequence[Json]) -> Candidate:
         """What the cluster says of these copies, or, where it says nothing in time, why."""
         name = connection.name
         lock = self._locks.setdefault(name, asyncio.Lock())
@@ -86,7 +97,7 @@ class Estimates:
             return Candidate(name, message=printable(f"no forecast: {type(error).__name__}: {error}"))
         return _candidate(name, answer.asked)
 
-    async def _read(self, connection: ClusterConnection) -> SimulatedCluster:
+    async def _read(self, connection: AskedCluster) -> SimulatedCluster:
         known = self._known.get(connection.name)
         if known is not None and time.monotonic() - known.moment < _FRESH:
             return known.cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import platform
 from collections.abc import Mapping
 
 import msgspec
@@ -17,12 +18,14 @@ from phalanx.hub.estimates import Estimates
 from phalanx.hub.gangs import HubObjects, records_by_uid
 from phalanx.hub.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
+from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NAMESPACES
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.http.connections import Transports
 from phalanx.kube.leadership import Leadership, LeaseOptions
@@ -71,7 +74,13 @@ class HubService:
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
         self._refusals: WorkQueue[Key] = WorkQueue()
-        self.objects = HubObjects(self._changed, lambda: self.clusters.look(), self._refusals.add)
+        self._recorder = EventRecorder(
+            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
+        )
+        self._told = ToldUsers(self._recorder)
+        self.objects = HubObjects(
+            self._changed, lambda: self.clusters.look(), self._refusals.add, self._told.job_seen
+        )
         self.clusters = MemberClusters(
             self._client,
             options.namespace,
@@ -119,6 +128,7 @@ class HubService:
             self._estimates.ask,
             self._estimates.sent,
             self.options.patience,
+            self._told.moved,
         )
 
         looking: set[str] = set()
@@ -147,6 +157,7 @@ class HubService:
                 await reflector.synced.wait()
             tasks.create_task(self._failures.keep_running("member clusters", self.clusters.run))
             tasks.create_task(self._resync())
+            tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
             tasks.create_task(self._refusals.run(dispatcher.refuse, 2))
             self.ready.set()
             running: set[str] = set()
