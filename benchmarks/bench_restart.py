@@ -151,8 +151,8 @@ def serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str) -
 
 
 async def _serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str) -> None:
-    from phalanx.cli.install import all_rights, install_into
-    from phalanx.cli.manifests import definitions, volcano_queues
+    from phalanx.cli.installation.install import all_rights, install_into
+    from phalanx.cli.installation.manifests import definitions, volcano_queues
     from phalanx_local.options import ServerOptions
     from phalanx_local.server import ApiServer
 

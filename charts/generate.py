@@ -1,7 +1,7 @@
 """Writes what the chart and the plain manifests share with `phalanx install`: `python -m charts.generate`.
 
-Rights and definitions are stated in the code once (src/phalanx/cli/manifests.py and its neighbours); a test
-compares these files with it. `deploy/phalanx.yaml` is the chart with its defaults, rendered where helm is named:
+Rights and definitions are stated in the code once (src/phalanx/cli/installation/); a test compares these files
+with it. `deploy/phalanx.yaml` is the chart with its defaults, rendered where helm is named:
 `python -m charts.generate --helm PATH`.
 """
 
@@ -19,9 +19,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
-from phalanx.cli.install import all_rights
-from phalanx.cli.people_manifests import PEOPLE
+from phalanx.cli.installation import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
+from phalanx.cli.installation.install import all_rights
+from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.kube.own_objects import LABELS, default_lease
 
 ROOT = Path(__file__).parent.parent

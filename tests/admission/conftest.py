@@ -11,7 +11,7 @@ from typing import Any
 import pytest_asyncio
 
 from phalanx.admission.webhook.service import WebhookOptions, WebhookService
-from phalanx.cli.manifests import definitions, volcano_queues
+from phalanx.cli.installation.manifests import definitions, volcano_queues
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx_local.authentication.authenticator import User

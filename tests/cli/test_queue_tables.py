@@ -7,8 +7,7 @@ import re
 import msgspec
 import pytest
 
-from phalanx.cli.columns import bar, brief, columns
-from phalanx.cli.queue_tables import (
+from phalanx.cli.accounts.queue_tables import (
     describe_queue,
     describe_quota,
     queue_table,
@@ -16,6 +15,7 @@ from phalanx.cli.queue_tables import (
     quota_table,
     quota_tree,
 )
+from phalanx.cli.columns import bar, brief, columns
 from phalanx.reports.account_entries import (
     Counts,
     FirstWaiting,

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from phalanx.accounting.database import Database
-from phalanx.cli.dashboard_manifests import ACCOUNT, dashboard_access
+from phalanx.cli.installation.dashboard_manifests import ACCOUNT, dashboard_access
 from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
 from phalanx.dashboard.server import Dashboard, ServeOptions, dashboard
 from phalanx.dashboard.watch import WatchOptions

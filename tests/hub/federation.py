@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from pathlib import Path
 from typing import Any, TypeVar
 
-from phalanx.cli.hub_manifests import hub_definitions
-from phalanx.cli.install import install_into
-from phalanx.cli.manifests import definitions, volcano_queues
+from phalanx.cli.installation.hub_manifests import hub_definitions
+from phalanx.cli.installation.install import install_into
+from phalanx.cli.installation.manifests import definitions, volcano_queues
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.hub.connection import ConnectionPace
 from phalanx.hub.names import DISPATCH_GATE, DISPATCHES, MEMBER_CLUSTERS

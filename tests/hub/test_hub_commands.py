@@ -11,7 +11,7 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner, Result
 
-from phalanx.cli.hub_manifests import hub_access, hub_definitions, member_access, multikueue_access
+from phalanx.cli.installation.hub_manifests import hub_access, hub_definitions, member_access, multikueue_access
 from phalanx.cli.main import cli
 from phalanx.hub.job_kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS

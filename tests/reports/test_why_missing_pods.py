@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.cli.why import parse_target
+from phalanx.cli.explanation.why import parse_target
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated

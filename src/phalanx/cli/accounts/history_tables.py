@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from phalanx.cli.columns import columns
-from phalanx.cli.moments import moment_text, span
+from phalanx.cli.explanation.moments import moment_text, span
 from phalanx.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def nodes(
     if summarize + node_oriented + list_reasons > 1:
         raise click.UsageError("-s, -N and -R exclude each other")
     read = _reader(options, set(pools), _states(states), pool_label, config, chosen.get("selector", ""))
-    from phalanx.cli import node_columns
+    from phalanx.cli.nodes import node_columns
 
     if summarize:
         _show(options, node_columns.SUMMARIES, lambda each: each.pool, read, made.by_pool)
@@ -120,7 +120,7 @@ def _show(
     arranged: Callable[[list[NodeEntry]], list[E]],
 ) -> None:
     from phalanx.cli.listing.listing import Found, Listing, show
-    from phalanx.cli.node_columns import document
+    from phalanx.cli.nodes.node_columns import document
 
     async def found(client: Any) -> Found[E]:
         return Found(arranged(await read(client)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from phalanx.cli.manifests import RBAC, Manifest, definitions, job_rules, make_object, make_rule
+from phalanx.cli.installation.manifests import RBAC, Manifest, definitions, job_rules, make_object, make_rule
 from phalanx.dialects.dialect import READ
 
 PEOPLE = ("phalanx-viewer", "phalanx-user", "phalanx-queue-editor")

@@ -16,7 +16,7 @@ from phalanx.cli.connection import (
     scheduler_names_option,
     time_limit,
 )
-from phalanx.cli.eviction_lines import eviction_lines
+from phalanx.cli.explanation.eviction_lines import eviction_lines
 from phalanx.cli.jobs.starts import start_lines
 
 if TYPE_CHECKING:

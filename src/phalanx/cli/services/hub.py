@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from phalanx.cli.connection import kubeconfig_option, policy_option, scheduler_names_option
-from phalanx.cli.logs import log_format_option, log_level_option
+from phalanx.cli.services.logs import log_format_option, log_level_option
 
 
 @click.command()
@@ -61,8 +61,8 @@ def hub(
     cluster starts a Workload first, and Kueue sends it there (docs/multikueue.md).
     """
     from phalanx.cli.connection import run_connected
-    from phalanx.cli.logs import set_up_logging
-    from phalanx.cli.service_run import run_until_signal
+    from phalanx.cli.services.logs import set_up_logging
+    from phalanx.cli.services.service_run import run_until_signal
     from phalanx.daemon.policy_file import read_policy
     from phalanx.hub.multikueue_service import MultiKueueOptions, MultiKueueService
     from phalanx.hub.service import HubOptions, HubService

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from phalanx.cli.manifests import LEASE_NAMESPACE, RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import LEASE_NAMESPACE, RBAC, Manifest, make_binding, make_object, make_rule
 from phalanx.controllers.groups.owners import owner_resources
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.registry import Dialects

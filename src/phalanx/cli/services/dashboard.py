@@ -102,7 +102,7 @@ def dashboard(
     phalanx dashboard --login token --listen 0.0.0.0:8443 --certificate tls.crt --key tls.key
     """
     from phalanx.cli.connection import run_connected
-    from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.services.logs import set_up_logging
     from phalanx.dashboard.server import ServeOptions
     from phalanx.dashboard.watch import WatchOptions
 

@@ -17,7 +17,7 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.cli.relocation import RelocationResult
+    from phalanx.cli.nodes.relocation import RelocationResult
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
@@ -100,14 +100,14 @@ def defrag(
     it came to a halt.
     """
     from phalanx.cli.connection import print_structured, run_connected
-    from phalanx.cli.defrag_tables import document, table
-    from phalanx.cli.why import parse_target
+    from phalanx.cli.explanation.why import parse_target
+    from phalanx.cli.nodes.defrag_tables import document, table
     from phalanx.daemon.policy_file import read_policy
     from phalanx.model.text.duration import parse_duration
     from phalanx.scheduling.framework.errors import PolicyError
 
     if schedule:
-        from phalanx.cli.defrag_schedule import show_schedule
+        from phalanx.cli.nodes.defrag_schedule import show_schedule
 
         if count is not None or target or selector or apply or keep_closed:
             raise click.UsageError(
@@ -135,7 +135,7 @@ def defrag(
         raise click.ClickException(str(error)) from error
 
     async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
-        from phalanx.cli.relocation import RelocationOptions, RelocationRunner
+        from phalanx.cli.nodes.relocation import RelocationOptions, RelocationRunner
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.model.node import HOLD
         from phalanx.reports.snapshot import read_cluster

@@ -10,7 +10,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from phalanx.cli.manifests import Manifest
+    from phalanx.cli.installation.manifests import Manifest
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
 _SCHEDULER = "${scheduler}"
@@ -22,7 +22,7 @@ def policies(scheduler_name: str, labels: Mapping[str, str]) -> list[Manifest]:
     Who may write what only schedulers write, use queues or administrate quotas is asked of the API server's
     authorizer, so that it is said in roles and nowhere else.
     """
-    directory = resources.files("phalanx.cli").joinpath("policies")
+    directory = resources.files("phalanx.cli.installation").joinpath("policies")
     found: list[Manifest] = []
     for name in sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(".yaml")):
         text = directory.joinpath(name).read_text(encoding="utf-8").replace(_SCHEDULER, scheduler_name)

@@ -76,7 +76,7 @@ def queue_list(**options: Any) -> None:
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
-        from phalanx.cli.queue_tables import queue_table
+        from phalanx.cli.accounts.queue_tables import queue_table
 
         return _queues(report) if output in ("json", "yaml") else queue_table(report, output == "wide")
 
@@ -92,7 +92,7 @@ def queue_tree(**options: Any) -> None:
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
-        from phalanx.cli.queue_tables import queue_tree
+        from phalanx.cli.accounts.queue_tables import queue_tree
 
         return _queues(report) if output in ("json", "yaml") else queue_tree(report)
 
@@ -106,7 +106,7 @@ def queue_describe(name: str, **options: Any) -> None:
     """Everything about one queue: amounts by resource, ceilings, loans, tenants, and what waits first."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
-        from phalanx.cli.queue_tables import describe_queue
+        from phalanx.cli.accounts.queue_tables import describe_queue
 
         entry = _find(name, "queue", report.queues)
         return entry if output in ("json", "yaml") else describe_queue(entry)
@@ -137,7 +137,7 @@ def quota_list(**options: Any) -> None:
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
-        from phalanx.cli.queue_tables import quota_table
+        from phalanx.cli.accounts.queue_tables import quota_table
 
         return _quotas(report) if output in ("json", "yaml") else quota_table(report, output == "wide")
 
@@ -150,7 +150,7 @@ def quota_tree(**options: Any) -> None:
     """The quotas as trees, each with a bar of its part of the cluster."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
-        from phalanx.cli.queue_tables import quota_tree
+        from phalanx.cli.accounts.queue_tables import quota_tree
 
         return _quotas(report) if output in ("json", "yaml") else quota_tree(report)
 
@@ -164,7 +164,7 @@ def quota_describe(name: str, **options: Any) -> None:
     """Everything about one quota. NAME is that of the object or node, its namespace, or NAMESPACE/NAME."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
-        from phalanx.cli.queue_tables import describe_quota
+        from phalanx.cli.accounts.queue_tables import describe_quota
 
         entry = _find(name, "quota", report.quotas)
         return entry if output in ("json", "yaml") else describe_quota(entry)

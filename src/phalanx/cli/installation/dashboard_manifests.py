@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cli.manifests import (
+from phalanx.cli.installation.manifests import (
     LEASE_NAMESPACE,
     RBAC,
     Manifest,

@@ -11,7 +11,7 @@ import click
 from phalanx.cli.connection import kubeconfig_option
 
 if TYPE_CHECKING:
-    from phalanx.cli.manifests import Manifest
+    from phalanx.cli.installation.manifests import Manifest
     from phalanx.kube.client import KubeClient
 
 FIELD_MANAGER = "phalanx"
@@ -81,7 +81,7 @@ def install(
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
-    from phalanx.cli import admission, hub_manifests, manifests
+    from phalanx.cli.installation import admission, hub_manifests, manifests
     from phalanx.kube.own_objects import LABELS
 
     if with_policies and crds_only:
@@ -117,10 +117,10 @@ def install(
 def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:
     """The accounts of the scheduler, the controllers and the webhook, what they may do, and their place at the API
     server. `lease_name` is the scheduler's, "" for what its name makes it."""
-    from phalanx.cli import manifests
-    from phalanx.cli.controller_manifests import controller_access
-    from phalanx.cli.people_manifests import people_roles
-    from phalanx.cli.webhook_manifests import webhook_access
+    from phalanx.cli.installation import manifests
+    from phalanx.cli.installation.controller_manifests import controller_access
+    from phalanx.cli.installation.people_manifests import people_roles
+    from phalanx.cli.installation.webhook_manifests import webhook_access
 
     scheduler, controllers = f"{scheduler_name}-scheduler", f"{scheduler_name}-controllers"
     own = manifests.access(scheduler, namespace, scheduler_name, lease_name)
@@ -148,7 +148,7 @@ async def install_into(
 
     Raises ApiError, ConnectionLost, and ClickException where a definition is not accepted.
     """
-    from phalanx.cli.manifests import QUEUES_DEFINITION
+    from phalanx.cli.installation.manifests import QUEUES_DEFINITION
 
     ours = [entry for entry in definitions if await _apply(client, entry, respect_others=True)]
     for manifest in rights:
@@ -165,7 +165,7 @@ async def install_policies(client: KubeClient, policies: list[Manifest]) -> None
 
     An API server that knows no admission policies (before Kubernetes 1.30) does without.
     """
-    from phalanx.cli.admission import GROUP_VERSION
+    from phalanx.cli.installation.admission import GROUP_VERSION
 
     if not policies:
         return

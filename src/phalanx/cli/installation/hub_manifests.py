@@ -7,7 +7,7 @@ from importlib import resources
 
 import yaml
 
-from phalanx.cli.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE

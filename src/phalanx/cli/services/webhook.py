@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from phalanx.cli.connection import kubeconfig_option
-from phalanx.cli.logs import log_format_option, log_level_option
+from phalanx.cli.services.logs import log_format_option, log_level_option
 
 
 @click.command()
@@ -101,8 +101,8 @@ def webhook(
     from phalanx.admission.webhook.registration import unregister
     from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
     from phalanx.cli.connection import run_connected
-    from phalanx.cli.logs import set_up_logging
-    from phalanx.cli.service_run import run_until_signal
+    from phalanx.cli.services.logs import set_up_logging
+    from phalanx.cli.services.service_run import run_until_signal
     from phalanx.kube.client import KubeClient
 
     if remove:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.connection import kubeconfig_option
-from phalanx.cli.logs import log_format_option, log_level_option
+from phalanx.cli.services.logs import log_format_option, log_level_option
 
 if TYPE_CHECKING:
     from phalanx.controllers.service import ControllerService
@@ -113,7 +113,7 @@ def scheduler(
     import signal
 
     from phalanx.cli.connection import run_connected
-    from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.services.logs import set_up_logging
     from phalanx.daemon.endpoint import EndpointOptions
     from phalanx.daemon.garbage_collection import until_ready
     from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError

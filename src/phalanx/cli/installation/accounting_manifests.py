@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from phalanx.cli.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
 from phalanx.dialects.devices.claims import ClaimEnricher
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.families.composites import COMPOSITES

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from phalanx.cli.accounts.history import database_option
 from phalanx.cli.connection import kubeconfig_option, policy_option, scheduler_names_option
-from phalanx.cli.history import database_option
-from phalanx.cli.logs import log_format_option, log_level_option
-from phalanx.cli.moments import age
+from phalanx.cli.explanation.moments import age
+from phalanx.cli.services.logs import log_format_option, log_level_option
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -57,8 +57,8 @@ def run(
     from phalanx.accounting.database import Database, DatabaseError, default_location
     from phalanx.accounting.service import AccountingOptions, AccountingService
     from phalanx.cli.connection import run_connected
-    from phalanx.cli.logs import set_up_logging
-    from phalanx.cli.service_run import run_until_signal
+    from phalanx.cli.services.logs import set_up_logging
+    from phalanx.cli.services.service_run import run_until_signal
     from phalanx.daemon.policy_file import dialect_options, read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
@@ -140,7 +140,7 @@ def rights(namespace: str) -> None:
     """
     import yaml
 
-    from phalanx.cli.accounting_manifests import accounting_access
+    from phalanx.cli.installation.accounting_manifests import accounting_access
 
     text = yaml.safe_dump_all(
         accounting_access("phalanx-accounting", namespace), sort_keys=False, explicit_start=True

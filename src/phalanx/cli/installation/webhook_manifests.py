@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.admission.webhook.registration import CERTIFICATES
 from phalanx.admission.webhook.registration import NAME as WEBHOOK
-from phalanx.cli.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
 from phalanx.dialects.dialect import READ
 from phalanx.jobs.reservations import LEDGER_NAMESPACE
 

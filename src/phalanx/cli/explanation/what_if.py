@@ -106,7 +106,7 @@ def _what_if(
     output: str,
 ) -> None:
     from phalanx.cli.connection import print_structured
-    from phalanx.cli.what_if_lines import answer_lines, free_lines
+    from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
     from phalanx.daemon.policy_file import read_policy
     from phalanx.reports.whatif.answer import to_builtins
     from phalanx.reports.whatif.changes import QueueChange

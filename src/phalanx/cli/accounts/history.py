@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from phalanx.cli.connection import print_structured
-from phalanx.cli.moments import moment, month_of
+from phalanx.cli.explanation.moments import moment, month_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -104,7 +104,7 @@ def history(
     """
     from phalanx.accounting.history import RunFilter, read_runs
     from phalanx.accounting.runs import State
-    from phalanx.cli import history_tables
+    from phalanx.cli.accounts import history_tables
 
     if namespace and all_namespaces:
         raise click.UsageError("-n and -A exclude each other")
@@ -169,7 +169,7 @@ def report(
     phalanx report --by queue,user --from 2026-11-01 --to 2026-11-08 -o csv
     """
     from phalanx.accounting.report import read_report
-    from phalanx.cli import history_tables
+    from phalanx.cli.accounts import history_tables
 
     output = "json" if as_json else output
     history_tables.check_file(output, file)

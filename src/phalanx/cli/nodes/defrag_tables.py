@@ -13,7 +13,7 @@ from phalanx.model.text.quantity import format_quantity
 from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation, counted
 
 if TYPE_CHECKING:
-    from phalanx.cli.relocation import RelocationResult
+    from phalanx.cli.nodes.relocation import RelocationResult
     from phalanx.cluster.state import ClusterState
 
 
