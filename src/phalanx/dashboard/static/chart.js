@@ -1,14 +1,27 @@
 // Shares over time, drawn by uPlot.
 
-import { html, useEffect, useRef } from "/static/vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { colors } from "/static/parts.js";
 
 const LINES = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+const DARK = window.matchMedia("(prefers-color-scheme: dark)");
+
+// Ticks of the time axis by the viewer's clock, of 24 hours as everywhere on the page; `step` in seconds.
+function moments(self, ticks, axis, space, step) {
+  const form = window.uPlot.fmtDate(step < 60 ? "{HH}:{mm}:{ss}" : step < 86400 ? "{HH}:{mm}" : "{YYYY}-{MM}-{DD}");
+  return ticks.map((tick) => form(new Date(tick * 1000)));
+}
 
 // `lines`: [{name, values}], in percent.
 export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{ss}" }) {
   const box = useRef(null);
+  const [dark, setDark] = useState(DARK.matches);
+  useEffect(() => {
+    const told = () => setDark(DARK.matches);
+    DARK.addEventListener("change", told);
+    return () => DARK.removeEventListener("change", told);
+  }, []);
   useEffect(() => {
     const element = box.current;
     const color = colors();
@@ -19,14 +32,14 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
       cursor: { y: false },
       legend: { live: true },
       scales: { y: { range: (self, low, high) => [0, Math.max(10, Math.min(100, (high || 0) * 1.15))] } },
-      axes: [axis, { ...axis, size: 52, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
-      series: [{ value: stamp }, ...lines.map((line, number) => ({
+      axes: [{ ...axis, space: 80, values: moments }, { ...axis, size: 52, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
+      series: [{ value: (self, value) => (value === null || value === undefined ? "" : window.uPlot.fmtDate(stamp)(new Date(value * 1000))) }, ...lines.map((line, number) => ({
         label: line.name,
         stroke: color(LINES[number % LINES.length]),
         width: 2,
         dash: DASHES[Math.floor(number / LINES.length) % DASHES.length],
         points: { show: times.length < 3 },
-        value: (self, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} %`),
+        value: (self, value) => (value === null || value === undefined ? "" : `${value.toFixed(1)} %`),
       }))],
     }, [times, ...lines.map((line) => line.values)], element);
     const watcher = new ResizeObserver(() => drawn.setSize({ width: Math.max(200, element.clientWidth), height }));
@@ -35,7 +48,7 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
       watcher.disconnect();
       drawn.destroy();
     };
-  }, [times, lines, height, document.documentElement.dataset.theme]);
+  }, [times, lines, height, dark, document.documentElement.dataset.theme]);
   return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>`;
 }
 
