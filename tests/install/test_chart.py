@@ -365,7 +365,7 @@ class TestInstalled:
         async with KubeClient(load_config(str(kubeconfig))) as client:
             for release, namespace, name in (("phalanx", NAMESPACE, "phalanx"), ("gpu", "research", "gpu")):
                 where = ("-n", namespace, "--create-namespace", "--kubeconfig", kubeconfig, "--no-hooks")
-                values = (*EVERYTHING[:2], *EVERYTHING[7:8], f"--set=schedulerNames={{{name}}}")
+                values = (*EVERYTHING[:2], "--set=metrics.secure.enabled=true", f"--set=schedulerNames={{{name}}}")
                 for verb in ("install", "upgrade"):
                     await run(major, verb, release, CHART, *where, *values)
             roles = {each["metadata"]["name"]: each for each in (await client.get(CLUSTER_ROLES))["items"]}
