@@ -63,13 +63,15 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`epoch` counts the choices of a cluster; a copy may start only under the newest, and only in phase Granted.
-    `unknown_since` is when the cluster was found not to answer. `reason` and `message` say why it is as it is."""
+    `unknown_since` is when the cluster was found not to answer. `promised` is when the cluster said that it would
+    start it. `reason` and `message` say why it is as it is."""
 
     phase: str = Phase.PENDING.value
     epoch: int = 0
     cluster: str = ""
     since: str = ""
     granted: tuple[GrantedCopy, ...] = ()
+    promised: str = ""
     unknown_since: str = ""
     reason: str = ""
     message: str = ""
@@ -89,7 +91,14 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         entry = Attempt(self.epoch, self.cluster, outcome, message, format_time(now))
         attempts = (*self.attempts, entry)[-_MOST_ATTEMPTS:]
         return self.moved(
-            Phase.PENDING, now, cluster="", granted=(), attempts=attempts, reason=outcome, message=message
+            Phase.PENDING,
+            now,
+            cluster="",
+            granted=(),
+            promised="",
+            attempts=attempts,
+            reason=outcome,
+            message=message,
         )
 
     @property

@@ -36,6 +36,9 @@ VERSION = "v1alpha1"
 DISPATCHES = Resource(PHALANX, VERSION, "dispatches", "Dispatch")
 MEMBER_CLUSTERS = Resource(PHALANX, VERSION, "memberclusters", "MemberCluster", namespaced=False)
 
+#: The hub's queues: one ledger over all member clusters.
+QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+
 
 class GroupKind(msgspec.Struct, frozen=True):
     """A kind of PodGroup that is dispatched. Its pods name it in the label `label`, or in one of `annotations`."""

@@ -147,11 +147,10 @@ def status_names(status: DispatchStatus, origin_uid: str) -> bool:
     return any(copy.origin_uid == origin_uid for copy in status.granted)
 
 
-def chosen(status: DispatchStatus, cluster: str, now: int) -> DispatchStatus:
-    """What to write when a cluster was chosen."""
-    return status.moved(
-        Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, granted=(), succeeded=0, failed=0
-    )
+def chosen(status: DispatchStatus, cluster: str, now: int, promised: str = "") -> DispatchStatus:
+    """What to write when a cluster was chosen, which said that it would start it at `promised` (RFC 3339)."""
+    fresh = {"granted": (), "succeeded": 0, "failed": 0, "promised": promised}
+    return status.moved(Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, **fresh)
 
 
 def withdrawn(status: DispatchStatus, now: int) -> DispatchStatus:
