@@ -15,8 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from phalanx.hub.names import DISPATCHES
 from tests.hub.federation import NAMESPACE, Federation, federation
+
+from phalanx.hub.names import DISPATCHES
 
 _PATIENCE = 600.0
 

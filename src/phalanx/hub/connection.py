@@ -290,9 +290,12 @@ class ClusterConnection:
         return True
 
     async def clear(self, namespace: str, step: protocol.Step) -> None:
-        """Carries out DeleteCopy and ReleaseCopy; what is gone already is fine."""
+        """Carries out DeleteCopy, RecallCopy and ReleaseCopy; what is gone already is fine."""
         if isinstance(step, protocol.DeleteCopy):
             await _unless_gone(self.client.delete(PODS.path(namespace, step.name), uid=step.uid))
+        elif isinstance(step, protocol.RecallCopy):
+            path = PODS.path(namespace, step.name)
+            await _unless_gone(self.client.delete(path, uid=step.uid, version=step.version))
         elif isinstance(step, protocol.ReleaseCopy):
             pod = await _unless_gone(self.client.get(PODS.path(namespace, step.name)))
             if pod is None or pod["metadata"]["uid"] != step.uid:

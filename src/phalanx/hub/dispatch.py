@@ -16,11 +16,13 @@ _MOST_ATTEMPTS = 10
 
 class Phase(enum.Enum):
     """Pending: nowhere. Copying: gated copies are made in `cluster`. Granted: the gates of those that are named in
-    `granted` may be lifted. Withdrawing: all copies of the epoch are being deleted. Ended: all pods have ended."""
+    `granted` may be lifted. Recalling: those are taken back unless one of them has started. Withdrawing: all copies
+    of the epoch are being deleted. Ended: all pods have ended."""
 
     PENDING = "Pending"
     COPYING = "Copying"
     GRANTED = "Granted"
+    RECALLING = "Recalling"
     WITHDRAWING = "Withdrawing"
     ENDED = "Ended"
 
@@ -42,7 +44,8 @@ class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False)
 
 
 class Attempt(msgspec.Struct, frozen=True, rename="camel"):
-    """An epoch that is over: Withdrawn (its copies are gone), Refused (the cluster does not take them), Silent (it
+    """An epoch that is over: Withdrawn (its copies are gone), SpillOver (so, because it starts sooner elsewhere),
+    Refused (the cluster does not take them), Silent (it
     did not answer before anything was granted), or Lost (it was given up by the gang's policy; what runs there is
     not known)."""
 

@@ -36,7 +36,7 @@ _AGAIN = 2.0
 class Dispatcher:
     """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `choose` is
     told that a cluster is to be chosen for a gang, `left` that one goes from a cluster (by name, and the record's
-    uid)."""
+    uid); `recall` says why a gang is to be taken back from where it waits, "" mostly."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Dispatcher:
         origin: str,
         choose: Callable[[str], None],
         left: Callable[[str, str], None],
+        recall: Callable[[Dispatch], str] = lambda record: "",
         patience: int = 30,
     ) -> None:
         self._client = client
@@ -56,6 +57,7 @@ class Dispatcher:
         self._origin = origin
         self._choose = choose
         self._left = left
+        self._recall = recall
         self._patience = patience
         self._began = int(time.time())
         #: What a cluster said no to, until the record tells it: by gang and epoch.
@@ -68,6 +70,8 @@ class Dispatcher:
             record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
             if record is None and gang is None:
                 return None
+            if record is not None and gang is not None and (why := self._recall(record)):
+                gang = msgspec.structs.replace(gang, recall=why)
             steps = protocol.next_steps(record, gang, self._views(record, gang), int(time.time()))
             if not steps:
                 return 30.0 if record is not None and record.status.unknown_since else again
@@ -254,7 +258,7 @@ class Dispatcher:
                     record.namespace, record.uid, (copy.uid for copy in record.status.granted)
                 ):
                     await self.write(record, protocol.withdrawn(record.status, int(time.time())))
-            case protocol.DeleteCopy() | protocol.ReleaseCopy():
+            case protocol.DeleteCopy() | protocol.RecallCopy() | protocol.ReleaseCopy():
                 await connection.clear(record.namespace, step)
             case protocol.DeleteGroup(uid):
                 for kind in GROUP_KINDS:

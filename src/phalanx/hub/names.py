@@ -26,6 +26,7 @@ COPIES_FINALIZER = "phalanx.dev/copies"
 RERUN_AFTER = "phalanx.dev/rerun-after"
 CLUSTERS = "phalanx.dev/clusters"
 SUSPEND = "phalanx.dev/suspend"
+SPILL_AFTER = "phalanx.dev/spill-after"
 #: The condition of a pod, at the hub, that says what became of it.
 DISPATCHED = "phalanx.dev/Dispatched"
 

@@ -44,7 +44,8 @@ class OriginPod(msgspec.Struct, frozen=True):
 
 
 class GangView(msgspec.Struct, frozen=True):
-    """A PodGroup at the hub with its pods. `clusters` are those that it may go to; empty for all."""
+    """A PodGroup at the hub with its pods. `clusters` are those that it may go to; empty for all.
+    `recall` says why it is to be taken back from where it is, provided that it has not started there."""
 
     uid: str
     pods: tuple[OriginPod, ...]
@@ -53,6 +54,7 @@ class GangView(msgspec.Struct, frozen=True):
     lost_policy: LostPolicy = LostPolicy.WAIT
     rerun_after: int = RERUN_SECONDS
     clusters: tuple[str, ...] = ()
+    recall: str = ""
 
     @property
     def complete(self) -> bool:
@@ -68,7 +70,8 @@ class GangView(msgspec.Struct, frozen=True):
 
 class CopyView(msgspec.Struct, frozen=True):
     """A copy of a pod in a cluster. `over` says that no container of it runs or will; `held` that the finalizer is
-    still there; `news` that the pod at the hub has another status."""
+    still there; `news` that the pod at the hub has another status. `bound` says that it has, or had, a node;
+    `version` is its resourceVersion."""
 
     name: str
     uid: str
@@ -81,11 +84,22 @@ class CopyView(msgspec.Struct, frozen=True):
     held: bool = True
     news: bool = False
     failed: bool = False
+    bound: bool = False
+    version: str = ""
 
     @property
     def stopped(self) -> bool:
         """Whether it failed because it was told to go; what it was about is not over."""
         return self.failed and self.deleting
+
+    @property
+    def started(self) -> bool:
+        """Whether it may have run; who is being deleted without a node has not, and never will."""
+        return self.bound or self.ended
+
+    @property
+    def recalled(self) -> bool:
+        return self.deleting and not self.started
 
 
 class ClusterView(msgspec.Struct, frozen=True):

@@ -240,32 +240,48 @@ class Rounds:
             )
         return demand
 
+    def asked_gang(self, record: Dispatch) -> AskedGang:
+        """A gang that was sent somewhere, as it would be created elsewhere in its next epoch."""
+        gang, found = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
+        name = f"{record.namespace}/{record.gang.name}"
+        if gang is None or found is None:
+            return AskedGang(record.uid, name, ())
+        return AskedGang(record.uid, name, tuple(self._copies(record, gang, record.status.epoch + 1)))
+
+    def may_go(self, record: Dispatch, cluster: str) -> bool:
+        """Whether a gang that is elsewhere may be sent to this cluster, by what is known without asking."""
+        gang = self._objects.view(record.gang.uid)
+        if gang is None:
+            return False
+        answer = self._standing_answer(cluster, record, gang, int(time.time()))
+        return answer is not None and not answer.never
+
     # -- the question ---------------------------------------------------------------------------------------
 
     def _wish(self, each: _Considered, now: int) -> Wish:
         candidates, asked = list[Candidate](), set[str]()
         for name in sorted(self._connections):
-            candidate = self._standing_answer(name, each, now)
+            candidate = self._standing_answer(name, each.record, each.gang, now)
             if candidate is not None:
                 candidates.append(candidate)
                 if not candidate.never:
                     asked.add(name)
         return Wish(each.record.uid, each.kind, tuple(candidates), frozenset(asked))
 
-    def _standing_answer(self, name: str, each: _Considered, now: int) -> Candidate | None:
+    def _standing_answer(self, name: str, record: Dispatch, gang: GangView, now: int) -> Candidate | None:
         """None for a cluster that the gang may not go to at all; never for one that need not be asked."""
         connection, spec = self._connections[name], self._specs.get(name, {})
-        if each.gang.clusters and name not in each.gang.clusters:
+        if gang.clusters and name not in gang.clusters:
             return None
         if spec.get("state") not in (None, "Active"):
             return Candidate(name, never=True, message=f"is {spec.get('state')}")
         if not connection.ready:
             return Candidate(name, never=True, message=printable(f"{connection.reason}: {connection.message}"))
-        for attempt in reversed(each.record.status.attempts):
+        for attempt in reversed(record.status.attempts):
             if attempt.cluster == name and _recent(attempt, now):
                 return Candidate(name, never=True, message=attempt.message)
         kinds = [kind.resource for kind in GROUP_KINDS]
-        served = [kind for kind in kinds if kind.api_version == each.record.gang.api_version]
+        served = [kind for kind in kinds if kind.api_version == record.gang.api_version]
         if served and served[0] not in connection.kinds:
             said = f"does not serve {served[0].plural}.{served[0].group}"
             return Candidate(name, never=True, message=said)

@@ -19,6 +19,7 @@ from phalanx.hub.ledger import queues_of
 from phalanx.hub.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
 from phalanx.hub.rounds import Rounds
+from phalanx.hub.spill_over import SpillOver
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
@@ -51,6 +52,7 @@ class HubOptions(msgspec.Struct, frozen=True):
     workers: int = 16
     patience: int = 30
     secret_period: float = 5.0
+    spill_period: float = 30.0
     pace: ConnectionPace = ConnectionPace()
 
 
@@ -124,6 +126,7 @@ class HubService:
             self._origin,
             lambda gang_uid: rounds.add(gang_uid),
             self._estimates.left,
+            lambda record: spilling.recall(record),
             self.options.patience,
         )
         rounds = Rounds(
@@ -139,6 +142,15 @@ class HubService:
             self.options.patience,
         )
         self._rounds = rounds
+        spilling = SpillOver(
+            self.objects,
+            self.clusters.connections,
+            self.clusters.specs,
+            self._estimates,
+            rounds,
+            self._changed,
+            self.options.spill_period,
+        )
 
         looking: set[str] = set()
 
@@ -166,6 +178,7 @@ class HubService:
                 await reflector.synced.wait()
             tasks.create_task(self._failures.keep_running("member clusters", self.clusters.run))
             tasks.create_task(self._failures.keep_running("the choice of clusters", rounds.run))
+            tasks.create_task(self._failures.keep_running("spill-over", spilling.run))
             tasks.create_task(self._resync())
             tasks.create_task(self._refusals.run(dispatcher.refuse, 2))
             self.ready.set()
