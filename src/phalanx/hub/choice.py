@@ -113,10 +113,10 @@ def decide(
     for wish in wishes:
         if wish.uid in decisions:
             continue
-        answers = _answers(wish, slots, told, standings)
         if went:
-            decisions[wish.uid] = Decision(answers=answers, again=True)
+            decisions[wish.uid] = Decision(again=True)
             continue
+        answers = _answers(wish, slots, told, standings)
         open_to = [each for each in answers if _has_room(standings.get(each.name))]
         chosen = best(open_to, now)
         if chosen is not None:
