@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-slow soak lint audit bench image sbom setup clean
+.PHONY: demo quick test test-slow soak lint audit bench image sbom site pictures setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
@@ -36,6 +36,19 @@ sbom: setup        ## what the image is made of in Python, in CycloneDX, as buil
 	@$(PYTHON) -m venv build/sbom && build/sbom/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
 	@build/sbom/bin/cyclonedx-py requirements image/requirements.txt --pyproject pyproject.toml --output-reproducible \
 	  --output-file build/phalanx.cdx.json && echo build/phalanx.cdx.json
+
+site: build/site-venv/.ready   ## the documents as a site with search, links and anchors checked, as build/site
+	@$(PYTHON) .ci/site_pages.py prepare
+	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build --strict --quiet
+	@$(PYTHON) .ci/site_pages.py check && echo build/site/index.html
+
+build/site-venv/.ready: .ci/site-requirements.txt
+	@$(PYTHON) -m venv build/site-venv
+	@build/site-venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement .ci/site-requirements.txt
+	@touch $@
+
+pictures: setup    ## the pictures of the documents, anew; wants chromium and the extra `browser`
+	@$(BIN)/python -m tests.pictures docs/pictures
 
 setup: $(VENV)/.ready
 

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from phalanx.daemon.garbage_collection import until_ready
 from phalanx.daemon.service import SchedulerOptions, SchedulerService
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
@@ -150,8 +151,8 @@ def serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str) -
 
 
 async def _serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str) -> None:
-    from phalanx.cli.install import all_rights, install_into
-    from phalanx.cli.manifests import definitions, volcano_queues
+    from phalanx.cli.installation.install import all_rights, install_into
+    from phalanx.cli.installation.manifests import definitions, volcano_queues
     from phalanx_local.options import ServerOptions
     from phalanx_local.server import ApiServer
 
@@ -196,7 +197,7 @@ async def measure(kubeconfig: str, waiting: list[str]) -> dict[str, float]:
         begun, cpu = time.perf_counter(), time.process_time()
         service = SchedulerService(client, SchedulerOptions())
         running = asyncio.create_task(service.run())
-        await service.ready.wait()
+        await until_ready(service.ready)
         ready = time.perf_counter() - begun
         pods = service.state.pods
         while not all(pods[uid].pod.node for uid in waiting):  # noqa: ASYNC110 - the state tells nobody

@@ -1,7 +1,7 @@
 """Writes what the chart and the plain manifests share with `phalanx install`: `python -m charts.generate`.
 
-Rights and definitions are stated in the code once (src/phalanx/cli/manifests.py and its neighbours); a test
-compares these files with it. `deploy/phalanx.yaml` is the chart with its defaults, rendered where helm is named:
+Rights and definitions are stated in the code once (src/phalanx/cli/installation/); a test compares these files
+with it. `deploy/phalanx.yaml` is the chart with its defaults, rendered where helm is named:
 `python -m charts.generate --helm PATH`.
 """
 
@@ -19,9 +19,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli import admission, dashboard_manifests, manifests
-from phalanx.cli.install import all_rights
-from phalanx.cli.people_manifests import PEOPLE
+from phalanx.cli.installation import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
+from phalanx.cli.installation.install import all_rights
+from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.kube.own_objects import LABELS, default_lease
 
 ROOT = Path(__file__).parent.parent
@@ -33,23 +33,51 @@ _RELEASE = "${namespace}"
 _SCHEDULER = "${scheduler}"
 _PREFIX = "${prefix}"
 _LEASE = "${lease}"
+#: What the names of those objects begin with that every release has for itself where others see them.
+_OWN = "${own}"
+#: Kinds without a namespace, and the namespace of others, where two releases meet.
+_MEETING_KINDS = (
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "FlowSchema",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+_MEETING_NAMESPACE = "kube-system"
+#: Beside the roles of people: what all releases have in common.
+_KEPT = "helm.sh/resource-policy"
+_SHARED = ("phalanx-podgroups-edit", "phalanx-podgroups-view", "phalanx-signing-keys")
 
 
 def files() -> dict[Path, str]:
     """path -> content of all that is made from the code alone."""
     every = [each for each in all_rights("phalanx", _RELEASE) if each["kind"] != "Namespace"]
     people = [each for each in every if each["metadata"]["name"] in PEOPLE]
-    rights = [each for each in every if each not in people]
+    shared = [each for each in every if each["metadata"]["name"] in _SHARED]
+    rights = [each for each in every if each not in people and each not in shared]
     for each in rights:
         for rule in each.get("rules", ()):
             _open_names(rule)
+    hub = [each for each in hub_manifests.hub_access(_RELEASE) if each["kind"] != "Namespace"]
+    member = [each for each in hub_manifests.member_access(_RELEASE) if each["kind"] != "Namespace"]
     page = dashboard_manifests.dashboard_access(_RELEASE)
+    accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
+    for each in (*rights, *page, *accounts, *hub, *policies):
+        _own_name(each)
+    for each in shared:
+        if each["kind"] == "Secret":
+            # The schedulers of other releases sign with these keys too.
+            each["metadata"]["annotations"] = {_KEPT: "keep"}
     return {
         CHART / "files" / "rights.yaml": _text(rights),
         CHART / "files" / "people.yaml": _text(people),
+        CHART / "files" / "shared.yaml": _text(shared),
         CHART / "files" / "dashboard-rights.yaml": _text(page),
+        CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
+        CHART / "files" / "hub-rights.yaml": _text(hub),
+        CHART / "files" / "member-rights.yaml": _text(member),
         ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
         ROOT / "image" / "requirements.txt": _requirements(),
     }
@@ -64,6 +92,17 @@ def _open_names(rule: dict[str, Any]) -> None:
         rule["resourceNames"] = [_LEASE if name == default_lease(["phalanx"]) else name for name in names]
     if not names:
         rule.pop("resourceNames", None)
+
+
+def _own_name(each: dict[str, Any]) -> None:
+    """Where releases meet, names begin with what the release says; so do those that point there."""
+    metadata = each["metadata"]
+    if each["kind"] not in _MEETING_KINDS and metadata.get("namespace") != _MEETING_NAMESPACE:
+        return
+    metadata["name"] = re.sub("^phalanx-", f"{_OWN}-", metadata["name"])
+    for holder, field in ((each.get("roleRef"), "name"), (each.get("spec"), "policyName")):
+        if holder and field in holder:
+            holder[field] = re.sub("^phalanx-", f"{_OWN}-", holder[field])
 
 
 def _requirements() -> str:
@@ -98,6 +137,8 @@ def rendered(helm: str) -> str:
         for labels in (each["metadata"].get("labels", {}), _template_labels(each)):
             for key in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
                 labels.pop(key, None)
+        if each["metadata"].get("annotations", {}).pop(_KEPT, ""):
+            each["metadata"].pop("annotations")
     return _text(objects)
 
 

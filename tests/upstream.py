@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from phalanx.cli.manifests import definitions
+from phalanx.cli.installation.manifests import definitions
 
 _QUANTITIES = {"additionalProperties": {"x-kubernetes-int-or-string": True}, "type": "object"}
 _TEXT, _TIME = {"type": "string"}, {"type": "string", "format": "date-time"}

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from phalanx.accounting.database import Database
 from phalanx.accounting.facts import Outcome, plain
 from phalanx.accounting.sums import DAY
+from phalanx.cli.explanation.moments import month_of, parse_age, parse_moment, span
 from phalanx.cli.main import cli
-from phalanx.cli.moments import month_of, parse_age, parse_moment, span
 from tests.accounting.world import T0, a_pod, tell
 
 #: T0 is 2023-11-15T00:00:00Z.

@@ -16,7 +16,7 @@ from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.history import RunEntry, RunFilter, read_runs
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.service import AccountingOptions, AccountingService
-from phalanx.cli.accounting_manifests import accounting_access
+from phalanx.cli.installation.accounting_manifests import accounting_access
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType

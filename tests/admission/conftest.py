@@ -11,7 +11,7 @@ from typing import Any
 import pytest_asyncio
 
 from phalanx.admission.webhook.service import WebhookOptions, WebhookService
-from phalanx.cli.manifests import definitions, volcano_queues
+from phalanx.cli.installation.manifests import definitions, volcano_queues
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx_local.authentication.authenticator import User
@@ -101,7 +101,7 @@ def _definition(plural: str) -> Json:
 
 @pytest_asyncio.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    users = {"jane": User("jane", ("devs", "system:authenticated"))}
+    users = {name: User(name, ("devs", "system:authenticated")) for name in ("jane", "monitoring")}
     server = ApiServer(ServerOptions(users=users))
     await server.start()
     server.write_kubeconfig(tmp_path / "admin")

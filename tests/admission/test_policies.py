@@ -7,8 +7,8 @@ from typing import Any
 import pytest_asyncio
 
 from phalanx.admission import jobs, queues
-from phalanx.cli.admission import policies
-from phalanx.cli.install import install_policies
+from phalanx.cli.installation.admission import policies
+from phalanx.cli.installation.install import install_policies
 from phalanx.kube.errors import ApiError
 from tests.admission.conftest import PATHS, Site, of_kind
 from tests.admission.objects import cluster, job, queue, task

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from phalanx.admission.queue_rights import LABELLED
-from phalanx.cli.admission import policies
-from phalanx.cli.install import install_policies
+from phalanx.cli.installation.admission import policies
+from phalanx.cli.installation.install import install_policies
 from phalanx.kube.client import PatchType
 from tests.admission.conftest import TEAM, Site
 from tests.admission.test_webhook_service import open_queue, refusal

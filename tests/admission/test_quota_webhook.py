@@ -11,9 +11,9 @@ import pytest_asyncio
 
 from phalanx.admission.webhook import registration
 from phalanx.admission.webhook.service import WebhookOptions, WebhookService
-from phalanx.cli.controller_manifests import controller_access
-from phalanx.cli.manifests import definitions, volcano_queues
-from phalanx.cli.webhook_manifests import webhook_access
+from phalanx.cli.installation.controller_manifests import controller_access
+from phalanx.cli.installation.manifests import definitions, volcano_queues
+from phalanx.cli.installation.webhook_manifests import webhook_access
 from phalanx.controllers.groups.quota_reservations import QuotaReservationController
 from phalanx.controllers.service import ControllerOptions, ControllerService
 from phalanx.kube.auth.config import load_config

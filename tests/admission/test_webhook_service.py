@@ -306,6 +306,31 @@ async def test_what_it_did_is_counted(site: Site) -> None:
     assert 'phalanx_admission_reviews_total{path="/jobs/mutate",result="patched"} 1.0' in text
 
 
+async def test_guarded_metrics_are_for_whom_the_api_server_lets_get_them(site: Site) -> None:
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    await site.admin.create(f"{rbac}/clusterroles", {"metadata": {"name": "metrics"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "metrics"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics"},
+        "subjects": [{"kind": "User", "name": "monitoring", "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    await site.admin.create(f"{rbac}/clusterrolebindings", binding)
+
+    async def asked(port: int, path: str, token: str = "") -> int:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"https://127.0.0.1:{port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers, ssl=False) as answer:
+            return answer.status
+
+    async with site.webhook(metrics_address="127.0.0.1:0", guard_metrics=True) as service:
+        for port in (service.port, service.metrics_port):
+            tokens = {"": 401, "nonsense": 401, "jane": 403, "monitoring": 200}
+            assert {token: await asked(port, "/metrics", token) for token in tokens} == tokens
+            # Probes have no tokens.
+            assert [await asked(port, path) for path in ("/healthz", "/readyz")] == [200, 200]
+
+
 # --- who gets around the rights
 
 

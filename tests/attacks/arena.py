@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from phalanx.cli.manifests import LEASE_NAMESPACE
+from phalanx.cli.installation.manifests import LEASE_NAMESPACE
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType

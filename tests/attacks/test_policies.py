@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from phalanx.cli.admission import policies
-from phalanx.cli.install import install_policies
+from phalanx.cli.installation.admission import policies
+from phalanx.cli.installation.install import install_policies
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import LABELS

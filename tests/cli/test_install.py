@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner
 from tests.dialects.objects import ACCOUNT_KINDS
 
-from phalanx.cli import manifests
-from phalanx.cli.install import all_rights, install, install_into
+from phalanx.cli.installation import manifests
+from phalanx.cli.installation.install import all_rights, install, install_into
 from phalanx.controllers.service import ControllerOptions
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import SchedulerOptions

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.cli.install import all_rights
-from phalanx.cli.people_manifests import PEOPLE
+from phalanx.cli.installation.install import all_rights
+from phalanx.cli.installation.people_manifests import PEOPLE
 
 ROLES: dict[str, dict[str, Any]] = {
     each["metadata"]["name"]: each

@@ -10,9 +10,9 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner
 
-from phalanx.cli.admission import GROUP_VERSION, policies
-from phalanx.cli.install import install, install_policies
-from phalanx.cli.manifests import access
+from phalanx.cli.installation.admission import GROUP_VERSION, policies
+from phalanx.cli.installation.install import install, install_policies
+from phalanx.cli.installation.manifests import access
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError

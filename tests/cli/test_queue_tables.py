@@ -7,8 +7,7 @@ import re
 import msgspec
 import pytest
 
-from phalanx.cli.columns import bar, brief, columns
-from phalanx.cli.queue_tables import (
+from phalanx.cli.accounts.queue_tables import (
     describe_queue,
     describe_quota,
     queue_table,
@@ -16,6 +15,7 @@ from phalanx.cli.queue_tables import (
     quota_table,
     quota_tree,
 )
+from phalanx.cli.columns import bar, brief, columns
 from phalanx.reports.account_entries import (
     Counts,
     FirstWaiting,
@@ -105,6 +105,12 @@ def test_a_fault_stands_in_the_row_and_its_words_below() -> None:
 def test_the_tree_has_branches() -> None:
     names = [line.split("   ")[0].split(" █")[0].rstrip() for line in queue_tree(REPORT)[1:6]]
     assert names == ["root", "├─ a", "├─ b", "│  └─ b1", "└─ c"]
+
+
+def test_the_tree_leaves_empty_what_there_is_nothing_to_say_of() -> None:
+    root = queue_tree(REPORT)[1]
+    assert root.startswith("root")
+    assert root.endswith("-")
 
 
 def test_the_tree_tells_loans_and_faults() -> None:

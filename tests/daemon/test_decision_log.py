@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.cli.logs import JsonFormatter, TextFormatter
+from phalanx.cli.services.logs import JsonFormatter, TextFormatter
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.decision_log import DecisionLog
 from phalanx.daemon.metrics.debugging import pod_story

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from phalanx.cli.scheduler import scheduler
+from phalanx.cli.services.scheduler import scheduler
 from phalanx.daemon import endpoint
 from phalanx.daemon.endpoint import EndpointError, EndpointOptions, serving
 from phalanx_local.server import free_port

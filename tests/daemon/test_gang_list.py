@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.daemon.gang_entries import GangAnswer, GangEntry, GangState
 from phalanx.daemon.gang_list import GangList
-from phalanx.daemon.metrics.access import AccessError, PathAccess
+from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.model.gang import GangKey, GroupRef
 from phalanx.model.pod import PodPhase
 from phalanx.model.verdict import Verdict

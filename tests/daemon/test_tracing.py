@@ -106,6 +106,8 @@ def test_cycles_are_traces_of_their_own(telemetry: Telemetry, exporter: InMemory
 
 
 def test_nothing_is_imported_where_no_spans_are_wanted() -> None:
-    program = "import phalanx.cli.scheduler, phalanx.daemon.service, sys; print('opentelemetry' in sys.modules)"
+    program = (
+        "import phalanx.cli.services.scheduler, phalanx.daemon.service, sys; print('opentelemetry' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

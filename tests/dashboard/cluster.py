@@ -10,7 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from phalanx.cli.dashboard_manifests import ACCOUNT, dashboard_access
+from phalanx.accounting.database import Database
+from phalanx.cli.installation.dashboard_manifests import ACCOUNT, dashboard_access
 from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
 from phalanx.dashboard.server import Dashboard, ServeOptions, dashboard
 from phalanx.dashboard.watch import WatchOptions
@@ -107,14 +108,16 @@ class Site:
         await self.client.create(f"/api/v1/namespaces/{namespace}/events", event)
 
     @contextlib.asynccontextmanager
-    async def dashboard(self, login: str = "address", **options: Any) -> AsyncIterator[Page]:
+    async def dashboard(
+        self, login: str = "address", database: Database | None = None, **options: Any
+    ) -> AsyncIterator[Page]:
         """One that is ready."""
         kubeconfig = "kubeconfig" if login == "address" else "dashboard.kubeconfig"
         async with KubeClient(load_config(str(self.directory / kubeconfig))) as client:
             method: Login = AddressLogin("you") if login == "address" else TokenLogin(client)
             watching, serving = WatchOptions(("phalanx",)), ServeOptions(**options)
             async with (
-                dashboard(client, watching, serving, method) as (served, following),
+                dashboard(client, watching, serving, method, database) as (served, following),
                 aiohttp.ClientSession() as session,
             ):
                 page = Page(served, session, method)

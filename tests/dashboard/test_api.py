@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import time
 from typing import Any
 
@@ -267,3 +268,61 @@ async def test_maintenance_and_reservations_stand_on_the_axis_of_time(site: Site
     await until(told, "the window")
     for name in ("soon", "some-day"):
         await site.client.delete(f"{WINDOWS}/{name}")
+
+
+async def test_a_gang_whose_pods_cannot_be_created_says_why_as_the_command_does(site: Site, page: Page) -> None:
+    """Its job has no pods, because they are refused: there is no pod that could say so."""
+    container = {"name": "c", "image": "x"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "podless"},
+        "spec": {"parallelism": 3, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+    made = await site.client.create("/apis/batch/v1/namespaces/ours/jobs", job)
+    about = {"kind": "Job", "namespace": "ours", "name": "podless", "uid": made["metadata"]["uid"]}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "podless", "namespace": "ours"},
+        "involvedObject": about,
+        "reason": "FailedCreate",
+        "message": 'Error creating: pods "podless-" is forbidden: exceeded quota: tight',
+        "type": "Warning",
+    }
+    await site.client.create("/api/v1/namespaces/ours/events", event)
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "podless",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "podless", "ownerReferences": [owner]},
+        "spec": {"minMember": 3, "queue": "our-queue"},
+    }
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ours/podgroups"
+    await site.client.create(path, group)
+
+    async def told() -> bool:
+        status, body = await page.ask("/api/v1/gangs/ours/podless")
+        return status == 200 and (json.loads(body)["why"] or {}).get("missing", 0) == 3
+
+    await until(told, "the missing members")
+    why = (await page.json("gangs/ours/podless"))["why"]
+    kubeconfig = str(site.directory / "kubeconfig")
+    command = ("why", "podgroup/podless", "-n", "ours", "-o", "json", "--kubeconfig", kubeconfig)
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "phalanx.cli", *command), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await child.communicate()
+    said = json.loads(output)
+    assert (why["reason"], why["message"]) == (said["reason"], said["message"])
+    assert why["reason"] == "QuotaExceeded"
+    assert "Job podless: none of its 3 pods exists: " in why["message"]
+    await site.client.delete(f"{path}/podless")
+    await site.client.delete("/apis/batch/v1/namespaces/ours/jobs/podless")
+    await site.client.delete("/api/v1/namespaces/ours/events/podless")

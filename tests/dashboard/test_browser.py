@@ -9,6 +9,7 @@ import contextlib
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from phalanx.accounting.sums import DAY
 from phalanx.dashboard.access import AddressLogin
+from tests.accounting.world import a_pod
 from tests.dashboard.cluster import SECRETS, Page, Site
+from tests.dashboard.test_accounts import recorded
 
 playwright = pytest.importorskip(
     "playwright.async_api", reason="playwright is not installed: pip install -e .[browser]"
@@ -145,7 +149,31 @@ async def test_why_a_gang_waits_is_one_look_away(browser: Any, page: Page) -> No
         text = await tab.text()
         assert "Insufficient cpu" in text
         assert "phalanx why podgroup/impossible -n ours" in text
+        # Once, though evictions are told not to help for the same reason.
+        told = await tab.tab.locator("section.why").inner_text()
+        assert told.count("request at most 8 cpu per pod") == 1
         assert await tab.tab.locator("svg.timeline rect").count() == 2
+
+
+async def test_shares_over_weeks_are_drawn_from_the_accounts_or_said_to_be_missing(
+    browser: Any, site: Site, page: Page, tmp_path: Path
+) -> None:
+    async with logged_in(browser, page) as tab:
+        await tab.go("/queues")
+        await tab.tab.get_by_text("No accounts are configured for this page").wait_for()
+    now = int(time.time())
+    yesterday = now - now % DAY - DAY
+    held = a_pod("held", "g", queue="our-queue", created=yesterday, bound=yesterday)
+    database = recorded(tmp_path / "accounts.db", held, now=now)
+    try:
+        async with site.dashboard(database=database) as other, logged_in(browser, other) as tab:
+            await tab.go("/queues")
+            shares = tab.tab.get_by_role("region", name="Shares over time")
+            await shares.locator(".u-legend").get_by_text("our-queue").wait_for()
+            await shares.get_by_role("button", name="90d").click()
+            await shares.get_by_role("cell", name="our-queue", exact=True).wait_for()
+    finally:
+        database.close()
 
 
 async def test_a_new_gang_appears_without_a_reload(browser: Any, site: Site, page: Page) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.cli.manifests import definitions
+from phalanx.cli.installation.manifests import definitions
 from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES

@@ -11,7 +11,7 @@ import pytest
 
 import phalanx.cluster
 import phalanx.scheduling
-from phalanx.cli.manifests import access, definitions
+from phalanx.cli.installation.manifests import access, definitions
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dialects.dialect import AccessRule, Dialect, GroupKind
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
-from phalanx.cli.manifests import access
+from phalanx.cli.installation.manifests import access
 from phalanx_local.authorization.attributes import Attributes, attributes_of
 from phalanx_local.authorization.rules import PolicyRule, parse_rules
 from phalanx_local.endpoints.routes import parse_path

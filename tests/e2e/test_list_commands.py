@@ -9,12 +9,18 @@ from typing import Any
 
 import pytest
 
+from phalanx.cli.listing.change_watch import ChangeWatch
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
 from tests.e2e.processes import Process
 from tests.e2e.test_job_command import phase, run, submit
 from tests.e2e.world import World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
+JOBS = Resource("batch", "v1", "jobs", "Job")
 GROUP = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
 
 
@@ -77,6 +83,7 @@ async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
     assert (found["runs"][4], found["runs"][6], found["runs"][-1]) == ("R", "2/2/2", f"{world.name}-a")
     assert (found["waits"][4], found["waits"][6]) == ("PD", "0/3/1")
     assert (found["own"][6], found["alone"][6]) == ("0/-/2", "0/1/1")
+    assert (found["labelled"][2], found["alone"][2]) == ("default", "default")
 
     assert [each["name"] for each in await items(world, "jobs", "-t", "R")] == ["runs"]
     assert [each["name"] for each in await items(world, "jobs", "--kind", "vcjob")] == ["vol"]
@@ -142,6 +149,32 @@ async def test_a_watch_goes_on_with_what_has_changed(world: World) -> None:
     await asyncio.wait_for(watch.child.wait(), 30)
     assert watch.lines[0].split() == ["N", "S"]
     assert [line.split()[0] for line in watch.lines[1:]] == ["first", "second", "first", "second"]
+
+
+async def test_a_watch_looks_again_when_an_object_changes_and_not_before(world: World) -> None:
+    told: list[str] = []
+    async with ChangeWatch.running(world.client, [PODS], world.namespace, told.append) as changes:
+        looking = asyncio.create_task(changes.changes(0.0))
+        done, _ = await asyncio.wait([looking], timeout=0.5)
+        assert not done
+        await world.pod("new")
+        async with asyncio.timeout(30):
+            await looking
+    assert told == []
+
+
+async def test_what_cannot_be_watched_is_read_again_and_again_and_that_is_said_once() -> None:
+    class Forbidding:
+        async def request(self, method: str, path: str, params: object = None) -> bytes:
+            raise ApiError(403, "Forbidden", "pods is forbidden")
+
+    told: list[str] = []
+    client: KubeClient = Forbidding()  # type: ignore[assignment]
+    async with ChangeWatch.running(client, [PODS, JOBS], "default", told.append) as changes:
+        async with asyncio.timeout(30):
+            await changes.changes(0.0)
+            await changes.changes(0.0)
+    assert told == ["pods cannot be watched (pods is forbidden): the list is read again every --interval instead"]
 
 
 async def test_nodes_are_told_by_pool_and_state_with_what_is_free(world: World) -> None:

@@ -101,6 +101,8 @@ async def test_what_runs_what_kueue_has_and_what_has_no_way_is_refused_by_name(w
         "no job or PodGroup 'nowhere'",
     ):
         assert words in output, output
+    code, output = await run(world, "release", "bare")
+    assert (code, "podgroup/bare is not held, and cannot be" in output) == (0, True), output
     for name in ("runs", "kueues"):
         assert (await world.get(NATIVE_JOBS, name))["spec"].get("suspend", False) is (name == "kueues")
     code, output = await run(world, "hold", "website/x")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cli.manifests import flow_schemas
+from phalanx.cli.installation.manifests import flow_schemas
 
 # Those of the API server itself for service accounts begin here; of two that match the lower number holds.
 FOR_ALL_SERVICE_ACCOUNTS = 9000

@@ -8,13 +8,13 @@ import contextlib
 import json
 import shutil
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from phalanx.cli.hub_manifests import hub_definitions
-from phalanx.cli.install import install_into
-from phalanx.cli.manifests import definitions, volcano_queues
+from phalanx.cli.installation.hub_manifests import hub_definitions
+from phalanx.cli.installation.install import install_into
+from phalanx.cli.installation.manifests import definitions, volcano_queues
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.hub.connection import ConnectionPace
 from phalanx.hub.names import DISPATCH_GATE, DISPATCHES, MEMBER_CLUSTERS
@@ -67,8 +67,10 @@ class _Line:
         await self._live()
         if self._server in net.cut:
             raise Unreachable("the net is cut")
-        # Leases are renewed by the clock; which write that is says nothing about the protocol.
-        write = call.method not in ("GET", "HEAD") and "/leases" not in call.target
+        # Leases are renewed by the clock, and events told when there is time; that says nothing about the protocol.
+        write = call.method not in ("GET", "HEAD") and not any(
+            each in call.target for each in ("/leases", "/events")
+        )
         number = 0
         if write:
             net.writes.append(f"{call.method} {call.target.partition('?')[0]}")
@@ -115,8 +117,9 @@ class _Line:
 class Site:
     """An API server, a client of its administrator, and (in member clusters) a scheduler."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, controllers: frozenset[str] = frozenset()) -> None:
         self.name = name
+        self._controllers = controllers | {"definitions"}
         self.folder = folder / name
         self.folder.mkdir()
         self.kubeconfig = self.folder / "kubeconfig"
@@ -127,7 +130,7 @@ class Site:
         self._port = 0
 
     async def start(self) -> None:
-        options = ServerOptions(controllers=frozenset({"definitions"}), data=self.data, port=self._port)
+        options = ServerOptions(controllers=self._controllers, data=self.data, port=self._port)
         self.server = ApiServer(options)
         await self.server.start()
         self._port = int(self.server.url.rpartition(":")[2])
@@ -182,9 +185,9 @@ class Site:
 
 
 class Federation:
-    def __init__(self, folder: Path) -> None:
-        self.hub = Site("hub", folder)
-        self.members = {name: Site(name, folder) for name in ("east", "north", "west")}
+    def __init__(self, folder: Path, controllers: frozenset[str] = frozenset()) -> None:
+        self.hub = Site("hub", folder, controllers)
+        self.members = {name: Site(name, folder, controllers) for name in ("east", "north", "west")}
         self.net = Net()
         self.service: HubService | None = None
         self._client: KubeClient
@@ -359,15 +362,18 @@ async def until(holds: Callable[[], Awaitable[T]], what: str, seen: Any = None) 
 
 
 @contextlib.asynccontextmanager
-async def federation(folder: Path) -> AsyncIterator[Federation]:
-    made = Federation(folder)
+async def federation(
+    folder: Path, controllers: frozenset[str] = frozenset(), definitions: Sequence[Json] = ()
+) -> AsyncIterator[Federation]:
+    """`controllers` run in all API servers, which know `definitions` besides Phalanx's."""
+    made = Federation(folder, controllers)
     sites = [made.hub, *made.members.values()]
     started: list[Site] = []
     try:
         for site in sites:
             await site.start()
             started.append(site)
-            await site.install(hub_definitions() if site is made.hub else [])
+            await site.install([*(hub_definitions() if site is made.hub else []), *definitions])
             if site is not made.hub:
                 await site.start_scheduler()
         yield made

@@ -268,7 +268,9 @@ class Hub:
             news = self.phases.get(one.origin_uid, one.phase) != one.phase
             copies[one.uid] = CopyView(
                 *(one.name, one.uid, one.origin_uid, one.epoch, one.gated, one.ended, over, one.deleting),
-                *(one.held, news, one.phase == FAILED, one.phase == RUNNING, str(one.version)),
+                *(one.held, news, one.phase == FAILED),
+                bound=one.phase == RUNNING,
+                version=str(one.version),
             )
         return ClusterView(cluster.name, copies, cluster.group)
 

@@ -11,8 +11,9 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner, Result
 
-from phalanx.cli.hub_manifests import hub_access, hub_definitions, member_access
+from phalanx.cli.installation.hub_manifests import hub_access, hub_definitions, member_access, multikueue_access
 from phalanx.cli.main import cli
+from phalanx.hub.job_kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
 from phalanx.hub.objects import Json
 from phalanx.kube.client import PatchType
@@ -147,4 +148,9 @@ async def test_the_hub_has_no_right_to_the_secrets_of_members_nor_to_give_rights
         if set(rule["verbs"]) - {"get", "list", "watch"}
         for resource in rule["resources"]
     }
-    assert writing == {"pods/status", "dispatches", "dispatches/status", "memberclusters/status", "leases"}
+    own = {"pods/status", "dispatches", "dispatches/status", "memberclusters/status", "leases", "events"}
+    # Of a job the status, and nothing that users have written.
+    assert writing == own | {f"{kind.resource.plural}/status" for kind in JOB_KINDS}
+    for rule in rules(multikueue_access("phalanx-system")):
+        if set(rule["verbs"]) - {"get", "list", "watch"}:
+            assert set(rule["resources"]) <= {"workloads/status", "events", "leases"}

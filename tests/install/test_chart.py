@@ -31,6 +31,7 @@ from tests.install.helm import helm, run
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CRD", namespaced=False)
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 MAJORS = pytest.mark.parametrize("major", ["3", "4"])
 EVERYTHING = [
@@ -38,6 +39,8 @@ EVERYTHING = [
     for each in (
         "webhook.enabled=true",
         "dashboard.enabled=true",
+        "accounting.enabled=true",
+        "accounting.image=registry.example/phalanx-accounts:1",
         "admissionPolicies.enabled=true",
         "networkPolicy.enabled=true",
         "metrics.serviceMonitor=true",
@@ -121,6 +124,41 @@ class TestTemplates:
                 assert security["allowPrivilegeEscalation"] is False
                 assert security["capabilities"] == {"drop": ["ALL"]}
 
+    async def test_accounts_are_kept_on_a_volume_by_one_pod(self, major: str) -> None:
+        made = await _rendered(major, *EVERYTHING)
+        recorder, claim = _named(made, "Deployment", "phalanx-accounting"), "phalanx-accounting"
+        spec = recorder["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert (recorder["spec"]["replicas"], recorder["spec"]["strategy"]) == (1, {"type": "Recreate"})
+        assert container["image"] == "registry.example/phalanx-accounts:1"
+        assert container["args"][:3] == ["accounting", "run", "--scheduler-name=phalanx"]
+        (where,) = container["env"]
+        mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+        assert where["value"].startswith("/var/lib/phalanx/")
+        volumes = {each["name"]: each for each in spec["volumes"]}
+        assert volumes[mounted["/var/lib/phalanx"]]["persistentVolumeClaim"] == {"claimName": claim}
+        kept = _named(made, "PersistentVolumeClaim", claim)["metadata"]["annotations"]
+        assert kept == {"helm.sh/resource-policy": "keep"}
+        assert _named(made, "ServiceAccount", spec["serviceAccountName"])
+        rules = _named(made, "ClusterRole", "phalanx-accounting")["rules"]
+        assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+    async def test_accounts_in_postgresql_are_named_by_a_secret_alone(self, major: str) -> None:
+        secret = ("--set=accounting.database.existingSecret=accounts", "--set=dashboard.accounts=true")
+        made = await _rendered(major, *EVERYTHING, *secret)
+        assert not [each for each in made if each["kind"] == "PersistentVolumeClaim"]
+        for part in ("accounting", "dashboard"):
+            (container,) = _named(made, "Deployment", f"phalanx-{part}")["spec"]["template"]["spec"]["containers"]
+            key = {"name": "accounts", "key": "url"}
+            assert container["env"] == [{"name": "PHALANX_ACCOUNTING_DATABASE", "valueFrom": {"secretKeyRef": key}}]
+            assert container["image"] == "registry.example/phalanx-accounts:1"
+
+    async def test_accounts_that_could_not_work_are_refused(self, major: str) -> None:
+        told = await run(major, "template", "x", CHART, "--set=accounting.enabled=true", fails=True)
+        assert "accounting.image" in told
+        page = ("--set=dashboard.enabled=true", "--set=dashboard.accounts=true")
+        assert "existingSecret" in await run(major, "template", "x", CHART, *page, fails=True)
+
     async def test_one_replica_has_neither_a_lease_nor_a_budget(self, major: str) -> None:
         made = await _rendered(major, "--set=scheduler.replicas=1")
         (scheduler,) = [
@@ -184,6 +222,11 @@ class TestTemplates:
         (container,) = scheduler["spec"]["template"]["spec"]["containers"]
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def _named(made: list[Any], kind: str, name: str) -> Any:
+    (found,) = [each for each in made if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
 
 
 @pytest_asyncio.fixture
@@ -315,6 +358,33 @@ class TestInstalled:
             with pytest.raises(ApiError, match="404"):
                 await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
 
+    async def test_two_releases_live_side_by_side_and_share_what_people_are_bound_to(
+        self, major: str, kubeconfig: Path, tmp_path: Path
+    ) -> None:
+        await self._definitions(major, kubeconfig, tmp_path)
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            for release, namespace, name in (("phalanx", NAMESPACE, "phalanx"), ("gpu", "research", "gpu")):
+                where = ("-n", namespace, "--create-namespace", "--kubeconfig", kubeconfig, "--no-hooks")
+                values = (*EVERYTHING[:2], *EVERYTHING[7:8], f"--set=schedulerNames={{{name}}}")
+                for verb in ("install", "upgrade"):
+                    await run(major, verb, release, CHART, *where, *values)
+            roles = {each["metadata"]["name"]: each for each in (await client.get(CLUSTER_ROLES))["items"]}
+            ours = {"phalanx-scheduler", "phalanx-controllers", "phalanx-webhook", "phalanx-dashboard"}
+            theirs = {each.replace("phalanx", "research-gpu", 1) for each in ours}
+            assert ours | theirs <= roles.keys()
+            assert _release(roles["research-gpu-scheduler"]) == "gpu"
+            assert {_release(roles[name]) for name in (*ours, "phalanx-viewer", "phalanx-podgroups-edit")} == {
+                "phalanx"
+            }
+            secret = "/api/v1/namespaces/kube-system/secrets/phalanx-signing-keys"
+            kept = await client.get(secret)
+            await run(major, "uninstall", "phalanx", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "--no-hooks")
+            left = {each["metadata"]["name"] for each in (await client.get(CLUSTER_ROLES))["items"]}
+            assert theirs <= left
+            assert not ours & left
+            # What the other one signs with outlives the release that brought it.
+            assert (await client.get(secret))["metadata"]["uid"] == kept["metadata"]["uid"]
+
     async def test_a_definition_of_another_project_stays_as_it_is(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
@@ -395,6 +465,10 @@ async def _metrics(port: int, authority: Path, token: str) -> int:
         ) as answer,
     ):
         return answer.status
+
+
+def _release(manifest: dict[str, Any]) -> str:
+    return str(manifest["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", ""))
 
 
 def _token(kubeconfig: Path) -> str:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from charts.generate import CHART, NAMESPACE, ROOT
 
-from phalanx.cli import admission
+from phalanx.cli.installation import admission
 from phalanx.kube.own_objects import LABELS
 from tests.install.helm import run
 from tests.install.schemas import validated

@@ -128,3 +128,49 @@ def test_both_kinds_of_fields_are_there() -> None:
 
 def test_no_kind_that_is_read_has_words_of_its_own() -> None:
     assert not set(FOREIGN_KINDS) & set(READERS.kinds)
+
+
+def test_of_a_kai_queue_whose_resources_weigh_alike_nothing_is_lost() -> None:
+    def queue(**weights: int) -> dict[str, Any]:
+        resources = {kind: {"quota": 1, "limit": -1, "overQuotaWeight": weight} for kind, weight in weights.items()}
+        head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
+        return {**head, "spec": {"resources": resources}}
+
+    assert {each.verdict for each in findings(queue(cpu=2, memory=2, gpu=2))} == {Verdict.CHANGE}
+    lost = {each.field for each in findings(queue(cpu=1, memory=2, gpu=2)) if each.verdict is Verdict.NOT_HONOURED}
+    assert lost == {"spec.resources.cpu.overQuotaWeight", "spec.resources.memory.overQuotaWeight"}
+
+
+def test_entries_of_a_list_are_told_what_their_list_is_told() -> None:
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "d"},
+        "spec": {"subGroups": [{"name": "a", "minMember": 2}]},
+    }
+    assert all("subGroupPolicy" in each.message for each in findings(group))
+
+
+def test_what_carries_koordinators_keys_is_koordinators() -> None:
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "annotations": {"gang.scheduling.koordinator.sh/mode": "Strict"}},
+        "spec": {"minMember": 2},
+    }
+    examiner = Examiner()
+    examiner.add(group)
+    assert [each.system for each in examiner.found] == ["Koordinator"]
+
+
+def test_a_profile_that_names_a_scheduler_says_which_name_to_write() -> None:
+    profile = {
+        "apiVersion": "config.koordinator.sh/v1alpha1",
+        "kind": "ClusterColocationProfile",
+        "metadata": {"name": "p"},
+        "spec": {"qosClass": "BE", "schedulerName": "koord-scheduler"},
+    }
+    told = {each.field: each for each in findings(profile)}
+    assert told["spec.qosClass"].verdict is Verdict.WORKS
+    assert told["spec.schedulerName"].verdict is Verdict.CHANGE
+    assert "--scheduler-name koord-scheduler" in told["spec.schedulerName"].message

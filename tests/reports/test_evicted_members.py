@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.cli.why import render
+from phalanx.cli.explanation.why import render
 from phalanx.model.events import GangUpdated, PodRemoved
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.reports.past_evictions import add_past_gang_eviction

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.cli.what_if_lines import answer_lines, free_lines
+from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
 from phalanx.dialects.times import format_time
 from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.whatif.changes import QueueChange

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from phalanx.cli.why import render
+from phalanx.cli.explanation.why import render
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cli.why import parse_target, render
+from phalanx.cli.explanation.why import parse_target, render
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.families.native import NAMING
 from phalanx.dialects.intake import Intake

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.cli.why import parse_target
+from phalanx.cli.explanation.why import parse_target
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
@@ -190,8 +190,9 @@ async def test_a_gang_whose_owner_cannot_create_the_rest_names_the_quota(there: 
     cluster.api.apply(
         "scheduling.volcano.sh/v1beta1/podgroups", {"metadata": {"name": "g", "ownerReferences": [owner]}}
     )
-    report = cluster.report()
-    answer = await add_missing_pods(cluster.api, report, report.gang(GangKey("default", "g")))  # type: ignore[arg-type]
+    report, key = cluster.report(), GangKey("default", "g")
+    path, members = report.object_path(key), report.member_uids(key)
+    answer = await add_missing_pods(cluster.api, report.gang(key), path, members)  # type: ignore[arg-type]
     assert answer is not None
     assert answer.reason == "QuotaExceeded"
     assert "Job o: " in answer.message

@@ -28,11 +28,11 @@ class HandFeed(Feed):
     def put(self, table: str, rows: Iterable[GangRow | NodeRow | QueueRow]) -> None:
         for row in rows:
             self.watch.tables[table].put(row.id, row)
-        self.watch._tell()
+        self.watch.news.tell()
 
     def drop(self, table: str, row: str) -> None:
         self.watch.tables[table].drop(row)
-        self.watch._tell()
+        self.watch.news.tell()
 
     async def story(self, row: str) -> GangAnswer | None:
         """Of whatever is in the table, with its name wherever a name may be."""

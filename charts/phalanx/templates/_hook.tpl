@@ -3,6 +3,7 @@
 {{- $root := .root }}
 {{- $values := .root.Values }}
 {{- $name := printf "phalanx-%s" .part }}
+{{- $own := printf "%s-%s" (include "phalanx.own" $root) .part }}
 {{- $hooks := dict "helm.sh/hook" .hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 apiVersion: v1
 kind: ServiceAccount
@@ -15,7 +16,7 @@ metadata:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ $name }}
+  name: {{ $own }}
   annotations:
     {{- merge (dict "helm.sh/hook-weight" "-10") $hooks | toYaml | nindent 4 }}
 rules:
@@ -24,10 +25,10 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ $name }}
+  name: {{ $own }}
   annotations:
     {{- merge (dict "helm.sh/hook-weight" "-10") $hooks | toYaml | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $own }}}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
 ---

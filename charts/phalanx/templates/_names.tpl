@@ -29,6 +29,29 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.scheduler.leaseName | default (printf "%s-scheduler" (include "phalanx.prefix" .)) }}
 {{- end }}
 
+{{/* What the names of the release's own objects begin with where two releases meet: without a namespace, in kube-system. */}}
+{{- define "phalanx.own" -}}
+{{- $usual := and (eq .Release.Name "phalanx") (eq .Release.Namespace "phalanx-system") }}
+{{- .Values.clusterNames | default (ternary "phalanx" (printf "%s-%s" .Release.Namespace .Release.Name) $usual) }}
+{{- end }}
+
+{{/* Objects that all releases have in common, but those that somebody else has made: a list of the root and the text. */}}
+{{- define "phalanx.shared" -}}
+{{- $root := index . 0 }}
+{{- range $text := regexSplit "(?m)^---$" (index . 1) -1 }}
+{{- with fromYaml $text }}
+{{- $marks := dict }}
+{{- $found := lookup .apiVersion .kind (.metadata.namespace | default "") .metadata.name }}
+{{- if $found }}{{ $marks = $found.metadata.annotations | default dict }}{{ end }}
+{{- $ours := and (eq (get $marks "meta.helm.sh/release-name") $root.Release.Name) (eq (get $marks "meta.helm.sh/release-namespace") $root.Release.Namespace) }}
+{{- if or (not $found) $ours }}
+---
+{{ $text | trim }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "phalanx.metricsSecret" -}}
 {{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
 {{- end }}
@@ -54,7 +77,8 @@ fsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* A Deployment of one part and its disruption budget: a dict of root, part, settings, args, ports, volumes, mounts. */}}
+{{/* A Deployment of one part and its disruption budget: a dict of root, part, settings, args, ports, volumes, mounts, and maybe
+     an image, env, strategy of its own. */}}
 {{- define "phalanx.deployment" -}}
 {{- $root := .root }}
 {{- $values := .root.Values }}
@@ -71,9 +95,14 @@ spec:
   selector:
     matchLabels:
       {{- include "phalanx.selector" (list $root .part) | nindent 6 }}
+  {{- with .strategy }}
+  strategy:
+    {{- toYaml . | nindent 4 }}
+  {{- else }}
   strategy:
     # The leader gives its lease back when it ends, and a standby takes over: none is missed.
     rollingUpdate: {maxUnavailable: 1, maxSurge: 1}
+  {{- end }}
   template:
     metadata:
       labels:
@@ -116,10 +145,14 @@ spec:
             {{- end }}
       containers:
         - name: {{ .part }}
-          image: {{ include "phalanx.image" $root }}
+          image: {{ .image | default (include "phalanx.image" $root) }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args:
             {{- concat .args (list (printf "--log-level=%s" $values.logging.level) (printf "--log-format=%s" $values.logging.format)) .settings.extraArgs | toYaml | nindent 12 }}
+          {{- with .env }}
+          env:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
           {{- with .ports }}
           ports:
             {{- toYaml . | nindent 12 }}

@@ -12,7 +12,6 @@ from aiohttp import web
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_list import GangList
-from phalanx.daemon.metrics.access import AccessError, PathAccess
 from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
 from phalanx.daemon.metrics.api_requests import ApiRequests
 from phalanx.daemon.metrics.cluster_counts import CountedCluster
@@ -27,6 +26,7 @@ from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.kube.reflector import Reflector
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -74,8 +75,8 @@ class Login(Protocol):
         """Whose bearer token it is. Raises AccessError."""
         ...
 
-    async def may(self, viewer: Viewer, right: Right) -> bool:
-        """Raises AccessError(503) where nobody can tell."""
+    async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
+        """Raises AccessError(503) where nobody can tell. `again`: a refusal may be as old as a permission."""
         ...
 
     def exchange(self, ticket: str) -> str:
@@ -110,7 +111,7 @@ class AddressLogin:
             )
         return self._viewer
 
-    async def may(self, viewer: Viewer, right: Right) -> bool:
+    async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
         return True
 
     def exchange(self, ticket: str) -> str:
@@ -144,22 +145,19 @@ class TokenLogin:
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
             raise AccessError(401, "this is no bearer token: `kubectl create token NAME` makes one")
         key = _digest(token)
-        found = self._viewers.get(key)
+        found = self._viewers.get(key, lambda viewer: ALLOWED_FOR if viewer is not None else REFUSED_FOR)
         if found is None:
-            viewer = await self._review(token)
-            self._viewers.put(key, viewer, ALLOWED_FOR if viewer is not None else REFUSED_FOR)
-            found = (viewer,)
+            found = (await self._viewers.ask(key, lambda: self._review(token)),)
         (viewer,) = found
         if viewer is None:
             raise AccessError(401, "the API server does not know this token (any more)")
         return viewer
 
-    async def may(self, viewer: Viewer, right: Right) -> bool:
-        found = self._rights.get((viewer, right))
+    async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
+        refused_for = ALLOWED_FOR if again else REFUSED_FOR
+        found = self._rights.get((viewer, right), lambda allowed: ALLOWED_FOR if allowed else refused_for)
         if found is None:
-            allowed = await self._ask(viewer, right)
-            self._rights.put((viewer, right), allowed, ALLOWED_FOR if allowed else REFUSED_FOR)
-            found = (allowed,)
+            return await self._rights.ask((viewer, right), lambda: self._ask(viewer, right))
         return found[0]
 
     def exchange(self, ticket: str) -> str:
@@ -211,23 +209,38 @@ K = TypeVar("K")
 
 
 class _Kept(Generic[K, T]):
-    """Answers for as long as they hold, the least recently given away first."""
+    """Answers for as long as they hold, the oldest forgotten first; one question is asked once at a time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: OrderedDict[K, tuple[float, T]] = OrderedDict()
+        self._asked: dict[K, asyncio.Task[T]] = {}
 
-    def get(self, key: K) -> tuple[T] | None:
-        until, answer = self._known.get(key, (0.0, None))
-        if answer is None and key not in self._known:
+    def get(self, key: K, holds_for: Callable[[T], float]) -> tuple[T] | None:
+        """None for what is not known, or is older than its seconds."""
+        known = self._known.get(key)
+        if known is None or self._clock() >= known[0] + holds_for(known[1]):
             return None
-        return (answer,) if until > self._clock() else None  # type: ignore[return-value]
+        return (known[1],)
 
-    def put(self, key: K, answer: T, seconds: float) -> None:
-        self._known[key] = (self._clock() + seconds, answer)
+    async def ask(self, key: K, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Who gives up waiting does not end it for the others. Raises what the question raises."""
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = asyncio.create_task(self._find(key, question))
+        return await asyncio.shield(asked)
+
+    async def _find(self, key: K, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        begun = self._clock()
+        try:
+            answer = await question()
+        finally:
+            del self._asked[key]
+        self._known[key] = (begun, answer)
         self._known.move_to_end(key)
         while len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)
+        return answer
 
 
 def _digest(token: str) -> bytes:

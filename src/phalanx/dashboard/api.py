@@ -11,9 +11,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from phalanx.dashboard.access import AccessError, Login, Viewer
+from phalanx.dashboard.accounts import WINDOWS, Accounts
+from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import HistoryAnswer, LoginAnswer, Refusal, SessionAnswer, WhatIfRequest
 from phalanx.dashboard.schema import schema
-from phalanx.dashboard.scope import Redaction, Scope, scope_of
+from phalanx.dashboard.scope import Scope, scope_of
 from phalanx.dashboard.stream import Stream
 from phalanx.dashboard.tables import Table
 from phalanx.dashboard.timeline import GangHistory
@@ -26,16 +28,23 @@ audit = logging.getLogger("phalanx.dashboard.audit")
 _MOST_STREAMS = 500
 _LONGEST_NAME = 253
 _LONGEST_TICKET = 256
-# Below so many bytes compressing is not worth it.
-_COMPRESSED_FROM = 4096
 
 
 class Api:
     """Handlers of all paths. Who asks is known before anything is looked up, and what he may see before it is told
     whether it exists."""
 
-    def __init__(self, watch: ClusterWatch, login: Login, gangs: GangHistory, questions: WhatIfQuestions) -> None:
+    def __init__(
+        self,
+        watch: ClusterWatch,
+        login: Login,
+        gangs: GangHistory,
+        questions: WhatIfQuestions,
+        accounts: Accounts,
+    ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
+        self._accounts = accounts
+        self.renderings = Renderings(watch.tables, watch.names, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
 
@@ -49,6 +58,7 @@ class Api:
             web.get("/api/v1/gangs/{namespace}/{name}", self._gang),
             web.get("/api/v1/pods/{namespace}/{name}", self._pod),
             web.get("/api/v1/history", self._history),
+            web.get("/api/v1/accounts", self._of_accounts),
             web.post("/api/v1/what-if", self._what_if),
         ]
 
@@ -60,25 +70,15 @@ class Api:
             raise AccessError(401, "log in first")
         return await self._login.viewer(token.strip())
 
-    async def _scope(self, request: web.Request, namespace: str | None = None) -> Scope:
+    async def _scope(self, request: web.Request, namespace: str | None = None, *, again: bool = False) -> Scope:
         viewer = await self._viewer(request)
         asked = request.query.get("namespace", "") if namespace is None else namespace
         try:
-            return await scope_of(self._login, viewer, asked, self._watch)
+            return await scope_of(self._login, viewer, asked, self._watch, again=again)
         except AccessError as error:
             if error.status == 403:
                 audit.warning("refused: user=%r namespace=%r path=%r", viewer.name, asked, request.path)
             raise
-
-    def redaction(self, scope: Scope) -> Redaction:
-        return Redaction(scope, self._watch.names)
-
-    def encoded(self, scope: Scope, rows: list[bytes]) -> list[bytes]:
-        """Rows as this viewer may read them."""
-        redaction = self.redaction(scope)
-        if redaction.idle:
-            return rows
-        return [msgspec.json.encode(redaction.applied(msgspec.json.decode(row))) for row in rows]
 
     # handlers
 
@@ -117,20 +117,11 @@ class Api:
         scope = await self._scope(request)
         table = self._named_table(request.match_info["table"])
         self._require_ready()
-        rows = self.encoded(scope, table.all(scope.sees(table.name)))
-        head = msgspec.json.encode(
-            {
-                "table": table.name,
-                "epoch": self._watch.tables.epoch,
-                "version": table.version,
-                "omitted": scope.omitted(table.name),
-            }
-        )
-        body = head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
-        response = web.Response(body=body, content_type="application/json")
-        if len(body) >= _COMPRESSED_FROM:
-            response.enable_compression()
-        return response
+        body = await self.renderings.table(scope, table.name)
+        if body.packed and "gzip" in request.headers.get("Accept-Encoding", ""):
+            headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            return web.Response(body=body.packed, content_type="application/json", headers=headers)
+        return web.Response(body=body.plain, content_type="application/json")
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         await self._scope(request)
@@ -145,7 +136,7 @@ class Api:
 
     async def scope_again(self, request: web.Request) -> Scope:
         """What the viewer of a stream sees by now. Raises AccessError."""
-        return await self._scope(request)
+        return await self._scope(request, again=True)
 
     async def _gang(self, request: web.Request) -> web.Response:
         return await self._history_of(request, pod=False)
@@ -162,12 +153,21 @@ class Api:
         found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
         if found is None:
             raise AccessError(404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}")
-        return _json(self.redaction(scope).applied(msgspec.to_builtins(found)))
+        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(found)))
 
     async def _history(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)
         queues = set(scope.queues) if scope.queues is not None else None
         response = _json(HistoryAnswer(series=self._watch.history.series(queues)))
+        response.enable_compression()
+        return response
+
+    async def _of_accounts(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        days = request.query.get("days", "30")
+        if days not in map(str, WINDOWS):
+            raise AccessError(400, f"write ?days= with one of {', '.join(map(str, WINDOWS))}")
+        response = _json(await self._accounts.answer(int(days), scope.queues))
         response.enable_compression()
         return response
 
@@ -181,7 +181,7 @@ class Api:
             raise AccessError(400, f"the question cannot be read: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
         answer = await self._questions.answer(question)
-        return _json(self.redaction(scope).applied(msgspec.to_builtins(answer)))
+        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(answer)))
 
     def _named_table(self, name: str) -> Table:
         if name not in self._watch.tables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,16 @@ _WORDS = frozenset({"id", "state", "kind", "reason", "start_kind", "table", "epo
 _MOST_QUEUES = 100
 
 
+class Audience(NamedTuple):
+    """Those who see the same, by what they see."""
+
+    namespace: str
+    everything: bool
+    nodes: bool
+    evictions: bool
+    queues: frozenset[str] | None
+
+
 class Scope(msgspec.Struct):
     """`namespace` is the only one that is seen, "" for all. `queues` are those that are seen, None for all."""
 
@@ -46,6 +56,10 @@ class Scope(msgspec.Struct):
     nodes: bool = True
     evictions: bool = True
     queues: frozenset[str] | None = None
+
+    @property
+    def audience(self) -> Audience:
+        return Audience(self.namespace, self.everything, self.nodes, self.evictions, self.queues)
 
     def sees(self, table: str) -> Any:
         """Which scopes of a table's rows are seen."""
@@ -74,38 +88,41 @@ class Scope(msgspec.Struct):
         return [f"other namespaces than {self.namespace}"] if self.namespace and table != "summary" else []
 
 
-async def scope_of(login: Login, viewer: Viewer, namespace: str, watch: ClusterWatch) -> Scope:
+async def scope_of(
+    login: Login, viewer: Viewer, namespace: str, watch: ClusterWatch, *, again: bool = False
+) -> Scope:
     """What a viewer sees who asks for a namespace ("" for as much as he may). Raises AccessError.
 
-    The refusal is the same whether there is such a namespace or not.
+    The refusal is the same whether there is such a namespace or not. `again` asks for a page that is open: what it
+    may not see it need not learn to see at once.
     """
     if namespace and (len(namespace) > 63 or not _NAME.match(namespace)):
         raise AccessError(400, "this cannot be the name of a namespace")
     if viewer.trusted:
         return Scope(viewer, namespace)
-    everything = await login.may(viewer, _EVERY_GANG)
+    everything = await login.may(viewer, _EVERY_GANG, again=again)
     if not everything:
         namespace = namespace or viewer.home
         if not namespace:
             raise AccessError(403, "you may not list pods in all namespaces: choose one of your own")
         here = Right("list", "pods", namespace=namespace)
-        if not await login.may(viewer, here):
+        if not await login.may(viewer, here, again=again):
             raise AccessError(403, f"you may not {here.words}")
     events = Right("list", _EVENTS, namespace="" if everything else namespace)
     return Scope(
         viewer,
         namespace,
         everything,
-        await login.may(viewer, _NODES),
-        await login.may(viewer, events),
-        await _queues(login, viewer, namespace, everything, watch),
+        await login.may(viewer, _NODES, again=again),
+        await login.may(viewer, events, again=again),
+        await _queues(login, viewer, namespace, everything, watch, again),
     )
 
 
 async def _queues(
-    login: Login, viewer: Viewer, namespace: str, everything: bool, watch: ClusterWatch
+    login: Login, viewer: Viewer, namespace: str, everything: bool, watch: ClusterWatch, again: bool
 ) -> frozenset[str] | None:
-    if await login.may(viewer, Right("list", _QUEUES.plural, _QUEUES.group)):
+    if await login.may(viewer, Right("list", _QUEUES.plural, _QUEUES.group), again=again):
         return None
     names: set[str] = set()
     for key, record in watch.state.gangs.items():
@@ -115,7 +132,7 @@ async def _queues(
         [
             name
             for name in sorted(names)[:_MOST_QUEUES]
-            if await login.may(viewer, Right("get", _QUEUES.plural, _QUEUES.group, name=name))
+            if await login.may(viewer, Right("get", _QUEUES.plural, _QUEUES.group, name=name), again=again)
         ]
     )
 

@@ -10,12 +10,14 @@ import ssl
 from collections.abc import AsyncIterator
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from phalanx.dashboard.access import Login
+from phalanx.dashboard.accounts import Accounts
 from phalanx.dashboard.api import Api, refusals
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.rehearsal.process import RehearsalProcess
@@ -23,6 +25,9 @@ from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.dashboard.what_if import WhatIfQuestions
 from phalanx.kube.client import KubeClient
+
+if TYPE_CHECKING:
+    from phalanx.accounting.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -73,13 +78,19 @@ class Dashboard:
 
 @contextlib.asynccontextmanager
 async def dashboard(
-    client: KubeClient, watch_options: WatchOptions, options: ServeOptions, login: Login
+    client: KubeClient,
+    watch_options: WatchOptions,
+    options: ServeOptions,
+    login: Login,
+    database: Database | None = None,
 ) -> AsyncIterator[tuple[Dashboard, asyncio.Task[None]]]:
-    """Serves meanwhile; the task ends only by failing. Raises ServeError, PolicyError."""
+    """Serves meanwhile; the task ends only by failing. `database` holds the accounts, if there are any. Raises
+    ServeError, PolicyError."""
     async with RehearsalProcess.running(watch_options.config, watch_options.schedulers) as rehearsal:
         watch = ClusterWatch(client, watch_options, rehearsal)
         questions = WhatIfQuestions(client, watch_options, watch.policy)
-        api = Api(watch, login, GangHistory(client, watch), questions)
+        accounts = Accounts(database)
+        api = Api(watch, login, GangHistory(client, watch), questions, accounts)
         async with _serving(api, options, watch) as url:
             following = asyncio.create_task(watch.run())
             try:
@@ -87,6 +98,8 @@ async def dashboard(
             finally:
                 following.cancel()
                 await asyncio.wait([following])
+                watch.news.close()
+                accounts.close()
 
 
 @contextlib.asynccontextmanager

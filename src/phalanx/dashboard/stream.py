@@ -2,7 +2,8 @@
 
 A tab says which version of each table it has (`?tables=gangs:17,summary:3&epoch=…`), from its list or from the last
 event that it saw. Nothing is queued for anybody: whoever is slow gets fewer and larger deltas, because each is
-computed from the tables when there is room to write.
+computed from the tables when there is room to write. Those who have seen as much, and may see the same, get the
+same bytes.
 """
 
 from __future__ import annotations
@@ -10,21 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from aiohttp import web
 
 from phalanx.dashboard.access import AccessError
+from phalanx.dashboard.renderings import event_bytes
 from phalanx.dashboard.scope import Scope
 from phalanx.dashboard.watch import ClusterWatch
 
 if TYPE_CHECKING:
     from phalanx.dashboard.api import Api
 
-# Between two deltas: calm for the eye, and cheap.
-_LEAST_PAUSE = 0.5
 _COMMENT_PERIOD = 15.0
 # So often rights are asked for again.
 _RIGHTS_PERIOD = 10.0
@@ -42,7 +40,7 @@ class Stream:
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
         )
-        news = self._watch.subscribe()
+        news = self._watch.news.subscribe()
         try:
             scope = await self._api.scope_again(self._request)
             await response.prepare(self._request)
@@ -56,24 +54,22 @@ class Stream:
                 if time.monotonic() - asked >= _RIGHTS_PERIOD:
                     asked = time.monotonic()
                     now = await self._scope_or_none()
-                    if now is None or now != scope:
+                    if now is None or now.audience != scope.audience:
                         # What it has seen may be more than it may see: it starts over.
-                        await response.write(_event("denied" if now is None else "reset", b"{}", ""))
+                        await response.write(event_bytes("denied" if now is None else "reset", b"{}", ""))
                         break
                 if news.is_set():
                     news.clear()
-                    for name in self._versions:
-                        for event in self._news_of(name, scope):
-                            await response.write(event)
-                            wrote = time.monotonic()
-                    await asyncio.sleep(_LEAST_PAUSE)
+                    if told := self._news(scope):
+                        await response.write(told)
+                        wrote = time.monotonic()
                 elif time.monotonic() - wrote >= _COMMENT_PERIOD:
                     await response.write(b": still here\n\n")
                     wrote = time.monotonic()
         except (ConnectionError, OSError):
             pass
         finally:
-            self._watch.unsubscribe(news)
+            self._watch.news.unsubscribe(news)
         return response
 
     async def _scope_or_none(self) -> Scope | None:
@@ -84,25 +80,13 @@ class Stream:
                 raise ConnectionError from error
             return None
 
-    def _news_of(self, name: str, scope: Scope) -> Iterator[bytes]:
-        table, epoch = self._watch.tables[name], self._watch.tables.epoch
-        delta = table.since(self._versions[name], scope.sees(name))
-        if delta is None:
-            self._versions[name] = table.version
-            yield _event("stale", msgspec.json.encode({"table": name}), "")
-            return
-        self._versions[name] = delta.version
-        if not delta:
-            return
-        head = msgspec.json.encode({"table": name, "epoch": epoch, "version": delta.version, "gone": delta.gone})
-        rows = self._api.encoded(scope, delta.put)
-        yield _event("delta", head[:-1] + b',"put":[' + b",".join(rows) + b"]}", f"{epoch}-{delta.version}")
-
-
-def _event(kind: str, data: bytes, number: str) -> bytes:
-    """(JSON has no line breaks in it.)"""
-    head = f"event: {kind}\n" + (f"id: {number}\n" if number else "")
-    return head.encode() + b"data: " + data + b"\n\n"
+    def _news(self, scope: Scope) -> bytes:
+        """All that is new to it, in one piece."""
+        events = []
+        for name, since in self._versions.items():
+            self._versions[name], event = self._api.renderings.delta(scope, name, since)
+            events.append(event)
+        return b"".join(events)
 
 
 def _read_versions(text: str, watch: ClusterWatch) -> dict[str, int]:

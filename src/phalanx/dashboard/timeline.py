@@ -18,8 +18,9 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
+from phalanx.reports.missing_pods import add_missing_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why import WhyAnswer, object_path
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +90,12 @@ class GangHistory:
             completed = add_past_eviction if question.pod else add_past_gang_eviction
             try:
                 found = await completed(self._client, question.namespace, question.name, found)
+                if not question.pod:
+                    record = watch.state.gangs.get(GangKey(question.namespace, question.name))
+                    members = list(record.members) if record is not None else []
+                    found = await add_missing_pods(self._client, found, object_path(record), members)
             except (ApiError, ConnectionLost) as error:
-                log.warning("past evictions of %s/%s: %s", question.namespace, question.name, error)
+                log.warning("past of %s/%s: %s", question.namespace, question.name, error)
         self._why[key] = (generation, found)
         self._why.move_to_end(key)
         while len(self._why) > _MOST_KEPT:

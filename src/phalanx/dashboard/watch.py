@@ -18,6 +18,7 @@ from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
 from phalanx.dashboard.names import NameIndex
+from phalanx.dashboard.news import News
 from phalanx.dashboard.rehearsal.messages import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
 from phalanx.dashboard.rehearsal.process import RehearsalEnded, RehearsalProcess
 from phalanx.dashboard.rows.entries import ClusterSummary, GangRow, Mark, QueueRow, SummaryRow
@@ -80,8 +81,8 @@ class WatchedState(ClusterState):
 
 
 class ClusterWatch:
-    """`tables` hold what the page shows. `changed` is set for a moment whenever they have changed; `last` is the
-    last rehearsal, `problem` why there is none or why it is old."""
+    """`tables` hold what the page shows. `news` tells whenever they have changed; `last` is the last rehearsal,
+    `problem` why there is none or why it is old."""
 
     def __init__(self, client: KubeClient, options: WatchOptions, rehearsal: RehearsalProcess) -> None:
         """Raises PolicyError."""
@@ -90,6 +91,7 @@ class ClusterWatch:
         self.tables = Tables()
         self.history = ShareHistory()
         self.lifelines = Lifelines()
+        self.news = News()
         self.rehearsal = rehearsal
         self.last: Rehearsed | None = None
         self.problem = ""
@@ -100,7 +102,6 @@ class ClusterWatch:
         self.names = self.state.names = NameIndex()
         self._client = client
         self._failures = Failures()
-        self._waiters: set[asyncio.Event] = set()
         self._dirty = asyncio.Event()
         self._gangs: dict[GangKey, None] = {}
         self._pods: dict[str, None] = {}
@@ -161,21 +162,6 @@ class ClusterWatch:
                 self._dirty.clear()
                 await asyncio.sleep(_GATHER)
                 await self._flush()
-
-    # who waits for news
-
-    def subscribe(self) -> asyncio.Event:
-        """An event that is set after each change; whoever waits clears it."""
-        event = asyncio.Event()
-        self._waiters.add(event)
-        return event
-
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        self._waiters.discard(event)
-
-    def _tell(self) -> None:
-        for event in self._waiters:
-            event.set()
 
     # what is asked
 
@@ -243,7 +229,7 @@ class ClusterWatch:
                 await asyncio.sleep(0)
         await self._put_nodes()
         self._put_summary()
-        self._tell()
+        self.news.tell()
 
     def _put_gang(self, key: GangKey) -> None:
         record, table = self.state.gangs.get(key), self.tables["gangs"]
@@ -379,7 +365,7 @@ class ClusterWatch:
             log.warning("no rehearsal: %s", found.why)
             self.problem = f"verdicts are old: {found.why}"
             self._put_summary()
-            self._tell()
+            self.news.tell()
             return
         self.problem = ""
         await self._take_in(found)

@@ -20,6 +20,8 @@ from phalanx.dialects.dispatched import HUB_LEASE, LEASE_SECONDS, ORIGIN_LABEL
 from phalanx.hub import protocol
 from phalanx.hub.copies import copy_view
 from phalanx.hub.dispatch import Dispatch
+from phalanx.hub.job_copies import is_copy, job_view
+from phalanx.hub.job_kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCH_LABEL, GROUP_KINDS, LEASE_NAMESPACE, RESULT_FINALIZER
 from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.client import KubeClient, PatchType
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 #: Seconds for what is needed before a cluster can be used; whoever takes longer tries again.
 _SYNC_SECONDS = 60.0
+_JOB_KINDS = {kind.resource: kind for kind in JOB_KINDS}
+_JOBS = frozenset(_JOB_KINDS)
 _SWEEP_PERIOD = 60.0
 #: The reason of a connection that has neither been made nor failed.
 CONNECTING = "Connecting"
@@ -90,6 +94,7 @@ class ClusterConnection:
         self._failures = Failures()
         self._pods = self._store()
         self._groups: dict[Resource, ObjectStore[StoredObject]] = {}
+        self._jobs: dict[Resource, ObjectStore[StoredObject]] = {}
 
     def _store(self) -> ObjectStore[StoredObject]:
         def changed(key: object, old: StoredObject | None, new: StoredObject | None) -> None:
@@ -106,6 +111,11 @@ class ClusterConnection:
 
     def group(self, dispatch_uid: str) -> StoredObject | None:
         return next((each for store in self._groups.values() for each in store.of(dispatch_uid)), None)
+
+    def jobs(self, resource: Resource, dispatch_uid: str) -> Iterable[StoredObject]:
+        """The copies of a job; meaningless while it is not `ready`."""
+        store = self._jobs.get(resource)
+        return [each for each in store.of(dispatch_uid) if is_copy(each)] if store is not None else ()
 
     @property
     def unheard_since(self) -> int:
@@ -147,13 +157,16 @@ class ClusterConnection:
     async def _session(self, backoff: Backoff) -> None:
         async with asyncio.timeout(_SYNC_SECONDS):
             lease = await self._take_lease()
+            self.kinds = await self._served()
             await self._sweep_until_clean()
             lease = await self._renew(lease)
-            self.kinds = await self._served()
-        self._pods, self._groups = self._store(), {kind: self._store() for kind in self.kinds}
+        self._pods = self._store()
+        self._groups = {kind: self._store() for kind in self.kinds - _JOBS}
+        self._jobs = {kind: self._store() for kind in self.kinds & _JOBS}
         async with asyncio.TaskGroup() as tasks:
             reflectors = [self._reflector(PODS, self._pods)]
-            reflectors += [self._reflector(kind, store) for kind, store in self._groups.items()]
+            stores = [*self._groups.items(), *self._jobs.items()]
+            reflectors += [self._reflector(kind, store) for kind, store in stores]
             for reflector in reflectors:
                 tasks.create_task(reflector.run())
             async with asyncio.timeout(_SYNC_SECONDS):
@@ -187,12 +200,9 @@ class ClusterConnection:
     async def _served(self) -> frozenset[Resource]:
         served = await discover(self.client)
         return frozenset(
-            kind.resource
-            for kind in GROUP_KINDS
-            if any(
-                each.version == kind.resource.version
-                for each in served.find(kind.resource.group, kind.resource.plural)
-            )
+            kind
+            for kind in [kind.resource for kind in GROUP_KINDS] + [kind.resource for kind in JOB_KINDS]
+            if any(each.version == kind.version for each in served.find(kind.group, kind.plural))
         )
 
     # -- the lease ------------------------------------------------------------------------------------------
@@ -247,9 +257,17 @@ class ClusterConnection:
     async def _sweep(self) -> int:
         """Deletes copies of old epochs; how many there were. The records are read after the list: a copy is made
         after its record was written, so what this record does not know has been left behind."""
+        # A job before its pods: it would make them anew.
+        jobs = await self._list_jobs()
         listed = await self.list_copies("")
-        records = await self._records() if listed else {}
+        records = await self._records() if listed or jobs else {}
         count = 0
+        for resource, job in jobs:
+            view = job_view(_JOB_KINDS[resource], job.document, None)
+            if protocol.stale(view, self.name, records.get(job.label(DISPATCH_LABEL))):
+                count += 1
+                for step in protocol.clear(view):
+                    await self.clear(job.namespace, step, resource)
         for pod in listed:
             record = records.get(pod.label(DISPATCH_LABEL))
             view = copy_view(pod.document, None)
@@ -257,11 +275,11 @@ class ClusterConnection:
                 count += 1
                 for step in protocol.clear(view):
                     await self.clear(pod.namespace, step)
-        await self._sweep_groups(records, bool(listed))
+        await self._sweep_groups(records, bool(listed or jobs))
         return count
 
     async def _sweep_groups(self, records: Mapping[str, Dispatch], fresh: bool) -> None:
-        for resource in self.kinds:
+        for resource in self.kinds - _JOBS:
             found = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
             groups = [
                 each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None
@@ -273,38 +291,56 @@ class ClusterConnection:
                 if record is None or record.status.cluster != self.name:
                     await _unless_gone(self.client.delete(resource.path(each.namespace, each.name), uid=each.uid))
 
+    async def _list_jobs(self) -> list[tuple[Resource, StoredObject]]:
+        found = []
+        for resource in self.kinds & _JOBS:
+            listed = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
+            read = (read_object(msgspec.json.encode(item)) for item in listed["items"])
+            found += [(resource, each) for each in read if each is not None and is_copy(each)]
+        return found
+
     async def list_copies(self, namespace: str) -> list[StoredObject]:
         """Read from the cluster's API now; of all namespaces where it is ""."""
         found = await self.client.list_all(PODS.path(namespace or None), {"labelSelector": self._selector})
         return [each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None]
 
     async def gone(self, namespace: str, dispatch_uid: str, granted: Iterable[str]) -> bool:
-        """Whether a list that is read now shows neither copies of a Dispatch nor pods of these uids. All pods of
-        the namespace are read: labels can be taken off by others."""
+        """Whether a list that is read now shows neither copies of a Dispatch nor objects of these uids, nor pods
+        that belong to one. All objects of the namespace are read: labels can be taken off by others."""
         uids = set(granted)
-        found = await self.client.list_all(PODS.path(namespace))
-        for item in found["items"]:
-            metadata = item.get("metadata") or {}
-            if metadata.get("uid") in uids or (metadata.get("labels") or {}).get(DISPATCH_LABEL) == dispatch_uid:
-                return False
+        # Jobs first: while there is one it may make pods.
+        for resource in (*sorted(self.kinds & _JOBS, key=str), PODS):
+            found = await self.client.list_all(resource.path(namespace))
+            for item in found["items"]:
+                metadata = item.get("metadata") or {}
+                owners = {each.get("uid") for each in metadata.get("ownerReferences") or ()}
+                if not uids.isdisjoint({metadata.get("uid"), *owners}):
+                    return False
+                if (metadata.get("labels") or {}).get(DISPATCH_LABEL) == dispatch_uid:
+                    return False
         return True
 
-    async def clear(self, namespace: str, step: protocol.Step) -> None:
-        """Carries out DeleteCopy, RecallCopy and ReleaseCopy; what is gone already is fine."""
+    async def clear(self, namespace: str, step: protocol.Step, resource: Resource = PODS) -> None:
+        """Carries out DeleteCopy, RecallCopy and ReleaseCopy; what is gone already is fine. A job goes after its
+        pods."""
+        propagation = None if resource is PODS else "Foreground"
         if isinstance(step, protocol.DeleteCopy):
-            await _unless_gone(self.client.delete(PODS.path(namespace, step.name), uid=step.uid))
+            path = resource.path(namespace, step.name)
+            await _unless_gone(self.client.delete(path, uid=step.uid, propagation=propagation))
         elif isinstance(step, protocol.RecallCopy):
-            path = PODS.path(namespace, step.name)
-            await _unless_gone(self.client.delete(path, uid=step.uid, version=step.version))
+            path = resource.path(namespace, step.name)
+            await _unless_gone(
+                self.client.delete(path, uid=step.uid, version=step.version, propagation=propagation)
+            )
         elif isinstance(step, protocol.ReleaseCopy):
-            pod = await _unless_gone(self.client.get(PODS.path(namespace, step.name)))
+            pod = await _unless_gone(self.client.get(resource.path(namespace, step.name)))
             if pod is None or pod["metadata"]["uid"] != step.uid:
                 return
             metadata = pod["metadata"]
             left = [each for each in metadata.get("finalizers") or () if each != RESULT_FINALIZER]
             precise = {"uid": step.uid, "resourceVersion": metadata["resourceVersion"]}
             patch = {"metadata": {**precise, "finalizers": left}}
-            await _unless_gone(self.client.patch(PODS.path(namespace, step.name), patch, PatchType.MERGE))
+            await _unless_gone(self.client.patch(resource.path(namespace, step.name), patch, PatchType.MERGE))
 
     def condition(self) -> tuple[str, str, str]:
         """Status, reason and message of the MemberCluster's condition Active."""

@@ -26,10 +26,9 @@ Json = dict[str, Any]
 
 # What is decided anew where the copy is: by its API server, its admission, its scheduler.
 _OF_THE_CLUSTER = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "serviceAccount", "overhead")
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # What is said to the hub alone, and kubectl's note of what was applied there.
-_OF_THE_HUB = frozenset(
-    {CLUSTERS, RERUN_AFTER, SPILL_AFTER, SUSPEND, "kubectl.kubernetes.io/last-applied-configuration"}
-)
+_OF_THE_HUB = frozenset({CLUSTERS, DISPATCH_GATE, RERUN_AFTER, SPILL_AFTER, SUSPEND, _APPLIED})
 _TOKEN_VOLUME = "kube-api-access-"
 _MIRRORED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
 _ENDED = ("Succeeded", "Failed")
@@ -45,7 +44,7 @@ def pod_copy(pod: Json, origin: str, dispatch_uid: str, epoch: int, policy: Lost
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(pod, origin, dispatch_uid, epoch, policy) | {"finalizers": [RESULT_FINALIZER]},
+        "metadata": copy_metadata(pod, origin, dispatch_uid, epoch, policy) | {"finalizers": [RESULT_FINALIZER]},
         "spec": spec,
     }
 
@@ -59,18 +58,19 @@ def group_copy(group: Json, origin: str, dispatch_uid: str, epoch: int, policy: 
     return {
         "apiVersion": group["apiVersion"],
         "kind": group["kind"],
-        "metadata": _metadata(group, origin, dispatch_uid, epoch, policy),
+        "metadata": copy_metadata(group, origin, dispatch_uid, epoch, policy),
         "spec": spec,
     }
 
 
-def _metadata(source: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
+def copy_metadata(source: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
+    """Name, labels and annotations of a copy, with what says whose it is."""
     metadata = source["metadata"]
     own = {ORIGIN_UID: metadata["uid"], EPOCH: str(epoch), WHEN_LOST: policy.value}
     return {
         "name": metadata["name"],
         "namespace": metadata["namespace"],
-        "labels": {**_theirs(metadata.get("labels")), **_mark(origin, dispatch_uid)},
+        "labels": {**_theirs(metadata.get("labels")), **copy_labels(origin, dispatch_uid)},
         "annotations": {**_theirs(metadata.get("annotations")), **own},
     }
 
@@ -81,7 +81,8 @@ def _theirs(entries: object) -> dict[str, str]:
     return {key: value for key, value in entries.items() if key not in _OF_THE_HUB}
 
 
-def _mark(origin: str, dispatch_uid: str) -> dict[str, str]:
+def copy_labels(origin: str, dispatch_uid: str) -> dict[str, str]:
+    """The labels by which copies, and the pods of copied jobs, are known."""
     managed = "app.kubernetes.io/managed-by"
     return {managed: LABELS[managed], ORIGIN_LABEL: origin, DISPATCH_LABEL: dispatch_uid}
 

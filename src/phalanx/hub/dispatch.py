@@ -27,12 +27,13 @@ class Phase(enum.Enum):
     ENDED = "Ended"
 
 
-class GangReference(msgspec.Struct, frozen=True, rename="camel"):
-    """The PodGroup at the hub; the record is about this very object."""
+class GangReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The PodGroup, or the job, at the hub; the record is about this very object."""
 
     api_version: str
     name: str
     uid: str
+    kind: str = "PodGroup"
 
 
 class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False):

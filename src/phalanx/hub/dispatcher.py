@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from phalanx.dialects.dispatched import ORIGIN_LABEL
 from phalanx.dialects.times import format_time
 from phalanx.hub import protocol
 from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, new_dispatch, with_status
 from phalanx.hub.gangs import HubObjects, group_of, reference
+from phalanx.hub.job_kinds import DISPATCH, JOB_KINDS, MULTIKUEUE, JobKind, job_kind
+from phalanx.hub.job_writes import JobWrites, create_copy, expecting
 from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID
 from phalanx.hub.objects import Json, printable
 from phalanx.hub.observed import ClusterView, GangView
@@ -28,15 +28,14 @@ from phalanx.kube.paths import Resource
 
 log = logging.getLogger(__name__)
 
-#: Answers that say that a cluster does not take an object as it is, however often it is asked.
-_FINAL = frozenset({400, 403, 404, 405, 422})
 _AGAIN = 2.0
 
 
 class Dispatcher:
     """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `choose` is
     told that a cluster is to be chosen for a gang, `left` that one goes from a cluster (by name, and the record's
-    uid); `recall` says why a gang is to be taken back from where it waits, "" mostly."""
+    uid); `recall` says why a gang is to be taken back from where it waits, "" mostly. `moved` is told of each
+    record as it was with the status that was written."""
 
     def __init__(
         self,
@@ -49,6 +48,7 @@ class Dispatcher:
         left: Callable[[str, str], None],
         recall: Callable[[Dispatch], str] = lambda record: "",
         patience: int = 30,
+        moved: Callable[[Dispatch, DispatchStatus], None] = lambda record, status: None,
     ) -> None:
         self._client = client
         self._objects = objects
@@ -59,9 +59,11 @@ class Dispatcher:
         self._left = left
         self._recall = recall
         self._patience = patience
+        self._moved = moved
         self._began = int(time.time())
         #: What a cluster said no to, until the record tells it: by gang and epoch.
         self._refused: dict[tuple[str, int], str] = {}
+        self._jobs = JobWrites(client, objects, origin, self._refused)
 
     async def look(self, gang_uid: str) -> float | None:
         """Seconds until the next look, None for not before a change. Raises ApiError, ConnectionLost."""
@@ -104,7 +106,7 @@ class Dispatcher:
             "status": "False",
             "reason": "NotSupported",
             "message": f"pods {f'of a {kinds} ' if kinds else ''}without a PodGroup are not dispatched; name one "
-            "of " + " or ".join(kind.resource.group for kind in GROUP_KINDS),
+            "of " + " or ".join(kind.resource.group for kind in GROUP_KINDS) + "; " + _advice(owners),
         }
         listed = status.get("conditions") or ()
         others = [each for each in listed if each.get("type") != DISPATCHED]
@@ -114,7 +116,7 @@ class Dispatcher:
         conditions = [*others, {**told, "lastTransitionTime": format_time(int(time.time()))}]
         precise = {"uid": pod.uid, "resourceVersion": pod.resource_version}
         patch = {"metadata": precise, "status": {"conditions": conditions}}
-        await _expecting(self._client.patch(PODS.path(*key, "status"), patch, PatchType.MERGE), 404, 409)
+        await expecting(self._client.patch(PODS.path(*key, "status"), patch, PatchType.MERGE), 404, 409)
         return None
 
     # -- what is seen ---------------------------------------------------------------------------------------
@@ -143,6 +145,10 @@ class Dispatcher:
         if not connection.ready:
             since, lost = connection.unheard_since, connection.lost
             return ClusterView(name, None, "", lost, since, refusal, self._patience)
+        if (kind := job_kind(record.gang.api_version, record.gang.kind)) is not None:
+            jobs = connection.jobs(kind.resource, record.uid)
+            copies = {each.uid: self._jobs.seen(kind, each, origins) for each in jobs}
+            return ClusterView(name, copies, "", refusal=refusal, patience=self._patience, grouped=False)
         views = [
             copy_view(pod.document, origins.get(pod.annotation(ORIGIN_UID)))
             for pod in connection.copies(record.uid)
@@ -184,6 +190,7 @@ class Dispatcher:
                 raise
             return False
         self._objects.records.put((record.namespace, record.name), body)
+        self._moved(record, status)
         if not status.cluster:
             if (left := self._connections.get(record.status.cluster)) is not None:
                 left.sweep_soon()
@@ -204,11 +211,14 @@ class Dispatcher:
     # -- copies ---------------------------------------------------------------------------------------------
 
     def copies(self, record: Dispatch, gang: GangView, epoch: int) -> list[Json]:
-        """The gang's objects as they would be created in a cluster in this epoch; none where it is gone."""
+        """The gang's objects as they would be created in a cluster in this epoch; none where it is gone, and
+        none of a job."""
         found = self._objects.group(gang.uid)
         if found is None:
             return []
         kind, group = found
+        if isinstance(kind, JobKind):
+            return []
         more = (self._origin, record.uid, epoch, gang.lost_policy)
         live = {pod.uid for pod in gang.pods if not pod.ended}
         pods = [pod_copy(pod.document, *more) for pod in self._objects.members(kind, group) if pod.uid in live]
@@ -235,6 +245,10 @@ class Dispatcher:
 
     async def _step(self, step: protocol.Step, record: Dispatch, gang_uid: str) -> None:
         connection = self._connections.get(record.status.cluster)
+        job = job_kind(record.gang.api_version, record.gang.kind)
+        if job is not None and not isinstance(step, protocol.RemoveRecord | protocol.ConfirmGone):
+            await self._jobs.step(step, job, record, connection)
+            return
         match step:
             case protocol.RemoveRecord():
                 await self._remove(record)
@@ -264,7 +278,7 @@ class Dispatcher:
                 for kind in GROUP_KINDS:
                     if kind.resource.api_version == record.gang.api_version:
                         path = kind.resource.path(record.namespace, record.gang.name)
-                        await _expecting(connection.client.delete(path, uid=uid), 404, 409)
+                        await expecting(connection.client.delete(path, uid=uid), 404, 409)
             case protocol.LiftGate(name, uid):
                 await self._lift(connection, record, name, uid)
             case _:
@@ -277,6 +291,8 @@ class Dispatcher:
         if found is None or gang is None:
             return
         kind, group = found
+        if isinstance(kind, JobKind):
+            return
         more = (self._origin, record.uid, record.status.epoch, gang.lost_policy)
         if isinstance(step, protocol.CreateGroup):
             resource: Resource = kind.resource
@@ -287,28 +303,7 @@ class Dispatcher:
             if not pods:
                 return
             resource, document = PODS, pod_copy(pods[0].document, *more)
-        name = document["metadata"]["name"]
-        try:
-            await connection.client.create(resource.path(record.namespace), document)
-        except ApiError as error:
-            if error.status == 409 and error.reason == "AlreadyExists":
-                await self._check_taken(connection, record, resource, name)
-            elif error.status in _FINAL and error.from_api_server:
-                self._refused[record.uid, record.status.epoch] = printable(
-                    f"{resource.kind} {name}: {error.message}"
-                )
-            else:
-                raise
-
-    async def _check_taken(
-        self, connection: ClusterConnection, record: Dispatch, resource: Resource, name: str
-    ) -> None:
-        """Something has the name already. Ours goes away or is seen soon; what is somebody else's is left alone."""
-        there = await _expecting(connection.client.get(resource.path(record.namespace, name)), 404)
-        labels = (there or {"metadata": {}})["metadata"].get("labels") or {}
-        if there is not None and labels.get(ORIGIN_LABEL) != self._origin:
-            said = f"{resource.kind} {record.namespace}/{name} is there already, and is not the hub's"
-            self._refused[record.uid, record.status.epoch] = said
+        await create_copy(connection, record, resource, document, self._refused)
 
     async def _lift(self, connection: ClusterConnection, record: Dispatch, name: str, uid: str) -> None:
         copy = next((each for each in connection.copies(record.uid) if each.uid == uid), None)
@@ -319,7 +314,7 @@ class Dispatcher:
         precise = {"uid": uid, "resourceVersion": copy.resource_version}
         patch = {"metadata": precise, "spec": {"schedulingGates": gates}}
         path = PODS.path(record.namespace, name)
-        await _expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
+        await expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
 
     async def _write_pod(self, record: Dispatch, name: str, uid: str, status: Json) -> None:
         """The status of a pod at the hub, of the version that was seen."""
@@ -345,7 +340,7 @@ class Dispatcher:
             "status": {**status, "conditions": conditions},
         }
         path = PODS.path(record.namespace, name, "status")
-        answer = await _expecting(self._client.patch(path, patch, PatchType.MERGE), 404, 409)
+        answer = await expecting(self._client.patch(path, patch, PatchType.MERGE), 404, 409)
         if answer is not None:
             self._objects.pods.put((record.namespace, name), msgspec.json.encode(answer))
 
@@ -354,20 +349,19 @@ class Dispatcher:
         path = DISPATCHES.path(record.namespace, record.name)
         precise = {"uid": record.uid, "resourceVersion": record.version}
         if not record.deleting:
-            await _expecting(self._client.delete(path, uid=record.uid), 404, 409)
+            await expecting(self._client.delete(path, uid=record.uid), 404, 409)
             return  # the watch shows the version that is being deleted
-        answer = await _expecting(
+        answer = await expecting(
             self._client.patch(path, {"metadata": {**precise, "finalizers": []}}, PatchType.MERGE), 404, 409
         )
         if answer is not None:
             self._objects.records.remove((record.namespace, record.name), record.uid)
 
 
-async def _expecting(request: Awaitable[Any], *statuses: int) -> Any:
-    """None where the answer is one of these."""
-    try:
-        return await request
-    except ApiError as error:
-        if error.status not in statuses:
-            raise
-        return None
+def _advice(owners: Sequence[Json]) -> str:
+    """What to do with those who make such pods."""
+    for kind in (each for each in JOB_KINDS if any(owner.get("kind") == each.name for owner in owners)):
+        field = ".".join(kind.managed_by)
+        note = f" and the annotation {DISPATCH}" if kind.accepts == MULTIKUEUE else ""
+        return f"or leave the {kind.name} to the hub by {field}: {kind.accepts}{note}, without this gate"
+    return "only jobs that have the field managedBy are dispatched as a whole"

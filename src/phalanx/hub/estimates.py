@@ -12,15 +12,16 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import msgspec
 
 from phalanx.hub.choice import Candidate
-from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import startable
 from phalanx.hub.ledger import Account, account_of
 from phalanx.hub.names import DISPATCH_LABEL, GRANT_GATE
 from phalanx.hub.objects import Json, printable
+from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.timestamps import parse_time
 from phalanx.reports.capture.writing import capture_cluster
@@ -41,16 +42,28 @@ _HORIZON = 7 * 24 * 3600
 _MOST_OBJECTS = 500_000
 
 
+class AskedCluster(Protocol):
+    """A cluster that can be read."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def client(self) -> KubeClient: ...
+
+
 class TooLargeError(Exception):
     """The cluster shows more than is looked at."""
 
 
 class AskedGang(msgspec.Struct, frozen=True):
-    """A gang as it would be created in a cluster: `uid` is its Dispatch's, `name` namespace/name."""
+    """A gang as it would be created in a cluster: `uid` is its Dispatch's, `name` namespace/name. Of a job the pods
+    are `declared`: its controller there makes them, under other names."""
 
     uid: str
     name: str
     copies: tuple[Json, ...]
+    declared: bool = False
 
     @property
     def namespace(self) -> str:
@@ -99,13 +112,23 @@ class Estimates:
             asked.sent.pop(uid, None)
             asked.known = None
 
+    def ended(self, cluster: str, uid: str) -> None:
+        """The gang takes no room any more, whether or not the cluster has ever shown it."""
+        if (asked := self._asked.get(cluster)) is not None:
+            asked.sent.pop(uid, None)
+
+    def forget(self, cluster: str) -> None:
+        """It is another cluster, or is reached otherwise: what was shown before is not believed."""
+        if (asked := self._asked.get(cluster)) is not None:
+            asked.known = None
+
     def account(self, cluster: str) -> Account | None:
         """What the cluster has, and who holds how much of it, as it was read last."""
         asked = self._asked.get(cluster)
         return asked.known.account if asked is not None and asked.known is not None else None
 
     async def ask(
-        self, connection: ClusterConnection, gangs: Sequence[AskedGang], others: Collection[str] = ()
+        self, connection: AskedCluster, gangs: Sequence[AskedGang], others: Collection[str] = ()
     ) -> dict[str, Candidate]:
         """What the cluster says of each gang by uid, and of those (namespace/name) that wait there already, by
         name; where it says nothing in time, why, of all of them."""
@@ -171,7 +194,7 @@ class Estimates:
         answers = {gang.uid: _candidate(name, by_name.get(gang.name, missing)) for gang in gangs}
         return answers | {other: _candidate(name, by_name.get(other, missing)) for other in others}
 
-    async def _read(self, connection: ClusterConnection, asked: _Asked) -> _Known:
+    async def _read(self, connection: AskedCluster, asked: _Asked) -> _Known:
         if asked.known is not None and time.monotonic() - asked.known.moment < _FRESH:
             return asked.known
         async with asyncio.timeout(_READ_SECONDS):
@@ -197,7 +220,9 @@ class Estimates:
         return asked.known
 
 
-def _shown(gang: AskedGang, pods: Collection[tuple[str, str]]) -> bool:
+def _shown(gang: AskedGang, pods: Mapping[tuple[str, str], str]) -> bool:
+    if gang.declared:
+        return gang.uid in pods.values()
     return all((gang.namespace, each["metadata"]["name"]) in pods for each in gang.copies if each["kind"] == "Pod")
 
 
@@ -216,6 +241,8 @@ def _dispatch_of(document: Json) -> str:
 
 def _taken(gang: AskedGang, pods: Mapping[tuple[str, str], str]) -> str:
     """Why it cannot be created there: another's pod has the name of one of its."""
+    if gang.declared:
+        return ""
     for each in gang.copies:
         name = str(each["metadata"]["name"])
         owner = pods.get((gang.namespace, name), gang.uid) if each["kind"] == "Pod" else gang.uid

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 import msgspec
 
 from phalanx.controllers.store import ObjectStore
 from phalanx.dialects.dispatched import WHEN_LOST
 from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
-from phalanx.hub.dispatch import Dispatch, GangReference, read_dispatch
+from phalanx.hub.dispatch import Dispatch, GangReference, Phase, read_dispatch
+from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
 from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, QUEUES, RERUN_AFTER, GroupKind
 from phalanx.hub.objects import StoredObject, read_object
 from phalanx.hub.observed import RERUN_SECONDS, GangView, LostPolicy, OriginPod
@@ -21,24 +23,31 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
 from phalanx.model.text.duration import parse_duration
 
+#: What a gang is: a PodGroup with its pods, or one job.
+GangKind: TypeAlias = GroupKind | JobKind
 #: A group by its kind (an index into GROUP_KINDS), namespace and name.
 GroupKey = tuple[int, str, str]
 
 
 class HubObjects:
-    """`refused` is told of a pod that is left to the hub although it is in no group that is dispatched. `changed`
-    is told which gang (the uid of its PodGroup) to look at, `clusters_changed` that a MemberCluster has changed."""
+    """`refused` is told of a pod that is left to the hub although it is in no group that is dispatched, and
+    `job_seen` of each job (an object of a kind that could be dispatched, or of one that is known not to be) as it
+    is. `changed` is told which gang (the uid of its PodGroup or job) to look at, `clusters_changed` that a
+    MemberCluster has changed."""
 
     def __init__(
         self,
         changed: Callable[[str], None],
         clusters_changed: Callable[[], None],
         refused: Callable[[Key], None] = lambda key: None,
+        job_seen: Callable[[Resource, StoredObject], None] = lambda resource, job: None,
     ) -> None:
+        self._job_seen = job_seen
         self._changed = changed
         self._refused = refused
         self.pods: ObjectStore[StoredObject] = ObjectStore(_gated, index=_group_text, changed=self._pod_changed)
         self.groups = [self._group_store() for _ in GROUP_KINDS]
+        self.jobs = [(kind, self._job_store(kind.resource)) for kind in JOB_KINDS]
         self.records: ObjectStore[Dispatch] = ObjectStore(
             read_dispatch, index=lambda each: each.gang.uid, changed=self._record_changed
         )
@@ -56,7 +65,16 @@ class HubObjects:
             (QUEUES, self.queues.sink),
             *((kind.resource, store.sink) for kind, store in zip(GROUP_KINDS, self.groups, strict=True)),
         ]
-        return [Reflector(client, resource, bytes, sink, failures=failures) for resource, sink in sinks]
+        # These may be somebody else's definitions, or not be there.
+        jobs = [(kind.resource, store.sink) for kind, store in self.jobs]
+        jobs += [(resource, self._job_store(resource).sink) for resource in REFUSED_KINDS]
+        return [
+            *(Reflector(client, resource, bytes, sink, failures=failures) for resource, sink in sinks),
+            *(
+                Reflector(client, resource, bytes, sink, failures=failures, optional=True)
+                for resource, sink in jobs
+            ),
+        ]
 
     # -- what is asked --------------------------------------------------------------------------------------
 
@@ -77,25 +95,38 @@ class HubObjects:
         for record in self.records.values():
             yield record.gang.uid
 
-    def group(self, gang_uid: str) -> tuple[GroupKind, StoredObject] | None:
+    def group(self, gang_uid: str) -> tuple[GangKind, StoredObject] | None:
+        """The PodGroup or the job."""
         for kind, store in zip(GROUP_KINDS, self.groups, strict=True):
             for each in store.of(gang_uid):
                 if each.document["metadata"].get("deletionTimestamp") is None:
                     return kind, each
+        return self.job(gang_uid)
+
+    def job(self, uid: str) -> tuple[JobKind, StoredObject] | None:
+        """A job that is left to the hub."""
+        for kind, store in self.jobs:
+            for each in store.of(uid):
+                if each.document["metadata"].get("deletionTimestamp") is None and is_left(kind, each.document):
+                    return kind, each
         return None
 
-    def members(self, kind: GroupKind, group: StoredObject) -> Iterable[StoredObject]:
-        """The pods of a group that are left to the hub, by name."""
+    def members(self, kind: GangKind, group: StoredObject) -> Iterable[StoredObject]:
+        """The pods of a group that are left to the hub, by name. A job is its only member."""
+        if isinstance(kind, JobKind):
+            return [group]
         key = _text(GROUP_KINDS.index(kind), group.namespace, group.name)
         found = [pod for pod in self.pods.of(key) if pod.document["metadata"].get("deletionTimestamp") is None]
         return sorted(found, key=lambda pod: pod.name)
 
     def view(self, gang_uid: str) -> GangView | None:
-        """None where there is no such PodGroup any more."""
+        """None where there is no such PodGroup or job any more."""
         found = self.group(gang_uid)
         if found is None:
             return None
         kind, group = found
+        if isinstance(kind, JobKind):
+            return self._job_view(kind, group)
         pods = tuple(
             OriginPod(pod.name, pod.uid, ended(pod.document), pod.document["status"].get("phase") == "Failed")
             for pod in self.members(kind, group)
@@ -109,13 +140,35 @@ class HubObjects:
             suspended(group.document),
             _policy(group.annotation(WHEN_LOST)),
             _seconds(group.annotation(RERUN_AFTER)),
-            tuple(filter(None, (name.strip() for name in group.annotation(CLUSTERS).split(",")))),
+            _names(group.annotation(CLUSTERS)),
+        )
+
+    def _job_view(self, kind: JobKind, job: StoredObject) -> GangView:
+        """One that is suspended is not sent anywhere; one that has been granted is suspended where it is."""
+        end, record = job_end(kind, job.document), self.record(job.uid)
+        nowhere = record is None or record.phase in (Phase.PENDING, Phase.COPYING)
+        return GangView(
+            job.uid,
+            (OriginPod(job.name, job.uid, end.ended, end.failed),),
+            suspended=suspended(job.document) or (nowhere and wants_suspension(kind, job.document)),
+            lost_policy=_policy(job.annotation(WHEN_LOST)),
+            rerun_after=_seconds(job.annotation(RERUN_AFTER)),
+            clusters=_names(job.annotation(CLUSTERS)),
         )
 
     # -- what has changed -----------------------------------------------------------------------------------
 
     def _group_store(self) -> ObjectStore[StoredObject]:
         def changed(key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+            for uid in {each.uid for each in (old, new) if each is not None}:
+                self._changed(uid)
+
+        return ObjectStore(read_object, index=lambda each: each.uid, changed=changed)
+
+    def _job_store(self, resource: Resource) -> ObjectStore[StoredObject]:
+        def changed(key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+            if new is not None:
+                self._job_seen(resource, new)
             for uid in {each.uid for each in (old, new) if each is not None}:
                 self._changed(uid)
 
@@ -140,8 +193,8 @@ class HubObjects:
             self._changed(uid)
 
 
-def reference(kind: GroupKind, group: StoredObject) -> GangReference:
-    return GangReference(kind.resource.api_version, group.name, group.uid)
+def reference(kind: GangKind, group: StoredObject) -> GangReference:
+    return GangReference(kind.resource.api_version, group.name, group.uid, kind.resource.kind)
 
 
 def group_of(pod: StoredObject) -> GroupKey | None:
@@ -164,6 +217,10 @@ def _group_text(pod: StoredObject) -> str:
 
 def _text(kind: int, namespace: str, name: str) -> str:
     return f"{kind}/{namespace}/{name}"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
 
 
 def _policy(text: str) -> LostPolicy:

@@ -69,9 +69,10 @@ class GangView(msgspec.Struct, frozen=True):
 
 
 class CopyView(msgspec.Struct, frozen=True):
-    """A copy of a pod in a cluster. `over` says that no container of it runs or will; `held` that the finalizer is
-    still there; `news` that the pod at the hub has another status. `bound` says that it has, or had, a node;
-    `version` is its resourceVersion."""
+    """A copy of a pod, or of a job, in a cluster. `over` says that no container of it runs or will; `held` that the
+    finalizer is still there; `news` that the object at the hub has another status; `hold` that a granted copy is
+    to be gated again, because the job at the hub is suspended. `bound` says that it has, or had, a node (of a job,
+    that nobody can say); `version` is its resourceVersion."""
 
     name: str
     uid: str
@@ -84,6 +85,7 @@ class CopyView(msgspec.Struct, frozen=True):
     held: bool = True
     news: bool = False
     failed: bool = False
+    hold: bool = False
     bound: bool = False
     version: str = ""
 
@@ -105,7 +107,8 @@ class CopyView(msgspec.Struct, frozen=True):
 class ClusterView(msgspec.Struct, frozen=True):
     """A member cluster with the copies of one gang by uid; None while they are not known. `lost` says that nothing
     can be sent to it, since `silent_since`; `refusal` why it does not take this gang. A cluster that is silent for
-    longer than `patience` seconds loses what it has not been granted."""
+    longer than `patience` seconds loses what it has not been granted. A gang that is one job is not `grouped`: no
+    PodGroup is copied."""
 
     name: str
     copies: dict[str, CopyView] | None = None
@@ -114,3 +117,4 @@ class ClusterView(msgspec.Struct, frozen=True):
     silent_since: int = 0
     refusal: str = ""
     patience: int = 30
+    grouped: bool = True

@@ -60,6 +60,13 @@ class LiftGate(msgspec.Struct, frozen=True):
     uid: str
 
 
+class HoldCopy(msgspec.Struct, frozen=True):
+    """The job at the hub is suspended: so is its copy, where it is."""
+
+    name: str
+    uid: str
+
+
 class DeleteCopy(msgspec.Struct, frozen=True):
     """This very pod (its uid), as `kubectl delete` would."""
 
@@ -113,6 +120,7 @@ Step: TypeAlias = (
     | CreateGroup
     | CreateCopy
     | LiftGate
+    | HoldCopy
     | DeleteCopy
     | RecallCopy
     | DeleteGroup
@@ -234,7 +242,7 @@ def _copying(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
             ready.append(GrantedCopy(copy.name, copy.origin_uid, copy.uid))
         elif copy.epoch <= status.epoch:
             steps += clear(copy)
-    if cluster.group_uid == "":
+    if cluster.group_uid == "" and cluster.grouped:
         steps.append(CreateGroup())
     there = {copy.name for copy in cluster.copies.values()}
     steps += [CreateCopy(pod.name, pod.uid) for pod in wanted.values() if pod.name not in there]
@@ -273,8 +281,8 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
             # Deleted before it ran, or by force: there is no end to be read.
             steps.append(FailLost(origin.name, origin.uid))
         else:
-            if copy.gated and not copy.deleting:
-                steps.append(LiftGate(copy.name, copy.uid))
+            if copy.gated != copy.hold and not copy.deleting and not copy.ended:
+                steps.append((HoldCopy if copy.hold else LiftGate)(copy.name, copy.uid))
             if copy.news:
                 steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))
         kept.append(grant)
@@ -385,6 +393,7 @@ __all__ = [
     "DeleteCopy",
     "DeleteGroup",
     "FailLost",
+    "HoldCopy",
     "LiftGate",
     "LostPolicy",
     "MirrorStatus",

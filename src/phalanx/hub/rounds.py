@@ -4,7 +4,6 @@ many gangs, and all that goes somewhere is written down at the same time."""
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,18 +13,19 @@ import msgspec
 
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
+from phalanx.hub.asked_objects import declared, kind_of
 from phalanx.hub.choice import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
 from phalanx.hub.connection import CONNECTING, ClusterConnection
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, Phase
 from phalanx.hub.estimates import AskedGang, Estimates
-from phalanx.hub.gangs import HubObjects
+from phalanx.hub.gangs import GangKind, HubObjects
+from phalanx.hub.job_kinds import JOB_KINDS, JobKind
 from phalanx.hub.ledger import Demand, Ledger, WaitingGang, demand_of
 from phalanx.hub.names import GROUP_KINDS
-from phalanx.hub.objects import Json, printable
+from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.hub.observed import GangView
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.account import Account as Queue
-from phalanx.reports.capture.captured_kinds import captured
 from phalanx.scheduling.framework.policy import Policy
 
 log = logging.getLogger(__name__)
@@ -49,11 +49,14 @@ Copies = Callable[[Dispatch, GangView, int], Sequence[Json]]
 
 
 class _Considered(msgspec.Struct):
+    """`unasked` says why no cluster is asked about it; it goes where it may go."""
+
     record: Dispatch
     gang: GangView
     waiting: WaitingGang
     asked: AskedGang
     kind: str
+    unasked: str = ""
 
 
 class Rounds:
@@ -167,7 +170,7 @@ class Rounds:
                 due[each.waiting.uid] = each
         ledger, batch = self._ledger(), list[_Considered]()
         held: list[tuple[_Considered, str]] = []
-        refusals_of: dict[str, int] = {}
+        refusals_of, names = dict[str, int](), set[str]()
         for waiting, refusal in ledger.in_order(each.waiting for each in due.values()):
             each = due[waiting.uid]
             if refusal:
@@ -177,7 +180,9 @@ class Rounds:
                 self._waiting[each.gang.uid] = clock + _AGAIN
             elif (known := self._refused.get(each.kind)) is not None and known[0] > clock:
                 self._waiting[each.gang.uid] = known[0]
-            else:
+            elif waiting.name not in names:
+                # (A job and a PodGroup of one name are asked about one after the other.)
+                names.add(waiting.name)
                 batch.append(each)
                 if len(batch) == MOST_ASKED:
                     break
@@ -198,15 +203,18 @@ class Rounds:
         if known is not None and known[0] == version:
             return known[1]
         name = f"{group.namespace}/{group.name}"
-        documents = tuple(self._copies(record, gang, record.status.epoch + 1))
-        demand = demand_of([group.document, *(pod.document for pod in pods)], self._policy, self._schedulers)
+        asked, unasked = self.asked_gang(record), ""
+        if isinstance(kind, JobKind):
+            _, unasked = declared(kind, group.document)
+        demand = self._demand_of(kind, group)
         created = parse_time(group.document["metadata"].get("creationTimestamp"))
         made = _Considered(
             record,
             gang,
             WaitingGang(record.uid, name, created, demand),
-            AskedGang(record.uid, name, documents),
-            _kind(documents, gang, record),
+            asked,
+            kind_of(asked.copies, gang, record),
+            unasked,
         )
         self._considered[gang_uid] = (version, made)
         return made
@@ -228,8 +236,7 @@ class Rounds:
         if found is None:
             return Demand()
         kind, group = found
-        documents = [group.document, *(pod.document for pod in self._objects.members(kind, group))]
-        demand = demand_of(documents, self._policy, self._schedulers)
+        demand = self._demand_of(kind, group)
         gang, record = self._objects.view(gang_uid), self._objects.record(gang_uid)
         if gang is not None and record is not None:
             name = f"{group.namespace}/{group.name}"
@@ -240,12 +247,24 @@ class Rounds:
             )
         return demand
 
+    def _demand_of(self, kind: GangKind, group: StoredObject) -> Demand:
+        documents: Sequence[Json]
+        if isinstance(kind, JobKind):
+            documents, _ = declared(kind, group.document)
+        else:
+            documents = [group.document, *(pod.document for pod in self._objects.members(kind, group))]
+        return demand_of(documents, self._policy, self._schedulers)
+
     def asked_gang(self, record: Dispatch) -> AskedGang:
-        """A gang that was sent somewhere, as it would be created elsewhere in its next epoch."""
+        """A gang as it would be created in a cluster in its next epoch; one that is gone has no objects, nor has a
+        job that declares too many."""
         gang, found = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
         name = f"{record.namespace}/{record.gang.name}"
         if gang is None or found is None:
             return AskedGang(record.uid, name, ())
+        kind, group = found
+        if isinstance(kind, JobKind):
+            return AskedGang(record.uid, name, declared(kind, group.document)[0], declared=True)
         return AskedGang(record.uid, name, tuple(self._copies(record, gang, record.status.epoch + 1)))
 
     def may_go(self, record: Dispatch, cluster: str) -> bool:
@@ -263,8 +282,10 @@ class Rounds:
         for name in sorted(self._connections):
             candidate = self._standing_answer(name, each.record, each.gang, now)
             if candidate is not None:
+                if each.unasked and not candidate.never:
+                    candidate = msgspec.structs.replace(candidate, message=each.unasked)
                 candidates.append(candidate)
-                if not candidate.never:
+                if not candidate.never and not each.unasked:
                     asked.add(name)
         return Wish(each.record.uid, each.kind, tuple(candidates), frozenset(asked))
 
@@ -280,8 +301,9 @@ class Rounds:
         for attempt in reversed(record.status.attempts):
             if attempt.cluster == name and _recent(attempt, now):
                 return Candidate(name, never=True, message=attempt.message)
-        kinds = [kind.resource for kind in GROUP_KINDS]
-        served = [kind for kind in kinds if kind.api_version == record.gang.api_version]
+        kinds = [kind.resource for kind in GROUP_KINDS] + [kind.resource for kind in JOB_KINDS]
+        wanted = (record.gang.api_version, record.gang.kind)
+        served = [kind for kind in kinds if (kind.api_version, kind.kind) == wanted]
         if served and served[0] not in connection.kinds:
             said = f"does not serve {served[0].plural}.{served[0].group}"
             return Candidate(name, never=True, message=said)
@@ -370,27 +392,6 @@ class Rounds:
             (connection := self._connections.get(name)) is None or connection.reason != CONNECTING
             for name in (cluster.name for cluster in self._objects.clusters.values())
         ) and bool(self._connections or not len(self._objects.clusters))
-
-
-def _kind(documents: Sequence[Json], gang: GangView, record: Dispatch) -> str:
-    """Gangs of one kind are alike for every cluster: what a scheduler reads of them is the same but for names."""
-    name = record.gang.name
-    parts = []
-    for document in documents:
-        kept = captured(document["apiVersion"], document["kind"], document)
-        metadata = kept.get("metadata") or {}
-        marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-        plain = {
-            key: str(value).replace(name, "*")
-            for key, value in marks.items()
-            if not key.startswith("phalanx.dev/") and not str(value).replace(name, "").isdigit()
-        }
-        rest = {key: value for key, value in kept.items() if key != "metadata"}
-        parts.append(msgspec.json.encode([metadata.get("namespace"), plain, rest], order="deterministic"))
-    refused = [attempt.cluster for attempt in record.status.attempts if attempt.outcome == "Refused"]
-    digest = hashlib.blake2b(b"\0".join(sorted(parts)), digest_size=16)
-    digest.update(msgspec.json.encode([gang.clusters, refused]))
-    return digest.hexdigest()
 
 
 def _most(spec: Json) -> int:

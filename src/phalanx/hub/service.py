@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import platform
 from collections.abc import Mapping
 
 import msgspec
 
 from phalanx.controllers.work_queue import WorkQueue
 from phalanx.hub.connection import ClusterConnection, ConnectionPace
-from phalanx.hub.dispatch import Dispatch
+from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
 from phalanx.hub.dispatcher import Dispatcher
 from phalanx.hub.estimates import Estimates
 from phalanx.hub.gangs import HubObjects, records_by_uid
@@ -20,12 +21,14 @@ from phalanx.hub.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
 from phalanx.hub.rounds import Rounds
 from phalanx.hub.spill_over import SpillOver
+from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NAMESPACES
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.http.connections import Transports
 from phalanx.kube.leadership import Leadership, LeaseOptions
@@ -76,7 +79,13 @@ class HubService:
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
         self._refusals: WorkQueue[Key] = WorkQueue()
-        self.objects = HubObjects(self._changed, lambda: self.clusters.look(), self._refusals.add)
+        self._recorder = EventRecorder(
+            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
+        )
+        self._told = ToldUsers(self._recorder)
+        self.objects = HubObjects(
+            self._changed, lambda: self.clusters.look(), self._refusals.add, self._told.job_seen
+        )
         self.clusters = MemberClusters(
             self._client,
             options.namespace,
@@ -128,6 +137,7 @@ class HubService:
             self._estimates.left,
             lambda record: spilling.recall(record),
             self.options.patience,
+            self._moved,
         )
         rounds = Rounds(
             self.objects,
@@ -180,6 +190,7 @@ class HubService:
             tasks.create_task(self._failures.keep_running("the choice of clusters", rounds.run))
             tasks.create_task(self._failures.keep_running("spill-over", spilling.run))
             tasks.create_task(self._resync())
+            tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
             tasks.create_task(self._refusals.run(dispatcher.refuse, 2))
             self.ready.set()
             running: set[str] = set()
@@ -206,6 +217,11 @@ class HubService:
             queue = self._queues[name] = WorkQueue()
             self._new_queue.set()
         queue.add(gang_uid)
+
+    def _moved(self, record: Dispatch, status: DispatchStatus) -> None:
+        self._told.moved(record, status)
+        if status.phase == Phase.ENDED.value:
+            self._estimates.ended(status.cluster, record.uid)
 
     def _copies_changed(self, dispatch_uid: str) -> None:
         if not dispatch_uid:

@@ -19,6 +19,7 @@ from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.dispatch import Dispatch, Phase
 from phalanx.hub.estimates import AskedGang, Estimates
 from phalanx.hub.gangs import HubObjects
+from phalanx.hub.job_kinds import job_kind
 from phalanx.hub.names import SPILL_AFTER
 from phalanx.hub.objects import Json
 from phalanx.hub.protocol import SPILL_OVER
@@ -124,6 +125,9 @@ class SpillOver:
         for record in self._objects.records.values():
             status = record.status
             if record.phase is not Phase.GRANTED or not status.promised or not self._rounds.waits(record):
+                continue
+            if job_kind(record.gang.api_version, record.gang.kind) is not None:
+                # Its controller makes pods at any moment: no version of the job tells that none has a node.
                 continue
             tolerance = self._tolerance(record)
             if tolerance is not None:

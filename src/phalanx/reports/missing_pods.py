@@ -5,7 +5,7 @@ Who lacks pods that were never created looks idle everywhere else: there is no p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -90,12 +90,15 @@ async def why_owner(
     return _through(report, kind, answer, found, pods)
 
 
-async def add_missing_pods(client: KubeClient, report: WhyReport, answer: WhyAnswer | None) -> WhyAnswer | None:
-    """Completes the answer about a gang whose members do not exist: why their owners do not make them."""
+async def add_missing_pods(
+    client: KubeClient, answer: WhyAnswer | None, path: str, uids: Collection[str]
+) -> WhyAnswer | None:
+    """Completes the answer about a gang whose members do not exist: why their owners do not make them. `path` is
+    that of the object that declares it ("" for none), `uids` are its members."""
     if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS or not answer.missing:
         return answer
     namespace, _, name = answer.gang.partition("/")
-    for resource, owner in await _owners(client, report, GangKey(namespace, name)):
+    for resource, owner in await _owners(client, GangKey(namespace, name), path, uids):
         pods = await _pods_of(client, namespace, {_uid(owner)})
         told = await _missing(client, resource, namespace, owner, len(pods))
         if told is not None and told.reason != "Suspended":
@@ -106,12 +109,13 @@ async def add_missing_pods(client: KubeClient, report: WhyReport, answer: WhyAns
     return answer
 
 
-async def _owners(client: KubeClient, report: WhyReport, key: GangKey) -> list[tuple[Resource, dict[str, Any]]]:
+async def _owners(
+    client: KubeClient, key: GangKey, path: str, uids: Collection[str]
+) -> list[tuple[Resource, dict[str, Any]]]:
     """Those of the group object, and of the members that there are."""
     references: dict[str, dict[str, Any]] = {}
-    path = report.object_path(key)
     documents = [await _get(client, path)] if path else []
-    documents += await _pods_named(client, key.namespace, report.member_uids(key))
+    documents += await _pods_named(client, key.namespace, uids)
     for document in documents:
         for each in sequence(mapping(mapping(document).get("metadata")).get("ownerReferences")):
             owner = mapping(each)

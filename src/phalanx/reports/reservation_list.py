@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -45,11 +45,13 @@ class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
-async def read_reservations(client: KubeClient, lease_namespace: str) -> tuple[list[KeptRoom], list[str]]:
-    """(By start, those without one last; what could not be read). `lease_namespace` is where the scheduler keeps
-    its lease and what it has promised."""
+async def read_reservations(
+    client: KubeClient, lease_namespace: str, scheduler_names: Sequence[str] = ("phalanx",)
+) -> tuple[list[KeptRoom], list[str]]:
+    """(By start, those without one last; what could not be read). `lease_namespace` is where the scheduler of these
+    names keeps its lease and what it has promised."""
     warnings: list[str] = []
-    plan = await read_plan(client, lease_namespace)
+    plan = await read_plan(client, lease_namespace, scheduler_names)
     if plan.warning:
         warnings.append(plan.warning)
     found = [_promise(each) for each in plan.promises]

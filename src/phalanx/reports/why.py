@@ -200,9 +200,7 @@ class WhyReport:
 
     def object_path(self, key: GangKey) -> str:
         """Of the object that declares a gang, "" for none."""
-        record = self._state.gangs.get(key)
-        ref = record.spec.source if record is not None and record.spec is not None else None
-        return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
+        return object_path(self._state.gangs.get(key))
 
     def member_uids(self, key: GangKey) -> list[str]:
         record = self._state.gangs.get(key)
@@ -434,6 +432,12 @@ class WhyReport:
         else:
             answer.state, answer.message = "Satisfied", "nothing waits"
         return answer
+
+
+def object_path(record: GangRecord | None) -> str:
+    """Of the object that declares a gang, "" for none."""
+    ref = record.spec.source if record is not None and record.spec is not None else None
+    return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
 
 
 # After the dry run, members that it placed count as PLACED.

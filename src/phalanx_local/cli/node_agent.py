@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from phalanx.cli.connection import kubeconfig_option
-from phalanx.cli.logs import log_format_option, log_level_option
+from phalanx.cli.services.logs import log_format_option, log_level_option
 
 
 @click.command("node-agent")
@@ -88,7 +88,7 @@ def node_agent(
     import ipaddress
     import signal
 
-    from phalanx.cli.logs import set_up_logging
+    from phalanx.cli.services.logs import set_up_logging
     from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
     from phalanx_local.nodeagent.agent import AgentOptions

@@ -19,6 +19,7 @@ from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.pods import TERMINAL
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
+MANAGED_BY: Final = "kubernetes.io/job-controller"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _TRACKED: Final = f'"{TRACKING}"'.encode()
 _FIRST_BACKOFF: Final = 10.0
@@ -76,6 +77,8 @@ class JobController(PodOwner):
     def sync(self, type_: ResourceType, record: Record) -> None:
         obj = record.load()
         spec, status = mapping(obj.get("spec")), mapping(obj.setdefault("status", {}))
+        if spec.get("managedBy") not in (None, MANAGED_BY):
+            return  # another controller's; nothing is made of it here, and its status is not ours
         if _finished(status):
             self._release_all(record)
             self._expire(spec, status, record)

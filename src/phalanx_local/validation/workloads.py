@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from phalanx.model.text.decoding import parse_whole
 from phalanx_local.validation.errors import FieldError, forbidden, invalid, not_supported, required
+from phalanx_local.validation.job_status import check_job_status
 from phalanx_local.validation.metadata import IMMUTABLE, validate_selector
 from phalanx_local.validation.names import percent
 from phalanx_local.validation.pod_updates import equal
@@ -149,6 +150,8 @@ def _fixed_selector(errors: list[FieldError], spec: dict[str, Any], old: dict[st
 
 def check_job(errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str) -> None:
     """Counts, template and completion mode of a Job; the template is fixed, but for a suspended Job's placement."""
+    if subresource == "status" and old is not None:
+        check_job_status(errors, item, old)
     if subresource:
         return
     spec = item.get("spec") or {}

@@ -14,6 +14,7 @@ from phalanx.admission.webhook.review import ReviewError, read_review, write_rev
 from phalanx.admission.webhook.reviewer import AdmissionReviewer
 from phalanx.admission.webhook.routes import ROUTES, Route
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.path_access import AccessError, PathAccess
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +38,24 @@ class AdmissionMetrics:
 
 
 def application(
-    reviewer: AdmissionReviewer, metrics: AdmissionMetrics, ready: Callable[[], bool]
+    reviewer: AdmissionReviewer,
+    metrics: AdmissionMetrics,
+    ready: Callable[[], bool],
+    access: PathAccess | None = None,
 ) -> web.Application:
     """Serves reviews. Whatever is sent, the answer is an AdmissionReview or an HTTP error, and nothing ends."""
     app = web.Application(client_max_size=MOST_BYTES)
     for route in ROUTES:
         app.router.add_post(route.path, _handler(route, reviewer, metrics))
-    app.add_routes(probes(metrics, ready))
+    app.add_routes(probes(metrics, ready, access))
     return app
 
 
-def probes(metrics: AdmissionMetrics, ready: Callable[[], bool]) -> list[web.RouteDef]:
-    """Health and metrics: also served without TLS, at an address of their own."""
+def probes(
+    metrics: AdmissionMetrics, ready: Callable[[], bool], access: PathAccess | None = None
+) -> list[web.RouteDef]:
+    """Health and metrics: also served at an address of their own. With `access`, metrics are only for whom the API
+    server lets get that path; health is for everybody."""
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -57,7 +64,12 @@ def probes(metrics: AdmissionMetrics, ready: Callable[[], bool]) -> list[web.Rou
         good = ready()
         return web.Response(text="ok\n" if good else "not synced\n", status=200 if good else 503)
 
-    async def show(_: web.Request) -> web.Response:
+    async def show(request: web.Request) -> web.Response:
+        if access is not None:
+            try:
+                await access.check(request.headers.get("Authorization", ""), request.path)
+            except AccessError as error:
+                return web.json_response({"error": str(error)}, status=error.status)
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return [

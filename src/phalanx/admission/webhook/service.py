@@ -24,6 +24,7 @@ from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.jobs.reservations import LEDGER_NAMESPACE
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.path_access import PathAccess
 from phalanx.kube.retry import Backoff, RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,8 @@ class WebhookError(Exception):
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`listen` is HOST:PORT, `url` or `service` (NAMESPACE/NAME, with :PORT where it is not 443) where the API
-    server calls; where neither is given, `listen` itself."""
+    server calls; where neither is given, `listen` itself. With `guard_metrics` metrics are served
+    over TLS alone, with the webhook's certificate, and only to whom the API server lets get that path."""
 
     listen: str = "0.0.0.0:8443"
     url: str = ""
@@ -51,6 +53,7 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_queue_depth: int = MAX_QUEUE_DEPTH
     failure_policy: str = "Fail"
     metrics_address: str = ""
+    guard_metrics: bool = False
 
 
 class WebhookService:
@@ -63,7 +66,7 @@ class WebhookService:
         self._stopped = asyncio.Event()
         self.ready = asyncio.Event()
         self.metrics = AdmissionMetrics()
-        self.port = 0
+        self.port = self.metrics_port = 0
         context = AdmissionContext(
             scheduler_names=options.scheduler_names,
             resource_groups=options.resource_groups,
@@ -84,14 +87,18 @@ class WebhookService:
         host, port = split_address(self._options.listen, "--listen")
         secret = CertificateSecret(self._client, self._options.namespace, _names(self._options, host), self._now)
         await _patiently(secret.refresh)
-        app = application(self._reviewer, self.metrics, self.ready.is_set)
+        access = PathAccess(self._client) if self._options.guard_metrics else None
+        app = application(self._reviewer, self.metrics, self.ready.is_set, access)
         async with contextlib.AsyncExitStack() as stack:
             self.port = await stack.enter_async_context(_served(app, host, port, "--listen", secret))
             if self._options.metrics_address:
-                plain = web.Application()
-                plain.add_routes(probes(self.metrics, self.ready.is_set))
+                watched = web.Application()
+                watched.add_routes(probes(self.metrics, self.ready.is_set, access))
                 where = split_address(self._options.metrics_address, "--metrics-address")
-                await stack.enter_async_context(_served(plain, *where, "--metrics-address", None))
+                certificate = secret if access is not None else None
+                self.metrics_port = await stack.enter_async_context(
+                    _served(watched, *where, "--metrics-address", certificate)
+                )
             parts = [
                 asyncio.create_task(part) for part in (self._view.run(), self._keep(secret), self._stopped.wait())
             ]

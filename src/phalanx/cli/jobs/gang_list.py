@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from phalanx.cli.listing.options import ListOptions
     from phalanx.daemon.gang_entries import GangEntry
     from phalanx.kube.client import KubeClient
+    from phalanx.kube.paths import Resource
 
 _KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
 # As Slurm's MinJobAge: those that have ended stay in the list for so many seconds.
@@ -112,7 +113,9 @@ def jobs(
         reader = _Scheduler(scheduler, scheduler_ca, queues).reader()
     else:
         reader = _reader_of_lists(options, everybody, scheduler_names, config, lease_namespace)
-    _show_gangs(options, everybody, reader)
+    if scheduler is not None and options.watch:
+        click.echo("the scheduler has no stream of changes: it is asked again every --interval", err=True)
+    _show_gangs(options, everybody, reader, watched=scheduler is None)
 
 
 def _states(texts: tuple[str, ...]) -> set[str] | None:
@@ -223,13 +226,14 @@ def _reader_of_lists(
         forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
         if forbidden:
             raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
-        entries = gang_entries(found, dialects, await read_plan(client, lease_namespace))
+        entries = gang_entries(found, dialects, await read_plan(client, lease_namespace, scheduler_names))
         return [entry for entry in entries if all_hold(options.selector, entry.labels)], list(reader.warnings)
 
     return read
 
 
-def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader) -> None:
+def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader, *, watched: bool) -> None:
+    """With `watched` a list that goes on follows the objects that it is made of."""
     from phalanx.cli.jobs.gang_columns import COLUMNS
     from phalanx.cli.jobs.who_asks import names_of_asker
     from phalanx.cli.listing.listing import Found, Listing, show
@@ -250,7 +254,13 @@ def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader) -> None:
         gone=gone,
         namespace=lambda entry: entry.namespace,
     )
-    show(listing, read, options)
+
+    async def kinds(client: KubeClient) -> Sequence[Resource]:
+        from phalanx.reports.jobs.job_report import JobReader
+
+        return await JobReader(client).kinds()
+
+    show(listing, read, options, kinds if watched else None)
 
 
 def _show_starts(

@@ -7,17 +7,21 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 import msgspec
 
 from phalanx.cli.connection import run_connected
+from phalanx.cli.listing.change_watch import ChangeWatch
 from phalanx.cli.listing.formats import custom_cells, print_documents
 from phalanx.cli.listing.harmless import harmless, harmless_lines
 from phalanx.cli.listing.options import ListOptions
 from phalanx.cli.listing.sorting import sorted_entries
 from phalanx.cli.listing.table import Column, Table, colours_wanted
+
+if TYPE_CHECKING:
+    from phalanx.kube.paths import Resource
 
 E = TypeVar("E", bound=msgspec.Struct)
 
@@ -49,15 +53,34 @@ class Listing(Generic[E]):
     document: Callable[[E], Any] = field(default=all_fields)
 
 
-def show(listing: Listing[E], read: Callable[[Any], Awaitable[Found[E]]], options: ListOptions) -> None:
-    """Reads by `read(client)` and prints it, again and again with `-w`, where only what has changed is printed."""
+Watched = Callable[[Any], Awaitable["Sequence[Resource]"]]
+"""The kinds whose objects a list is made of."""
+
+
+def show(
+    listing: Listing[E],
+    read: Callable[[Any], Awaitable[Found[E]]],
+    options: ListOptions,
+    watched: Watched | None = None,
+) -> None:
+    """Reads by `read(client)` and prints it, again and again with `-w`, where only what has changed is printed:
+    when an object of the kinds `watched(client)` has changed, else every `interval` seconds."""
     from phalanx.kube.errors import ApiError, ConnectionLost
 
     async def work(client: Any) -> None:
         printer = _Printer(listing, options, client.namespace)
+        if not options.watch:
+            printer.first(await read(client))
+            return
+        kinds = await watched(client) if watched is not None else ()
+        where = None if options.namespace is None else options.namespace or client.namespace
+        async with ChangeWatch.running(client, kinds, where, printer.complain) as changes:
+            await go_on(client, printer, changes)
+
+    async def go_on(client: Any, printer: _Printer[E], changes: ChangeWatch) -> None:
         printer.first(await read(client))
-        while options.watch:
-            await asyncio.sleep(options.interval)
+        while True:
+            await (changes.changes(options.interval) if watched is not None else asyncio.sleep(options.interval))
             try:
                 printer.changes(await read(client))
             except ConnectionLost as error:

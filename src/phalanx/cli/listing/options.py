@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,19 +78,31 @@ def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[
             help="A column, or the JSONPath of a field; - before it turns the order round.",
         ),
         click.option("--no-headers", is_flag=True, help="Only the rows."),
-        click.option(
-            "-w", "--watch", is_flag=True, help="Then go on with a row for each that changes; ctrl-c ends."
-        ),
-        click.option(
-            "--interval",
-            type=click.FloatRange(min=_SHORTEST),
-            default=2.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How often --watch looks.",
-        ),
+        watch_options("Then go on with a row for each that changes; ctrl-c ends."),
         connection_options,
     ]
+    return _dressed(options)
+
+
+def watch_options(what: str) -> Callable[[F], F]:
+    """Adds --watch, of which `what` says what it does, and --interval."""
+    return _dressed(
+        [
+            click.option("-w", "--watch", is_flag=True, help=what),
+            click.option(
+                "--interval",
+                type=click.FloatRange(min=_SHORTEST),
+                default=2.0,
+                show_default=True,
+                metavar="SECONDS",
+                help="How often --watch looks at most.",
+            ),
+        ]
+    )
+
+
+def _dressed(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    """All of these options, in this order."""
 
     def dress(command: F) -> F:
         for option in reversed(options):

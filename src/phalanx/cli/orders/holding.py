@@ -55,7 +55,7 @@ async def release(client: KubeClient, target: Target) -> str:
         return _released(target)
     kind = target.suspendable
     if kind is None:
-        raise click.ClickException(f"{target.title} cannot be released: {_no_way(target)}")
+        return f"{target.title} is not held, and cannot be: {_no_way(target)}"
     _refuse_kueue(target)
     assert target.document is not None
     queued = bool(target.note("labels", QUEUE_LABEL))

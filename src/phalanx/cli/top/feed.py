@@ -72,7 +72,7 @@ class Feed:
 
     async def run(self, told: Callable[[str, set[str]], None]) -> None:
         """Until cancelled."""
-        news = self.watch.subscribe()
+        news = self.watch.news.subscribe()
         news.set()
         try:
             while True:
@@ -89,7 +89,7 @@ class Feed:
                         told(name, changed)
                         await asyncio.sleep(0)
         finally:
-            self.watch.unsubscribe(news)
+            self.watch.news.unsubscribe(news)
 
     async def story(self, row: str) -> GangAnswer | None:
         """Everything about one gang, by the id of its row; None where it is not known any more.

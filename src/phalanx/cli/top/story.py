@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.eviction_lines import eviction_lines
+from phalanx.cli.explanation.eviction_lines import eviction_lines
+from phalanx.cli.explanation.why import render
 from phalanx.cli.listing.ages import age
 from phalanx.cli.listing.harmless import harmless
 from phalanx.cli.top.gangs import members, start
 from phalanx.cli.top.pager import Line
 from phalanx.cli.top.pieces import STATE_STYLES
-from phalanx.cli.why import render
 from phalanx.dashboard.rows.entries import GangAnswer, MemberLine
 from phalanx.model.text.quantity import format_quantity
 

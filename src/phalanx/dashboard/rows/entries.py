@@ -191,6 +191,19 @@ class HistoryAnswer(msgspec.Struct, kw_only=True):
     series: list[Series]
 
 
+class AccountsAnswer(msgspec.Struct, kw_only=True):
+    """What queues held day by day, from the accounts. `state` is there, none (no accounts are configured) or away
+    (they cannot be read now); `message` says so. `times` are the midnights (UTC, seconds since the epoch) at which
+    the days begin, `held` (resource -> queue -> a number a day) how much was held on average, in the units of the
+    scheduler, `total` by all queues together."""
+
+    state: str
+    message: str = ""
+    times: list[int] = []
+    held: dict[str, dict[str, list[float]]] = {}
+    total: dict[str, list[float]] = {}
+
+
 class SessionAnswer(msgspec.Struct, kw_only=True):
     """Who looks. `namespace` is the only one that he sees, "" for all."""
 
@@ -253,5 +266,6 @@ ANSWERS: dict[str, Any] = {
     "GET /api/v1/gangs/{namespace}/{name}": GangAnswer,
     "GET /api/v1/pods/{namespace}/{name}": GangAnswer,
     "GET /api/v1/history": HistoryAnswer,
+    "GET /api/v1/accounts": AccountsAnswer,
     "POST /api/v1/what-if": WhatIfReply,
 }

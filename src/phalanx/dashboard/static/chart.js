@@ -7,7 +7,7 @@ const LINES = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
 // `lines`: [{name, values}], in percent.
-export function Chart({ times, lines, height = 190, label }) {
+export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{ss}" }) {
   const box = useRef(null);
   useEffect(() => {
     const element = box.current;
@@ -20,7 +20,7 @@ export function Chart({ times, lines, height = 190, label }) {
       legend: { live: true },
       scales: { y: { range: (self, low, high) => [0, Math.max(10, Math.min(100, (high || 0) * 1.15))] } },
       axes: [axis, { ...axis, size: 52, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
-      series: [{ value: "{HH}:{mm}:{ss}" }, ...lines.map((line, number) => ({
+      series: [{ value: stamp }, ...lines.map((line, number) => ({
         label: line.name,
         stroke: color(LINES[number % LINES.length]),
         width: 2,

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phalanx.daemon.gang_entries import GangEntry, GangState, state_of, whole_or_part
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.core_resources import PODS
+from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.duration import format_moment
@@ -46,7 +48,7 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         uid=job.uid,
         target=_target(job, found),
         state=state,
-        queue=job.queue or _of_groups(found, "queue"),
+        queue=job.queue or _of_groups(found, "queue") or _of_pods(found),
         user=_user(found, options),
         priority=max((number(mapping(each.get("spec")).get("priority")) for each in members), default=0),
         scheduler=job.scheduler
@@ -113,6 +115,18 @@ def _key(group: Json) -> tuple[str, str, str]:
 
 def _of_groups(found: FoundJob, field: str) -> str:
     return next(filter(None, (text(mapping(group.get("spec")).get(field)) for group in found.groups)), "")
+
+
+def _of_pods(found: FoundJob) -> str:
+    """What the pods of a gang say that has no job: the scheduler charges whoever says nothing to the default."""
+    if found.entry.kind != GANG:
+        return ""
+    for each in found.members:
+        metadata = mapping(each.get("metadata"))
+        for part in ("annotations", "labels"):
+            if queue := text(mapping(metadata.get(part)).get(QUEUE_ANNOTATION)):
+                return queue
+    return DEFAULT_QUEUE
 
 
 def _user(found: FoundJob, options: DialectOptions) -> str:

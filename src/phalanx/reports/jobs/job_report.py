@@ -85,6 +85,10 @@ class JobReader:
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
 
+    async def kinds(self) -> list[Resource]:
+        """All whose objects are read for a list."""
+        return [PODS, *(await self._resources()).values(), *await self._group_resources()]
+
     async def jobs(
         self,
         namespace: str | None,

@@ -42,6 +42,12 @@ def kai_queue(document: Document) -> dict[str, Any]:
     return made
 
 
+def has_one_weight(document: Document) -> bool:
+    """Whether a Queue of KAI weighs all its resources alike, as a Queue of ours does: then nothing is lost."""
+    resources = _mapping(_mapping(document, "spec"), "resources")
+    return len({repr(_mapping(resources, kind).get("overQuotaWeight")) for kind in _UNITS}) == 1
+
+
 def kai_group(document: Document) -> dict[str, Any]:
     """A PodGroup of scheduling.volcano.sh."""
     stated = _mapping(document, "spec")

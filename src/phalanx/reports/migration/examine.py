@@ -10,7 +10,7 @@ import msgspec
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
 from phalanx.dialects.reader import Document
 from phalanx.reports.capture.captured_kinds import ANNOTATIONS
-from phalanx.reports.migration.conversions import CONVERSIONS
+from phalanx.reports.migration.conversions import CONVERSIONS, has_one_weight
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
 from phalanx.reports.migration.foreign import (
     DEFAULT_SCHEDULER,
@@ -88,7 +88,7 @@ class Examiner:
         elif (group, kind) == ("", "Pod"):
             self._pod(document)
         elif system := system_of(group):
-            if system == SCHEDULER_PLUGINS and is_koordinators(document):
+            if system == SCHEDULER_PLUGINS and (is_koordinators(document) or _has_key_of(document, KOORDINATOR)):
                 system = KOORDINATOR
             self._object(document, system)
         elif _template(document) is not None:
@@ -108,7 +108,13 @@ class Examiner:
         fields_found: dict[str, FieldFinding] = {}
         for path in leaves(document.get("spec") or {}, ("spec",)):
             verdict, message = said_of_field(foreign, spelled(path))
-            fields_found.setdefault(spelled(path), FieldFinding(spelled(path), verdict, message))
+            said = FieldFinding(spelled(path), verdict, message)
+            if verdict is Verdict.WORKS and path[-1] == "schedulerName":
+                # Whoever acts on it writes it into pods.
+                said = self._scheduler(spelled(path), str(_at(document, path)))
+            elif path[-1] == "overQuotaWeight" and has_one_weight(document):
+                said = FieldFinding(spelled(path), Verdict.CHANGE, "spec.weight, for all resources")
+            fields_found.setdefault(spelled(path), said)
         convert = CONVERSIONS.get((_group(document), finding.kind))
         made = (convert(document),) if convert is not None else ()
         fields = tuple(fields_found.values())
@@ -268,6 +274,11 @@ def _template(document: Document) -> tuple[str, ...] | None:
     if isinstance(_mapping(nested, "template").get("spec"), Mapping):
         return ("spec", "jobTemplate", "spec", "template")
     return None
+
+
+def _has_key_of(document: Document, system: str) -> bool:
+    metadata = _mapping(document, "metadata")
+    return any(system_of(str(key)) == system for place in _PLACES for key in _mapping(metadata, place))
 
 
 def _empty(document: Document, system: str) -> ObjectFinding:

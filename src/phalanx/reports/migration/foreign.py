@@ -5,6 +5,7 @@ Whatever one of our readers comes to know is taken from there first (`readers.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -94,6 +95,12 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
         {"spec": (_N, "one scheduler per pool of nodes: several `phalanx scheduler` with names of their own")},
         False,
     ),
+    ("config.koordinator.sh", "ClusterColocationProfile"): ForeignKind(
+        "clustercolocationprofiles",
+        ("v1alpha1",),
+        {"spec": (_W, "koord-manager's webhook acts on it when pods are made; it may stay")},
+        False,
+    ),
     ("scheduling.koordinator.sh", "PodMigrationJob"): ForeignKind(
         "podmigrationjobs",
         ("v1alpha1",),
@@ -104,6 +111,8 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
         "clusternetworktopologies", ("v1alpha1",), {"spec": (_N, "write HyperNodes (docs/topology.md)")}, False
     ),
 }
+
+_ENTRY = re.compile(r"\[[0-9]+\]")
 
 # What stands on pods and groups. A key that ends in `/` means all of that domain.
 FOREIGN_KEYS: Mapping[str, Said] = {
@@ -204,7 +213,8 @@ def said_of_policy(field: str) -> str:
 
 
 def said_of_field(kind: ForeignKind, field: str) -> Said:
-    """The word on the nearest field above."""
+    """The word on the nearest field above; all entries of a list are alike."""
+    field = _ENTRY.sub("", field)
     while field not in kind.fields and "." in field:
         field = field.rpartition(".")[0]
     return kind.fields.get(field, kind.fields["spec"])

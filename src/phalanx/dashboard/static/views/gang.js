@@ -46,7 +46,7 @@ function Why({ why, row, problem }) {
     <${Start} start=${why.start} row=${row} />
     ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Waiting", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
-    ${why.evictions && html`<${Leavers} preview=${why.evictions} />`}
+    ${why.evictions && html`<${Leavers} preview=${why.evictions} told=${why.message} />`}
     ${why.loss && html`<h3>Lost members</h3><p>${why.loss.message}</p>`}
     ${(why.groups || []).length > 0 && html`<h3>Groups</h3><ul>${why.groups.map((group) => html`<li key=${group.name}><${State} word=${group.state} /> ${group.name}: ${group.message}</li>`)}</ul>`}
   </section>`;
@@ -62,10 +62,11 @@ function Start({ start, row }) {
 }
 
 // Who would leave, who leaves already, or who would have to and may not.
-function Leavers({ preview }) {
+// (`told` is what the page has said already.)
+function Leavers({ preview, told }) {
   const titles = { Leaving: "Others are leaving for it", Due: "Others would leave for it", Vain: "Others may not be asked to leave" };
   return html`<h3>${titles[preview.state] || preview.state}</h3><p>${preview.message}</p>
-    ${preview.missing && html`<p>${preview.missing}</p>`}
+    ${preview.missing && !preview.missing.startsWith(told.replace(/\.$/, "")) && html`<p>${preview.missing}</p>`}
     ${(preview.reasons || []).map((group) => html`<p key=${group.why} class="note">${group.why}: ${plural(group.pods.length, "pod")}${group.until ? ` until ${clock(group.until)}` : ""}</p>`)}
     ${(preview.pods || []).length > 0 && html`<div class="scrollx"><table class="plain"><thead><tr><th scope="col">Pod</th><th scope="col">Gang</th><th scope="col">Node</th><th scope="col">Priority</th></tr></thead>
       <tbody>${preview.pods.slice(0, 30).map((pod, index) => html`<tr key=${index}><td>${pod.pod}</td><td>${pod.gang || ""}</td><td>${pod.node || ""}</td><td>${pod.priority || 0}</td></tr>`)}</tbody></table>

@@ -2,6 +2,7 @@ import { html, useMemo, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, Link, Page, TableState, to, useAnswer, useNow, useParameter, useTables } from "/static/parts.js";
 import { important, percent, plural, resource, written } from "/static/format.js";
 import { Chart, Strip } from "/static/chart.js";
+import { Shares } from "/static/views/shares.js";
 
 export function Queues() {
   const [table] = useTables("queues", "summary");
@@ -34,6 +35,7 @@ export function Queues() {
     ${shown.length > 0 && html`<div class="card flush scrollx"><table class="tree"><thead><tr><th scope="col">Queue</th><th scope="col" class="shares">Share of the cluster</th><th scope="col" class="num">Used</th><th scope="col" class="num hide">By right</th><th scope="col" class="hide">Gangs</th><th scope="col" class="hide">The last hour</th></tr></thead>
       <tbody>${shown.map((row) => html`<${Row} key=${row.id} row=${row} parent=${parents.has((row.queue || row.quota).name)} closed=${closed[row.id]} toggle=${() => setClosed({ ...closed, [row.id]: !closed[row.id] })} open=${open} choose=${setOpen} series=${series} />`)}</tbody></table></div>`}
     ${chosen && html`<${Details} row=${chosen} history=${history.value} close=${() => setOpen("")} />`}
+    <${Shares} />
   </${Page}>`;
 }
 

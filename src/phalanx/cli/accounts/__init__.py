@@ -1,0 +1,1 @@
+"""Commands about queues, quotas and what was used."""

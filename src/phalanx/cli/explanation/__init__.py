@@ -1,0 +1,1 @@
+"""Commands that say why, who is next, and what would happen."""

@@ -1,0 +1,73 @@
+"""`phalanx reservations`: room that is kept, by promise or in advance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import lease_namespace_option, scheduler_names_option
+from phalanx.cli.listing.options import chosen_options, list_options
+
+if TYPE_CHECKING:
+    from phalanx.cli.listing.table import Column
+    from phalanx.reports.reservation_list import KeptRoom
+
+_KINDS = ("promise", "reservation", "koordinator")
+
+
+@click.command("reservations", short_help="Room that is kept: promised starts, and reservations in advance.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only these; may be repeated.")
+@list_options(namespaced=False, selector=False)
+@scheduler_names_option("have the promised starts")
+@lease_namespace_option
+def reservations(
+    kinds: tuple[str, ...], scheduler_names: tuple[str, ...], lease_namespace: str, **chosen: Any
+) -> None:
+    """Room that is kept for somebody, the earliest first.
+
+    A promise is a start that the scheduler keeps for a gang that waits (the policy's action reserve); who may not
+    read the ConfigMap phalanx-reservations in --lease-namespace sees none of them. A reservation was made in
+    advance, for certain pods. END is that of the room: what has no known end has none.
+
+    \b
+    phalanx reservations
+    phalanx reservations --kind promise -o wide
+    """
+    from phalanx.cli.listing.listing import Found, Listing, show
+    from phalanx.reports.reservation_list import read_reservations
+
+    options = chosen_options(chosen)
+
+    async def read(client: Any) -> Found[KeptRoom]:
+        found, warnings = await read_reservations(client, lease_namespace, scheduler_names)
+        return Found([room for room in found if not kinds or room.kind in kinds], warnings)
+
+    listing: Listing[KeptRoom] = Listing(
+        columns=_columns(),
+        key=lambda room: (room.kind, room.name),
+        name=lambda room: f"{room.kind}/{room.name}",
+    )
+    show(listing, read, options)
+
+
+def _columns() -> tuple[Column[KeptRoom], ...]:
+    from phalanx.cli.listing.node_names import compress
+    from phalanx.cli.listing.table import Column
+
+    def nodes(room: KeptRoom, full: bool) -> str:
+        reason = f"{room.reason}: {room.message}" if full and room.message else room.reason
+        return " ".join(filter(None, (compress(room.nodes), f"({reason})" if reason else "")))
+
+    return (
+        Column("NAME", lambda room, now: room.name),
+        Column("KIND", lambda room, now: room.kind),
+        Column("PHASE", lambda room, now: room.phase),
+        Column("START", lambda room, now: room.start),
+        Column("END", lambda room, now: room.end),
+        Column("QUEUE", lambda room, now: room.queue),
+        Column("PODS", lambda room, now: str(room.pods), order=lambda room: room.pods),
+        Column("NODES", lambda room, now: str(len(room.nodes)), order=lambda room: len(room.nodes)),
+        Column("NODELIST(REASON)", lambda room, now: nodes(room, False), narrow=True),
+        Column("NODELIST(REASON)", lambda room, now: nodes(room, True), wide=True),
+    )

@@ -1,0 +1,1 @@
+"""What `phalanx install` writes into a cluster, and the command."""

@@ -1,0 +1,44 @@
+"""The account of `phalanx accounting run`, with the rights that it uses, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.dialects.devices.claims import ClaimEnricher
+from phalanx.dialects.dialect import READ
+from phalanx.dialects.families.composites import COMPOSITES
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.registry import Dialects, installed_dialects
+from phalanx.dialects.workloads.options import workload_rules
+from phalanx.kube.core_resources import DEFINITIONS
+
+
+def accounting_access(account: str, namespace: str) -> list[Manifest]:
+    """It reads, and writes nothing."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return [
+        make_object("v1", "ServiceAccount", account, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", account, rules=list(_rules())),
+        make_binding("ClusterRole", account, subject),
+    ]
+
+
+def _rules() -> Iterator[Manifest]:
+    yield make_rule([""], ["pods", "namespaces"], READ)
+    yield make_rule([DEFINITIONS.group], [DEFINITIONS.plural], READ)
+    for group, plurals in groupby(sorted(set(_kinds())), key=lambda each: each[0]):
+        yield make_rule([group], [plural for _, plural in plurals], READ)
+
+
+def _kinds() -> Iterator[tuple[str, str]]:
+    """What declares gangs and queues, what pods' owners say about them, and claims for devices."""
+    dialects = Dialects(installed_dialects())
+    yield from dialects.groups
+    yield from dialects.accounts
+    for each in (*ClaimEnricher.kinds, COMPOSITES):
+        yield each.group, each.plural
+    for rule in workload_rules(dialects.all, DialectOptions()):
+        if rule.owner is not None:
+            yield rule.owner.group, rule.owner.plural

@@ -1,0 +1,43 @@
+"""The account of `phalanx dashboard --login token`, with the rights that it uses, and no other."""
+
+from __future__ import annotations
+
+from phalanx.cli.installation.manifests import (
+    LEASE_NAMESPACE,
+    RBAC,
+    Manifest,
+    make_binding,
+    make_object,
+    make_rule,
+    reading_rules,
+)
+from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
+from phalanx.daemon.controllers.usage_record import NAME as USAGE
+from phalanx.dialects.dialect import READ
+
+ACCOUNT = "phalanx-dashboard"
+
+
+def dashboard_access(namespace: str) -> list[Manifest]:
+    """A service account that reads what the scheduler reads, and asks who people are and what they may. It writes
+    nothing, and gets no keys: who could read those could forge plan marks."""
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    rules = [
+        *reading_rules(),
+        make_rule([""], ["events", "resourcequotas"], READ),
+        # What would make pods that do not exist.
+        make_rule(["batch", "batch.volcano.sh"], ["jobs"], ["get"]),
+        make_rule(["apps"], ["replicasets", "statefulsets"], ["get"]),
+        make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
+        make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
+    ]
+    names = [*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS]
+    records = {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": names}
+    return [
+        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
+        make_binding("ClusterRole", ACCOUNT, subject),
+        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=[records]),
+        make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
+    ]

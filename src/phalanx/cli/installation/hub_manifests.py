@@ -1,0 +1,159 @@
+"""What `phalanx install --hub` brings into the hub's cluster, and `--member` into a member cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+import yaml
+
+from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.dialects.api_groups import PHALANX
+from phalanx.dialects.dialect import READ
+from phalanx.dialects.dispatched import HUB_LEASE
+from phalanx.dialects.registry import Dialects
+from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS
+from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
+
+#: The account of the hub, in its own cluster and in each member's.
+ACCOUNT = "phalanx-hub"
+#: What `phalanx hub --leader-elect` calls its lease (HubOptions).
+LEADER_LEASE = "phalanx-hub-leader"
+_LEASES = ["coordination.k8s.io"]
+
+
+def hub_definitions() -> list[Manifest]:
+    """MemberCluster and Dispatch."""
+    folder = resources.files("phalanx.dialects").joinpath("crds/hub")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+
+
+def hub_access(namespace: str) -> list[Manifest]:
+    """At the hub: the gangs and their pods' status, the hub's own records, and the Secrets of one namespace."""
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    own = [
+        make_rule([""], ["secrets"], ["get"]),
+        make_rule(_LEASES, ["leases"], ["create"]),
+        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [LEADER_LEASE]},
+    ]
+    groups = [kind.resource.group for kind in GROUP_KINDS]
+    rules = [
+        make_rule([""], ["pods"], READ),
+        make_rule([""], ["pods/status"], ["patch"]),
+        {**make_rule([""], ["namespaces"], ["get"]), "resourceNames": [LEASE_NAMESPACE]},
+        make_rule(groups, ["podgroups"], READ),
+        *_job_rules(READ, ["update"]),
+        *(make_rule([each.group], [each.plural], READ) for each in REFUSED_KINDS),
+        make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
+        make_rule([PHALANX], ["dispatches"], [*READ, "create", "delete", "patch"]),
+        make_rule([PHALANX], ["dispatches/status"], ["update"]),
+        make_rule([PHALANX], ["memberclusters"], READ),
+        make_rule([QUEUES.group], [QUEUES.plural], READ),
+        make_rule([PHALANX], ["memberclusters/status"], ["patch"]),
+    ]
+    return [
+        make_object("v1", "Namespace", namespace),
+        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
+        make_binding("ClusterRole", ACCOUNT, subject),
+        make_object(f"{RBAC}/v1", "Role", ACCOUNT, namespace, rules=own),
+        make_binding("Role", ACCOUNT, subject, namespace),
+        *_viewers(),
+    ]
+
+
+def _job_rules(verbs: Sequence[str], on_status: Sequence[str] = ()) -> Iterator[Manifest]:
+    """About the jobs that are dispatched whole, for each API group."""
+    plurals: dict[str, list[str]] = {}
+    for kind in JOB_KINDS:
+        plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)
+    for group, names in plurals.items():
+        yield make_rule([group], names, verbs)
+        if on_status:
+            yield make_rule([group], [f"{name}/status" for name in names], on_status)
+
+
+def _viewers() -> Iterator[Manifest]:
+    """Who may see pods may see where they were sent. Nobody but the hub writes a Dispatch."""
+    role = make_object(
+        f"{RBAC}/v1", "ClusterRole", "phalanx-dispatches-view", rules=[make_rule([PHALANX], ["dispatches"], READ)]
+    )
+    role["metadata"]["labels"][f"{RBAC}/aggregate-to-view"] = "true"
+    yield role
+
+
+def member_access(namespace: str) -> list[Manifest]:
+    """In a member cluster: copies, the hub's lease, and what a forecast reads. No Secrets, no rights to give
+    rights."""
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    lease = [
+        make_rule(_LEASES, ["leases"], ["create"]),
+        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [HUB_LEASE]},
+        # What the scheduler remembers of starts that it has promised, and of past use.
+        make_rule([""], ["configmaps"], READ),
+    ]
+    groups = [kind.resource.group for kind in GROUP_KINDS]
+    rules = [
+        make_rule([""], ["pods"], [*READ, "create", "delete", "patch"]),
+        make_rule(groups, ["podgroups"], [*READ, "create", "delete"]),
+        *_job_rules([*READ, "create", "delete", "patch"]),
+        *_reading(),
+    ]
+    return [
+        make_object("v1", "Namespace", namespace),
+        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
+        make_binding("ClusterRole", ACCOUNT, subject),
+        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=lease),
+        make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
+    ]
+
+
+#: The account of the external dispatcher of MultiKueue.
+MULTIKUEUE_ACCOUNT = "phalanx-multikueue"
+
+
+def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> list[Manifest]:
+    """In the manager cluster of MultiKueue: Workloads and what says where they may go, and the kubeconfigs."""
+    subject = {"kind": "ServiceAccount", "name": MULTIKUEUE_ACCOUNT, "namespace": namespace}
+    checks = ["admissionchecks", "multikueueconfigs", "multikueueclusters"]
+    rules = [
+        make_rule(["kueue.x-k8s.io"], ["workloads", *checks], READ),
+        make_rule(["kueue.x-k8s.io"], ["workloads/status"], ["patch"]),
+        make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
+    ]
+    own = [
+        make_rule(_LEASES, ["leases"], ["create"]),
+        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [MULTIKUEUE_ACCOUNT]},
+    ]
+    secrets = [make_rule([""], ["secrets"], ["get"])]
+    name = MULTIKUEUE_ACCOUNT
+    return [
+        make_object("v1", "Namespace", namespace),
+        make_object("v1", "ServiceAccount", name, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", name, rules=rules),
+        make_binding("ClusterRole", name, subject),
+        make_object(f"{RBAC}/v1", "Role", name, namespace, rules=own),
+        make_binding("Role", name, subject, namespace),
+        make_object(f"{RBAC}/v1", "Role", f"{name}-kubeconfigs", kueue_namespace, rules=secrets),
+        make_binding("Role", f"{name}-kubeconfigs", subject, kueue_namespace),
+    ]
+
+
+def _reading() -> Iterator[Manifest]:
+    yield make_rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
+    yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], READ)
+    yield make_rule([""], ["services", "replicationcontrollers"], READ)
+    yield make_rule(["apps"], ["replicasets", "statefulsets"], READ)
+    storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
+    yield make_rule(["storage.k8s.io"], storage, READ)
+    yield make_rule(["resource.k8s.io"], ["deviceclasses", "resourceslices", "resourceclaims"], READ)
+    yield make_rule(["policy"], ["poddisruptionbudgets"], READ)
+    yield make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
+    yield make_rule([PHALANX], ["maintenancewindows", "reservations"], READ)
+    for plural, group in sorted((plural, group) for group, plural in Dialects().groups):
+        yield make_rule([group], [plural], READ)
+    for group, plurals in (("scheduling.volcano.sh", ["queues"]), ("topology.volcano.sh", ["hypernodes"])):
+        yield make_rule([group], plurals, READ)
+    yield make_rule(["scheduling.sigs.k8s.io", "scheduling.x-k8s.io"], ["elasticquotas"], READ)

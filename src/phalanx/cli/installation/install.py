@@ -1,0 +1,271 @@
+"""`phalanx install`: what the scheduler and its users need in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option
+
+if TYPE_CHECKING:
+    from phalanx.cli.installation.manifests import Manifest
+    from phalanx.kube.client import KubeClient
+
+FIELD_MANAGER = "phalanx"
+_PAUSE = 0.1  # seconds between looks
+
+# Kind -> plural, for the kinds that are installed.
+_PLURALS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "Secret": "secrets",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "FlowSchema": "flowschemas",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "Queue": "queues",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+
+@click.command()
+@kubeconfig_option
+@click.option("--print", "print_only", is_flag=True, help="Write the manifests to stdout and touch no cluster.")
+@click.option("--crds-only", is_flag=True, help="Only the custom resource definitions and their default queues.")
+@click.option(
+    "--policies",
+    "with_policies",
+    is_flag=True,
+    help="Also admission policies that keep tenants to what is theirs; with --print nothing else is written.",
+)
+@click.option("--hub", "with_hub", is_flag=True, help="Also what `phalanx hub` needs in its own cluster.")
+@click.option("--multikueue", "with_multikueue", is_flag=True, help="Also what nominates clusters for MultiKueue.")
+@click.option("--member", "with_member", is_flag=True, help="Also an account with which a hub may send gangs here.")
+@click.option(
+    "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
+)
+@click.option(
+    "--scheduler-name",
+    default="phalanx",
+    show_default=True,
+    metavar="NAME",
+    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods.",
+)
+@click.option(
+    "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
+)
+@click.option(
+    "--timeout", default=60.0, show_default=True, help="Seconds to wait until the definitions are served."
+)
+def install(
+    kubeconfig: str | None,
+    print_only: bool,
+    crds_only: bool,
+    with_policies: bool,
+    with_hub: bool,
+    with_multikueue: bool,
+    with_member: bool,
+    namespace: str,
+    scheduler_name: str,
+    lease_name: str,
+    timeout: float,
+) -> None:
+    """Install CRDs, RBAC and the default queue into a cluster, and admission policies where asked to.
+
+    May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
+    definitions that somebody else has installed are left as they are.
+    """
+    from phalanx.cli.installation import admission, hub_manifests, manifests
+    from phalanx.kube.own_objects import LABELS
+
+    if with_policies and crds_only:
+        raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
+    rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
+    definitions, queues = manifests.definitions(), manifests.volcano_queues()
+    if with_hub:
+        definitions += hub_manifests.hub_definitions()
+        rights += [] if crds_only else hub_manifests.hub_access(namespace)
+    if with_multikueue and not crds_only:
+        rights += hub_manifests.multikueue_access(namespace)
+    if with_member and not crds_only:
+        rights += hub_manifests.member_access(namespace)
+    policies = admission.policies(scheduler_name, LABELS) if with_policies else []
+    if print_only:
+        import yaml
+
+        documents = policies or [*definitions, *rights, *queues]
+        click.echo(
+            yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
+        )
+        return
+
+    from phalanx.cli.connection import run_connected
+
+    async def work(client: KubeClient) -> None:
+        await install_into(client, definitions, rights, queues, timeout)
+        await install_policies(client, policies)
+
+    run_connected(work, kubeconfig)
+
+
+def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:
+    """The accounts of the scheduler, the controllers and the webhook, what they may do, and their place at the API
+    server. `lease_name` is the scheduler's, "" for what its name makes it."""
+    from phalanx.cli.installation import manifests
+    from phalanx.cli.installation.controller_manifests import controller_access
+    from phalanx.cli.installation.people_manifests import people_roles
+    from phalanx.cli.installation.webhook_manifests import webhook_access
+
+    scheduler, controllers = f"{scheduler_name}-scheduler", f"{scheduler_name}-controllers"
+    own = manifests.access(scheduler, namespace, scheduler_name, lease_name)
+    (rules,) = (
+        each["rules"] for each in own if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", scheduler)
+    )
+    return [
+        *own,
+        *people_roles(rules),
+        *controller_access(controllers, namespace),
+        *webhook_access(namespace),
+        *manifests.flow_schemas(scheduler, namespace),
+        *manifests.flow_schemas(controllers, namespace),
+    ]
+
+
+async def install_into(
+    client: KubeClient,
+    definitions: list[Manifest],
+    rights: list[Manifest],
+    queues: list[Manifest],
+    timeout: float,  # noqa: ASYNC109 - seconds, checked against the clock between looks
+) -> None:
+    """Applies everything, waits `timeout` seconds for the definitions, then makes the queues, where they are ours.
+
+    Raises ApiError, ConnectionLost, and ClickException where a definition is not accepted.
+    """
+    from phalanx.cli.installation.manifests import QUEUES_DEFINITION
+
+    ours = [entry for entry in definitions if await _apply(client, entry, respect_others=True)]
+    for manifest in rights:
+        await _apply(client, manifest)
+    deadline = time.monotonic() + timeout
+    await _wait_until_served(client, ours, deadline)
+    if any(entry["metadata"]["name"] == QUEUES_DEFINITION for entry in ours):
+        for manifest in queues:
+            await _create(client, manifest, deadline)
+
+
+async def install_policies(client: KubeClient, policies: list[Manifest]) -> None:
+    """Applies them after the rights that they ask for, so that nobody is refused meanwhile.
+
+    An API server that knows no admission policies (before Kubernetes 1.30) does without.
+    """
+    from phalanx.cli.installation.admission import GROUP_VERSION
+
+    if not policies:
+        return
+    served = await _read(client, f"/apis/{GROUP_VERSION}") or {}
+    if not any(entry["name"] == "validatingadmissionpolicies" for entry in served.get("resources", ())):
+        click.echo(
+            f"This API server serves no validatingadmissionpolicies ({GROUP_VERSION}); "
+            "nothing but RBAC keeps tenants to what is theirs."
+        )
+        return
+    for manifest in policies:
+        await _apply(client, manifest)
+
+
+async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
+    """Applies one object and says what became of it; False where the object is somebody else's."""
+    from phalanx.kube.client import PatchType
+
+    path = _path(manifest)
+    before = await _read(client, path)
+    if respect_others and before is not None and not _is_ours(before):
+        _say(manifest, "unchanged (installed by somebody else)")
+        return False
+    after = await client.patch(path, manifest, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True)
+    if before is None:
+        _say(manifest, "created")
+    else:
+        same = before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion")
+        _say(manifest, "unchanged" if same else "configured")
+    return True
+
+
+async def _create(client: KubeClient, manifest: Manifest, deadline: float) -> None:
+    """Makes an object that is its users' to change from then on."""
+    from phalanx.kube.errors import ApiError
+
+    path = _path(manifest)
+    while True:
+        if await _read(client, path) is not None:
+            _say(manifest, "unchanged")
+            return
+        try:
+            await client.create(path.rpartition("/")[0], manifest)
+        except ApiError as error:
+            # A server of several that has not heard of the definition yet, or somebody who was faster.
+            if error.status not in (404, 409) or time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            _say(manifest, "created")
+            return
+
+
+async def _wait_until_served(client: KubeClient, definitions: list[Manifest], deadline: float) -> None:
+    for manifest in definitions:
+        name = manifest["metadata"]["name"]
+        while True:
+            definition = await _read(client, _path(manifest)) or {}
+            conditions = definition.get("status", {}).get("conditions") or []
+            if any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
+                break
+            refused = [
+                entry for entry in conditions if entry["type"] == "NamesAccepted" and entry["status"] == "False"
+            ]
+            if refused:
+                raise click.ClickException(f"definition {name}: {refused[0].get('message', 'its names are taken')}")
+            if time.monotonic() >= deadline:
+                raise click.ClickException(f"definition {name} is still not served; see its conditions")
+            await asyncio.sleep(_PAUSE)
+
+
+async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:
+    from phalanx.kube.errors import ApiError
+
+    try:
+        found: dict[str, Any] = await client.get(path)
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+    return found
+
+
+def _is_ours(existing: dict[str, Any]) -> bool:
+    labels = existing["metadata"].get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/managed-by") == "phalanx")
+
+
+def _path(manifest: Manifest) -> str:
+    from phalanx.kube.paths import Resource
+
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace")
+    resource = Resource(group, version, _PLURALS[manifest["kind"]], namespaced=namespace is not None)
+    return resource.path(namespace, metadata["name"])
+
+
+def _say(manifest: Manifest, outcome: str) -> None:
+    """As kubectl says it: `role.rbac.authorization.k8s.io/phalanx-scheduler created`."""
+    group = manifest["apiVersion"].rpartition("/")[0]
+    kind = manifest["kind"].lower()
+    click.echo(f"{f'{kind}.{group}' if group else kind}/{manifest['metadata']['name']} {outcome}")

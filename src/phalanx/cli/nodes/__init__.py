@@ -1,0 +1,1 @@
+"""Commands that look at nodes, and that make room on them."""

@@ -1,0 +1,257 @@
+"""`phalanx defrag`: nodes become free, or a gang gets room, by moving pods that fit elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.connection import (
+    connection_options,
+    lease_namespace_option,
+    namespace_option,
+    output_option,
+    policy_option,
+    scheduler_names_option,
+)
+
+if TYPE_CHECKING:
+    from phalanx.cli.nodes.relocation import RelocationResult
+    from phalanx.kube.client import KubeClient
+    from phalanx.model.selectors import Requirement
+    from phalanx.reports.snapshot import Snapshot
+    from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
+    from phalanx.scheduling.framework.policy import Policy
+    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
+
+
+@click.command()
+@click.option(
+    "--nodes", "count", type=click.IntRange(min=1), metavar="N", help="Have N nodes without pods; empty ones count."
+)
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Which nodes: a label selector.")
+@click.option(
+    "--for", "target", default="", metavar="KIND/NAME", help="Make room for a gang, or a pod, that waits."
+)
+@namespace_option
+@click.option(
+    "--schedule",
+    is_flag=True,
+    help="Show when the scheduler moves pods by itself (the policy's action defragment), how many more it may, and "
+    "what it would move now.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show the plan. This is the default.")
+@click.option("--apply", is_flag=True, help="Carry the plan out, and wait until those who moved run again.")
+@click.option(
+    "--max-evictions", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many pods move."
+)
+@click.option("--max-per-gang", type=click.IntRange(min=0), help="At most so many members of one gang move.")
+@click.option("--whole-gangs", is_flag=True, help="Gangs that need all their members may move as a whole.")
+@click.option(
+    "--through",
+    type=click.Choice(["eviction-api", "delete"]),
+    default="eviction-api",
+    show_default=True,
+    help="How pods are evicted; the Eviction API keeps PodDisruptionBudgets.",
+)
+@click.option(
+    "--timeout", default="5m", show_default=True, metavar="DURATION", help="How long each wave of moves may take."
+)
+@click.option("--keep-closed", is_flag=True, help="Leave nodes that were emptied closed to new pods.")
+@connection_options
+@scheduler_names_option("may move")
+@policy_option
+@lease_namespace_option
+@output_option
+def defrag(
+    count: int | None,
+    selector: str,
+    target: str,
+    namespace: str | None,
+    schedule: bool,
+    dry_run: bool,
+    apply: bool,
+    max_evictions: int,
+    max_per_gang: int | None,
+    whole_gangs: bool,
+    through: str,
+    timeout: str,
+    keep_closed: bool,
+    kubeconfig: str | None,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    lease_namespace: str,
+    output: str,
+) -> None:
+    """Free whole nodes, or make room for a gang that waits, by moving pods.
+
+    A plan is given only if the scheduler itself, in a dry run over the live cluster, finds another place for
+    everyone who moves. Nobody moves who may not be evicted or whom nobody would make anew; no gang loses a member
+    that it needs, and no disruption budget is broken. Without --apply nothing is changed.
+
+    \b
+    phalanx defrag --nodes 2
+    phalanx defrag --nodes 1 --selector pool=gpu --apply
+    phalanx defrag --for podgroup/llm -n training --whole-gangs
+    phalanx defrag --schedule --config policy.yaml
+
+    Exit code 0: there is such a plan (or nothing to do), and with --apply it was carried out. 1: there is none, or
+    it came to a halt.
+    """
+    from phalanx.cli.connection import print_structured, run_connected
+    from phalanx.cli.explanation.why import parse_target
+    from phalanx.cli.nodes.defrag_tables import document, table
+    from phalanx.daemon.policy_file import read_policy
+    from phalanx.model.text.duration import parse_duration
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    if schedule:
+        from phalanx.cli.nodes.defrag_schedule import show_schedule
+
+        if count is not None or target or selector or apply or keep_closed:
+            raise click.UsageError(
+                "--schedule goes with none of --nodes, --for, --selector, --apply, --keep-closed"
+            )
+        show_schedule(kubeconfig, scheduler_names, config, lease_namespace, output)
+        return
+    if (count is None) == (not target):
+        raise click.UsageError("say either --nodes N or --for KIND/NAME")
+    if target and (selector or keep_closed):
+        raise click.UsageError("--selector and --keep-closed go with --nodes")
+    if dry_run and apply:
+        raise click.UsageError("--dry-run and --apply exclude each other")
+    wanted = parse_target((target,)) if target else ("", "")
+    labels = _selector(selector)
+    try:
+        seconds = parse_duration(timeout)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--timeout") from error
+    if seconds <= 0:
+        raise click.BadParameter(f"{timeout!r} is not above 0", param_hint="--timeout")
+    try:
+        policy = read_policy(config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+
+    async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
+        from phalanx.cli.nodes.relocation import RelocationOptions, RelocationRunner
+        from phalanx.daemon.policy_file import dialect_options
+        from phalanx.model.node import HOLD
+        from phalanx.reports.snapshot import read_cluster
+        from phalanx.reports.stored_usage import read_usage
+        from phalanx.scheduling.defragmentation.relocation import EmptyNodes, RelocationLimits
+        from phalanx.scheduling.whatif.relocation_plan import plan
+
+        progress = Progress()
+        progress.say("reading the cluster")
+        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
+        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
+        for text in snapshot.missing:
+            progress.warn(f"not read: {text}")
+        for name in _left_closed(snapshot):
+            progress.warn(
+                f"an earlier defrag left node {name} closed; kubectl taint node {name} {HOLD.key}- opens it"
+            )
+        goal: Goal
+        if count is not None:
+            goal = EmptyNodes(count, _eligible(snapshot, labels))
+        else:
+            goal = _preemptor(snapshot, namespace or client.namespace, *wanted)
+        limits = RelocationLimits(max_evictions, max_per_gang, whole_gangs)
+        relocation = plan(_facts(snapshot, policy, scheduler_names), goal, limits, progress.say)
+        progress.end()
+        if not (apply and relocation.reached and relocation.moves):
+            return relocation, None, snapshot
+        options = RelocationOptions(through, float(seconds), keep_closed, scheduler_names[0])
+        carriage = RelocationRunner(client, relocation, options, progress.tell)
+        return relocation, await carriage.run(), snapshot
+
+    relocation, outcome, snapshot = run_connected(work, kubeconfig)
+    if output == "table":
+        for line in table(relocation, outcome, snapshot.state):
+            click.echo(line)
+    else:
+        print_structured(document(relocation, outcome), output)
+    if not relocation.reached or (outcome is not None and outcome.failure):
+        raise click.exceptions.Exit(1)
+
+
+class Progress:
+    """How it gets on, on stderr: what was planned so far in one line that is overwritten, on a terminal only; what
+    was done in lines that stay."""
+
+    def __init__(self) -> None:
+        self._shows = sys.stderr.isatty()
+        self._width = 0
+
+    def say(self, text: str) -> None:
+        if self._shows:
+            click.echo("\r" + text.ljust(self._width), err=True, nl=False)
+            self._width = len(text)
+
+    def end(self) -> None:
+        if self._width:
+            click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
+            self._width = 0
+
+    def tell(self, text: str) -> None:
+        self.end()
+        click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        self.tell(f"warning: {text}")
+
+
+def _selector(text: str) -> tuple[Requirement, ...]:
+    from phalanx.model.label_selectors import parse_label_selector
+
+    try:
+        return parse_label_selector(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--selector") from error
+
+
+def _eligible(snapshot: Snapshot, labels: tuple[Requirement, ...]) -> frozenset[str] | None:
+    """The names of the nodes that are meant; None for all."""
+    from phalanx.model.matching import all_hold
+
+    if not labels:
+        return None
+    nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
+    return frozenset(node.name for node in nodes if all_hold(labels, dict(node.labels)))
+
+
+def _left_closed(snapshot: Snapshot) -> list[str]:
+    from phalanx.model.node import HOLD
+
+    nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
+    return sorted(node.name for node in nodes if any(taint.key == HOLD.key for taint in node.taints))
+
+
+def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
+    from phalanx.model.gang import GangKey
+    from phalanx.scheduling.defragmentation.relocation import RoomFor
+
+    if kind == "gang":
+        key = GangKey(namespace, name)
+        if key not in snapshot.state.gangs:
+            raise click.ClickException(
+                f"no group object or pod that declares a gang {name!r} in namespace {namespace!r}"
+            )
+        return RoomFor(key, f"gang {key}")
+    pods = (record.pod for record in snapshot.state.pods.values())
+    pod = next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
+    if pod is None:
+        raise click.ClickException(f"no pod {name!r} in namespace {namespace!r}")
+    if pod.gang:
+        return RoomFor(GangKey(namespace, pod.gang), f"gang {namespace}/{pod.gang}")
+    return RoomFor(pod.uid, f"pod {pod.key}")
+
+
+def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> ClusterFacts:
+    import time
+
+    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
+
+    return ClusterFacts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

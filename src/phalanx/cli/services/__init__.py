@@ -1,0 +1,1 @@
+"""Commands that run until a signal: the scheduler and what is around it."""

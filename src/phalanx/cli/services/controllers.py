@@ -1,0 +1,70 @@
+"""`phalanx controllers`: the life cycle of jobs and groups, beside the scheduler."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.services.logs import log_format_option, log_level_option
+
+
+@click.command()
+@kubeconfig_option
+@click.option(
+    "--scheduler-name",
+    default="phalanx",
+    show_default=True,
+    metavar="NAME",
+    help="The spec.schedulerName of pods whose job names none.",
+)
+@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
+@click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Writes to the API at the same time.",
+)
+@log_level_option
+@log_format_option
+def controllers(
+    kubeconfig: str | None,
+    scheduler_name: str,
+    leader_elect: bool,
+    lease_namespace: str,
+    concurrency: int,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run the controllers of jobs, job flows and groups until SIGTERM or Ctrl-C.
+
+    Creates the pods of Volcano Jobs, restarts them by their policies, and ends them. Prints one line on stdout when
+    it has seen the whole cluster and works. Never run it beside Volcano's own controller manager.
+    """
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.services.logs import set_up_logging
+    from phalanx.cli.services.service_run import run_until_signal
+    from phalanx.controllers.registry import all_controllers
+    from phalanx.controllers.service import ControllerOptions, ControllerService
+    from phalanx.kube.client import KubeClient
+
+    if not scheduler_name:
+        raise click.UsageError("--scheduler-name must not be empty")
+    set_up_logging(log_level, log_format)
+    options = ControllerOptions(
+        scheduler_name=scheduler_name,
+        concurrency=concurrency,
+        leader_elect=leader_elect,
+        lease_namespace=lease_namespace,
+    )
+
+    async def work(client: KubeClient) -> bool:
+        service = ControllerService(client, options, all_controllers)
+        await run_until_signal(
+            service, lambda: f"phalanx controllers ready: {', '.join(each.name for each in service.controllers)}"
+        )
+        return service.lost_leadership
+
+    if run_connected(work, kubeconfig):
+        raise click.ClickException("the lease was lost to another replica")

@@ -1,0 +1,225 @@
+"""`phalanx dashboard`: the page, in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.connection import (
+    kubeconfig_option,
+    lease_namespace_option,
+    policy_option,
+    scheduler_names_option,
+)
+
+if TYPE_CHECKING:
+    from phalanx.accounting.database import Database
+    from phalanx.kube.client import KubeClient
+
+
+@click.command()
+@click.option(
+    "--login",
+    "login_name",
+    type=click.Choice(["address", "token"]),
+    default="address",
+    show_default=True,
+    help="address: whoever opens the printed address sees what your kubeconfig may read. token: people log in "
+    "with bearer tokens of the API server and see what they have rights to.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to serve; port 0 picks a free one.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further name under which the page is reached; may be repeated. * allows any.",
+)
+@click.option("--certificate", default="", metavar="FILE", help="Serve over TLS with this certificate.")
+@click.option("--key", default="", metavar="FILE", help="Its key.")
+@click.option(
+    "--audience",
+    "audiences",
+    multiple=True,
+    metavar="NAME",
+    help="With --login token: whom tokens must be made for; may be repeated. By default the API server itself.",
+)
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
+@click.option(
+    "--address-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the address that is good now in this file (readable for you alone).",
+)
+@click.option(
+    "--database",
+    envvar="PHALANX_ACCOUNTING_DATABASE",
+    metavar="FILE|URL",
+    help="Where `phalanx accounting run` keeps its accounts, for shares over weeks; it is only read.",
+)
+@scheduler_names_option("are shown")
+@policy_option
+@lease_namespace_option
+@kubeconfig_option
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def dashboard(
+    login_name: str,
+    listen: str,
+    hosts: tuple[str, ...],
+    certificate: str,
+    key: str,
+    audiences: tuple[str, ...],
+    open_browser: bool,
+    address_file: Path | None,
+    database: str | None,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    lease_namespace: str,
+    kubeconfig: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Serve a page that shows queues, gangs and nodes, and says why and until when gangs wait.
+
+    It watches the cluster once and rehearses the scheduler over it, so it is current without a scheduler too.
+    Nothing is changed: all that it does is read.
+
+    \b
+    phalanx dashboard --open
+    phalanx dashboard --login token --listen 0.0.0.0:8443 --certificate tls.crt --key tls.key
+    """
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.services.logs import set_up_logging
+    from phalanx.dashboard.server import ServeOptions
+    from phalanx.dashboard.watch import WatchOptions
+
+    host, _, port = listen.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    if bool(certificate) != bool(key):
+        raise click.UsageError("--certificate and --key belong together")
+    if not all(scheduler_names):
+        raise click.UsageError("--scheduler-name must not be empty")
+    host = host.strip("[]") or "127.0.0.1"
+    if login_name == "address" and host not in ("127.0.0.1", "::1", "localhost"):
+        raise click.UsageError(
+            f"--login address is for this machine alone, and {host} is reached from others: "
+            "use --login token, or leave out --listen"
+        )
+    if login_name == "token" and open_browser:
+        raise click.UsageError("--open goes with --login address")
+    set_up_logging(log_level, log_format)
+    options = ServeOptions(host, int(port), hosts, certificate, key)
+    watching = WatchOptions(scheduler_names, config, lease_namespace)
+
+    accounts = _accounts(database)
+
+    async def work(client: KubeClient) -> None:
+        await _serve(client, watching, options, login_name, audiences, open_browser, address_file, accounts)
+
+    try:
+        run_connected(work, kubeconfig)
+    finally:
+        if accounts is not None:
+            accounts.close()
+
+
+def _accounts(location: str | None) -> Database | None:
+    """Raises click.ClickException."""
+    if not location:
+        return None
+    try:
+        from phalanx.accounting.database import Database, DatabaseError
+    except ImportError as error:
+        raise click.ClickException(
+            "--database needs the extra: pip install 'phalanx-scheduler[history]'"
+        ) from error
+    try:
+        return Database(location)
+    except DatabaseError as error:
+        raise click.ClickException(f"--database: {error}") from error
+
+
+async def _serve(
+    client: object,
+    watching: object,
+    options: object,
+    login_name: str,
+    audiences: tuple[str, ...],
+    open_browser: bool,
+    address_file: Path | None,
+    accounts: Database | None,
+) -> None:
+    import asyncio
+    import signal
+    import webbrowser
+
+    from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
+    from phalanx.dashboard.rehearsal.process import RehearsalEnded
+    from phalanx.dashboard.server import ServeError, ServeOptions, dashboard
+    from phalanx.dashboard.watch import WatchOptions
+    from phalanx.kube.client import KubeClient
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    assert isinstance(client, KubeClient)
+    assert isinstance(watching, WatchOptions)
+    assert isinstance(options, ServeOptions)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    tickets = AddressLogin("you") if login_name == "address" else None
+    login: Login = tickets or TokenLogin(client, audiences)
+    try:
+        async with dashboard(client, watching, options, login, accounts) as (served, following):
+
+            def tell(ticket: str) -> None:
+                address = f"{served.url}/#login={ticket}" if ticket else served.url
+                # (Who reads the line may look into the file at once.)
+                if address_file is not None:
+                    _keep(address_file, address)
+                click.echo(f"phalanx dashboard: {address}")
+
+            if tickets is not None:
+                tickets.renewed = tell
+                tell(tickets.ticket)
+            else:
+                tell("")
+            if open_browser and tickets is not None:
+                await asyncio.to_thread(webbrowser.open, f"{served.url}/#login={tickets.ticket}")
+            stopped = asyncio.create_task(stop.wait())
+            await asyncio.wait([stopped, following], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if following.done():
+                following.result()
+    except BaseExceptionGroup as group:
+        errors, rest = group.split((RehearsalEnded, PolicyError, OSError))
+        if rest is not None or errors is None:
+            raise
+        raise click.ClickException(str(errors.exceptions[0])) from group
+    except (ServeError, PolicyError, RehearsalEnded) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _keep(file: Path, address: str) -> None:
+    """Whole or not at all, and for nobody else to read."""
+    import os
+    import tempfile
+
+    number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    with os.fdopen(number, "w", encoding="utf-8") as stream:
+        stream.write(f"{address}\n")
+    os.replace(name, file)

@@ -1,0 +1,46 @@
+"""When those who look are told that something has changed: all at the same moments, so one telling serves them."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class News:
+    """The first change after a quiet time is told at once, those that follow at most once in `pause` seconds.
+
+    Streams that wake up together have seen the same versions, and get the same delta. `number` counts the tellings.
+    """
+
+    def __init__(self, pause: float = 1.0) -> None:
+        self._pause = pause
+        self._waiters: set[asyncio.Event] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = float("-inf")
+        self.number = 0
+
+    def subscribe(self) -> asyncio.Event:
+        """An event that is set after changes; whoever waits clears it."""
+        event = asyncio.Event()
+        self._waiters.add(event)
+        return event
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        self._waiters.discard(event)
+
+    def tell(self) -> None:
+        """Something has changed."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self._told + self._pause - loop.time()), self._set)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self) -> None:
+        self._timer = None
+        self._told = asyncio.get_running_loop().time()
+        self.number += 1
+        for event in self._waiters:
+            event.set()

@@ -1,0 +1,131 @@
+"""Tables and deltas as bytes, made once for all who may see the same."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections import OrderedDict
+from typing import NamedTuple
+
+import msgspec
+
+from phalanx.dashboard.names import NameIndex
+from phalanx.dashboard.news import News
+from phalanx.dashboard.scope import Audience, Redaction, Scope
+from phalanx.dashboard.tables import Tables
+
+_MOST_DELTAS = 512
+# A list serves for so many times as long as it took to make, and no longer than so many seconds: lists of
+# everything for people who move about cost a fixed part of a core at most. The stream brings what came since.
+_LIST_FACTOR, _MOST_LIST_SECONDS = 20.0, 2.0
+_MOST_LISTS = 64
+# Below so many bytes compressing is not worth it.
+_COMPRESSED_FROM = 4096
+_LEVEL = 4
+
+
+class ListBody(NamedTuple):
+    """`packed` is the same by gzip, empty where that is not worth it."""
+
+    plain: bytes
+    packed: bytes
+
+
+class _List(msgspec.Struct):
+    until: float
+    body: ListBody
+
+
+class Renderings:
+    """`deltas` counts those that were made, `shared` those that were given to another viewer as well."""
+
+    def __init__(self, tables: Tables, names: NameIndex, news: News) -> None:
+        self._tables, self._names, self._news = tables, names, news
+        self._lists: OrderedDict[tuple[Audience, str], _List] = OrderedDict()
+        self._turns: dict[tuple[Audience, str], asyncio.Lock] = {}
+        # Since the last telling: whoever wakes up for the next one gets what has come since.
+        self._deltas: dict[tuple[Audience, str, int], tuple[int, bytes]] = {}
+        self._telling = -1
+        self.deltas = self.shared = 0
+
+    def redaction(self, scope: Scope) -> Redaction:
+        return Redaction(scope, self._names)
+
+    async def table(self, scope: Scope, name: str) -> ListBody:
+        """The answer with all rows that are seen."""
+        key = (scope.audience, name)
+        if (known := self._current(key)) is not None:
+            return known
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with turn:
+                return self._current(key) or await self._list(key, scope, name)
+        finally:
+            if not turn.locked():
+                self._turns.pop(key, None)
+
+    def delta(self, scope: Scope, name: str, since: int) -> tuple[int, bytes]:
+        """The version that is reached, and the event that leads there, b"" where nothing has changed."""
+        if self._telling != self._news.number or len(self._deltas) > _MOST_DELTAS:
+            self._deltas.clear()
+            self._telling = self._news.number
+        key = (scope.audience, name, since)
+        known = self._deltas.get(key)
+        if known is not None:
+            self.shared += 1
+            return known
+        self.deltas += 1
+        self._deltas[key] = made = self._delta(scope, name, since)
+        return made
+
+    def _current(self, key: tuple[Audience, str]) -> ListBody | None:
+        known = self._lists.get(key)
+        return known.body if known is not None and time.monotonic() < known.until else None
+
+    async def _list(self, key: tuple[Audience, str], scope: Scope, name: str) -> ListBody:
+        begun, table = time.monotonic(), self._tables[name]
+        rows = self._encoded(scope, table.all(scope.sees(name)))
+        head = msgspec.json.encode(
+            {
+                "table": name,
+                "epoch": self._tables.epoch,
+                "version": table.version,
+                "omitted": scope.omitted(name),
+            }
+        )
+        plain = head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
+        packed = b""
+        if len(plain) >= _COMPRESSED_FROM:
+            packed = await asyncio.to_thread(gzip.compress, plain, _LEVEL, mtime=0)
+        body, now = ListBody(plain, packed), time.monotonic()
+        seconds = min(_MOST_LIST_SECONDS, _LIST_FACTOR * (now - begun))
+        self._lists[key] = _List(now + seconds, body)
+        self._lists.move_to_end(key)
+        while len(self._lists) > _MOST_LISTS:
+            self._lists.popitem(last=False)
+        return body
+
+    def _delta(self, scope: Scope, name: str, since: int) -> tuple[int, bytes]:
+        table, epoch = self._tables[name], self._tables.epoch
+        delta = table.since(since, scope.sees(name))
+        if delta is None:
+            return table.version, event_bytes("stale", msgspec.json.encode({"table": name}), "")
+        if not delta:
+            return delta.version, b""
+        head = msgspec.json.encode({"table": name, "epoch": epoch, "version": delta.version, "gone": delta.gone})
+        body = head[:-1] + b',"put":[' + b",".join(self._encoded(scope, delta.put)) + b"]}"
+        return delta.version, event_bytes("delta", body, f"{epoch}-{delta.version}")
+
+    def _encoded(self, scope: Scope, rows: list[bytes]) -> list[bytes]:
+        """Rows as this viewer may read them."""
+        redaction = self.redaction(scope)
+        if redaction.idle:
+            return rows
+        return [msgspec.json.encode(redaction.applied(msgspec.json.decode(row))) for row in rows]
+
+
+def event_bytes(kind: str, data: bytes, number: str) -> bytes:
+    """(JSON has no line breaks in it.)"""
+    head = f"event: {kind}\n" + (f"id: {number}\n" if number else "")
+    return head.encode() + b"data: " + data + b"\n\n"

@@ -1,0 +1,216 @@
+"""The external dispatcher of MultiKueue as a service: watch Workloads, ask the clusters, nominate."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import logging
+import platform
+import time
+
+import msgspec
+
+from phalanx.controllers.store import ObjectStore
+from phalanx.controllers.work_queue import WorkQueue
+from phalanx.hub import multikueue
+from phalanx.hub.choice import Candidate
+from phalanx.hub.estimates import AskedGang, Estimates
+from phalanx.hub.job_kinds import at
+from phalanx.hub.kubeconfig_secret import KEY, cluster_config
+from phalanx.hub.objects import StoredObject, printable, read_object
+from phalanx.kube.changes import Key
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import SECRETS
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.failures import Failures
+from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.kube.reflector import Reflector
+from phalanx.scheduling.framework.policy import Policy
+
+log = logging.getLogger(__name__)
+
+_ANSWER_BYTES = 64 * 2**20
+_ASK_AGAIN = 60.0
+_WORKERS = 8
+
+
+class MultiKueueOptions(msgspec.Struct, frozen=True):
+    """`kueue_namespace` holds the Secrets with kubeconfigs of MultiKueueClusters, `namespace` the lease of
+    replicas."""
+
+    kueue_namespace: str = "kueue-system"
+    namespace: str = "phalanx-system"
+    scheduler_names: tuple[str, ...] = ("phalanx",)
+    leader_elect: bool = False
+    lease_name: str = "phalanx-multikueue"
+
+
+class _Member(msgspec.Struct, frozen=True):
+    """A cluster that can be asked, and of which Secret."""
+
+    name: str
+    client: KubeClient
+    digest: str
+
+
+class MultiKueueService:
+    """`run` ends when `stop` is called or leadership is lost; `ready` is set when all Workloads have been seen."""
+
+    def __init__(self, client: KubeClient, options: MultiKueueOptions, policy: Policy) -> None:
+        self.ready = asyncio.Event()
+        self.lost_leadership = False
+        self._options = options
+        self._stopping = asyncio.Event()
+        self._failures = Failures()
+        lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
+        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._client = client.fenced(self._leadership.holds)
+        self._recorder = EventRecorder(
+            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
+        )
+        self._estimates = Estimates(policy, options.scheduler_names)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._workloads = ObjectStore(read_object, changed=lambda key, old, new: self._queue.add(key))
+        self._checks, self._configs, self._clusters = (ObjectStore(read_object) for _ in range(3))
+        self._members: dict[str, _Member] = {}
+        #: By the Workload's uid: what was written last, and when the next round begins (monotonic).
+        self._rounds: dict[str, tuple[tuple[str, ...], float]] = {}
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _lost(self) -> None:
+        self.lost_leadership = True
+        self.stop()
+
+    async def run(self) -> None:
+        leading = asyncio.create_task(self._leadership.run(self._lost))
+        serving = asyncio.create_task(self._serve())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            self.ready.clear()
+            for task in (serving, stopping):
+                task.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+            self._estimates.close()
+            for member in self._members.values():
+                await member.client.close()
+
+    async def _serve(self) -> None:
+        await self._leadership.acquired()
+        watched = (
+            (multikueue.ADMISSION_CHECKS, self._checks),
+            (multikueue.CONFIGS, self._configs),
+            (multikueue.CLUSTERS, self._clusters),
+            (multikueue.WORKLOADS, self._workloads),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
+            for resource, store in watched:
+                reflector = Reflector(self._client, resource, bytes, store.sink, failures=self._failures)
+                tasks.create_task(reflector.run())
+                await reflector.synced.wait()
+            self.ready.set()
+            await self._queue.run(self._look, _WORKERS)
+
+    async def _look(self, key: Key) -> float | None:
+        """Seconds until the next look. Raises ApiError, ConnectionLost."""
+        workload = self._workloads.get(key)
+        if workload is None:
+            return None
+        name = multikueue.open_check(
+            workload.document, {each.name: each.document for each in self._checks.values()}
+        )
+        check = self._checks.get(("", name))
+        if check is None:
+            self._rounds.pop(workload.uid, None)
+            return None
+        before = multikueue.nominated(workload.document)
+        written, due = self._rounds.get(workload.uid, (before, 0.0))
+        if before and not set(before) <= set(written):
+            log.warning("%s/%s: somebody else nominates clusters; does Kueue's configuration name this?", *key)
+            return _ASK_AGAIN
+        if before and workload.uid not in self._rounds:
+            # Of another run of ours: its round begins anew.
+            self._rounds[workload.uid] = (before, time.monotonic() + multikueue.ROUND_SECONDS)
+            return float(multikueue.ROUND_SECONDS)
+        if before and time.monotonic() < due:
+            return max(0.1, due - time.monotonic())
+        configs = {each.name: each.document for each in self._configs.values()}
+        allowed = multikueue.clusters_of(check.document, configs)
+        left = [each for each in allowed if each not in before]
+        pods = multikueue.question(workload.document)
+        gang = AskedGang(workload.uid, f"{key[0]}/{key[1]}", tuple(pods), declared=True)
+        answers = await asyncio.gather(*(self._ask(each, gang) for each in left))
+        found = multikueue.next_round(before, answers, int(time.time()))
+        if found.names == before:
+            self._tell(workload, "NotNominated", found.message, "Warning")
+            return _ASK_AGAIN
+        await self._nominate(workload, found)
+        return found.wait
+
+    async def _nominate(self, workload: StoredObject, found: multikueue.Rounds) -> None:
+        """Of the version that was seen; who has written since is looked at first."""
+        document, applied = multikueue.nomination(workload.document, found.names)
+        path = multikueue.WORKLOADS.path(workload.namespace, workload.name, "status")
+        try:
+            if applied:
+                answer = await self._client.patch(
+                    path, document, PatchType.APPLY, field_manager=multikueue.MANAGER, force=True
+                )
+            else:
+                answer = await self._client.patch(path, document, PatchType.MERGE, field_manager=multikueue.MANAGER)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return
+        self._rounds[workload.uid] = (found.names, time.monotonic() + found.wait)
+        self._workloads.put((workload.namespace, workload.name), msgspec.json.encode(answer))
+        self._tell(workload, "Nominated", f"nominated by its start: {', '.join(found.names)}", "Normal")
+
+    def _tell(self, workload: StoredObject, reason: str, note: str, kind: str) -> None:
+        about = ObjectReference(
+            "Workload", workload.name, workload.namespace, workload.uid, multikueue.WORKLOADS.api_version
+        )
+        self._recorder.record(about, reason=reason, action="Nominate", note=note, type=kind)
+
+    # -- the clusters ---------------------------------------------------------------------------------------
+
+    async def _ask(self, name: str, gang: AskedGang) -> Candidate:
+        if not gang.copies:
+            return Candidate(name, message="its pods cannot be read from the Workload")
+        try:
+            member = await self._member(name)
+        except (ConfigError, ValueError) as error:
+            return Candidate(name, message=printable(error))
+        except (ApiError, ConnectionLost) as error:
+            return Candidate(name, message=printable(f"its kubeconfig cannot be read: {error}"))
+        return (await self._estimates.ask(member, [gang]))[gang.uid]
+
+    async def _member(self, name: str) -> _Member:
+        """Connected by the Secret as it is now. Raises ConfigError, ApiError, ConnectionLost."""
+        cluster = self._clusters.get(("", name))
+        where = at(cluster.document, ("spec", "clusterSource", "kubeConfig")) if cluster is not None else None
+        if not isinstance(where, dict) or where.get("locationType") not in (None, "Secret"):
+            raise ConfigError(f"MultiKueueCluster {name} has no kubeconfig in a Secret")
+        secret = await self._client.get(SECRETS.path(self._options.kueue_namespace, str(where.get("location"))))
+        digest = hashlib.sha256(str((secret.get("data") or {}).get(KEY)).encode()).hexdigest()
+        known = self._members.get(name)
+        if known is not None and known.digest == digest:
+            return known
+        config = cluster_config(secret, f"Secret {self._options.kueue_namespace}/{where.get('location')}")
+        bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
+        made = _Member(name, KubeClient(bounded, user_agent="phalanx-hub", max_connections=4), digest)
+        self._members[name] = made
+        self._estimates.forget(name)
+        if known is not None:
+            await known.client.close()
+        return made

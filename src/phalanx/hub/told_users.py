@@ -1,0 +1,77 @@
+"""Events by which the hub tells users what became of their objects, on the objects themselves."""
+
+from __future__ import annotations
+
+from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
+from phalanx.hub.job_kinds import REFUSED_KINDS, is_annotated, job_kind, refusal
+from phalanx.hub.objects import StoredObject, printable
+from phalanx.hub.protocol import SPILL_OVER
+from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.paths import Resource
+
+_MOST = 8192
+
+
+class ToldUsers:
+    """Each note once for each object and text."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+        self._told: dict[str, str] = {}
+
+    def job_seen(self, resource: Resource, job: StoredObject) -> None:
+        """Says at an object that was meant for the hub why it is not dispatched."""
+        kind = job_kind(resource.api_version, resource.kind)
+        if kind is not None:
+            why = refusal(kind, job.document)
+        else:
+            why = REFUSED_KINDS.get(resource, "") if is_annotated(job.document) else ""
+        if not why:
+            self._told.pop(job.uid, None)
+        elif self._told.get(job.uid) != why:
+            self._remember(job.uid, why)
+            about = ObjectReference(resource.kind, job.name, job.namespace, job.uid, resource.api_version)
+            note = f"this {resource.kind} is not dispatched: {why}"
+            self._recorder.record(about, reason="NotDispatched", action="Dispatch", note=note, type="Warning")
+
+    def moved(self, record: Dispatch, status: DispatchStatus) -> None:
+        """The record goes from one state to another."""
+        reason, note, kind = _words(record, status)
+        if not reason:
+            return
+        gang = record.gang
+        about = ObjectReference(gang.kind, gang.name, record.namespace, gang.uid, gang.api_version)
+        self._recorder.record(about, reason=reason, action="Dispatch", note=note, type=kind)
+
+    def _remember(self, uid: str, why: str) -> None:
+        self._told[uid] = why
+        if len(self._told) > _MOST:
+            del self._told[next(iter(self._told))]
+
+
+def _words(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
+    """Reason, note and type of the event; no reason for what is no news."""
+    before, where = record.status, f"cluster {printable(status.cluster or record.status.cluster, 100)}"
+    message = printable(status.message)
+    if status.unknown_since and not before.unknown_since:
+        return "ClusterSilent", message, "Warning"
+    if status.reason == "NoCluster" and (before.reason, before.message) != (status.reason, status.message):
+        return "NoCluster", message, "Warning"
+    if status.reason == "RecallRefused" and before.phase == Phase.RECALLING.value:
+        return "RecallRefused", message, "Normal"
+    if status.phase == before.phase:
+        return "", "", ""
+    match Phase(status.phase):
+        case Phase.GRANTED:
+            return "Dispatched", f"may start in {where}, epoch {status.epoch}", "Normal"
+        case Phase.RECALLING:
+            return "Recalling", f"is taken back from {where} unless it has started: {message}", "Normal"
+        case Phase.WITHDRAWING:
+            return "Withdrawing", f"is taken back from {where}: {printable(status.reason)}", "Normal"
+        case Phase.PENDING:
+            kind = "Normal" if status.reason in ("Withdrawn", SPILL_OVER) else "Warning"
+            return status.reason or "Pending", f"is not in {where} any more: {message}", kind
+        case Phase.ENDED:
+            return "Ended", f"ended in {where}", "Normal"
+        case Phase.COPYING:
+            return "", "", ""

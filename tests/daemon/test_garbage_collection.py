@@ -1,0 +1,42 @@
+"""While a cluster is read the collector leaves alone what stays; afterwards it works as before."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from phalanx.daemon import garbage_collection
+from phalanx.daemon.garbage_collection import until_ready
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+async def test_what_was_read_is_frozen_and_the_thresholds_come_back() -> None:
+    before, ready = gc.get_threshold(), asyncio.Event()
+    waiting = asyncio.create_task(until_ready(ready))
+    await asyncio.sleep(0)
+    assert gc.get_threshold() != before
+    assert gc.get_freeze_count() == 0
+    ready.set()
+    await waiting
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() > 0
+
+
+async def test_a_standby_collects_as_ever_while_it_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection, "_LONGEST", 0.0)
+    before, ready = gc.get_threshold(), asyncio.Event()
+    waiting = asyncio.create_task(until_ready(ready))
+    while gc.get_freeze_count() == 0:  # noqa: ASYNC110 - the collector tells nobody
+        await asyncio.sleep(0.001)
+    assert gc.get_threshold() == before
+    assert not waiting.done()
+    ready.set()
+    await waiting

@@ -1,0 +1,1 @@
+"""`make pictures`: what the documents show, made from the real page, the real commands and a seeded cluster."""

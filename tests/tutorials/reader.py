@@ -1,0 +1,115 @@
+"""Somebody who does what a tutorial says: a directory, two terminals, and patience."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import phalanx
+from tests.tutorials.document import Command, File, first_difference
+
+# Seconds. A cluster starts in three and does everything within a few; on a busy machine it may be much longer.
+PATIENCE = 90.0
+_PAUSE = 0.3
+_SOURCES = str(Path(phalanx.__file__).parents[1])
+
+
+class Reader:
+    """Keeps what a shell keeps between commands: exported variables. `directory` is where everything happens."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "empty"
+        self.directory.mkdir()
+        self._variables = directory / "exported"
+        self._variables.touch()
+        programs = directory / "bin"
+        programs.mkdir()
+        # This tree's `phalanx`, whatever is installed.
+        (programs / "phalanx").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m phalanx.cli "$@"\n', "utf-8")
+        (programs / "phalanx").chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "PHALANX"))}
+        self._environment = {**kept, "PATH": f"{programs}:{kept['PATH']}", "PYTHONPATH": _SOURCES}
+        self._ends = contextlib.ExitStack()
+
+    def close(self) -> None:
+        """Ctrl-C in the first terminal."""
+        self._ends.close()
+
+    def follow(self, step: File | Command) -> None:
+        """Raises AssertionError, with what was printed, where the document is wrong."""
+        if isinstance(step, File):
+            (self.directory / step.name).write_text(step.text, "utf-8")
+        elif step.stays:
+            self._ends.enter_context(self._running(step))
+        else:
+            self._type(step)
+
+    def _type(self, command: Command) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            code, printed = self._run(command.text)
+            wrong = f"exit code {code}" if code else first_difference(command.expected, printed)
+            if wrong is None:
+                return
+            if not command.only_reads or time.monotonic() > deadline:
+                raise AssertionError("\n".join([f"line {command.line}: $ {command.text}", f"! {wrong}", *printed]))
+            time.sleep(_PAUSE)
+
+    def _run(self, text: str) -> tuple[int, list[str]]:
+        script = f'. "{self._variables}"\n{text}\ncode=$?\nexport -p >"{self._variables}"\nexit $code\n'
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=False,
+        )
+        return done.returncode, [line for line in done.stdout.splitlines() if line.strip()]
+
+    @contextlib.contextmanager
+    def _running(self, command: Command) -> Iterator[None]:
+        output = self.directory.parent / "first-terminal"
+        with (
+            output.open("wb") as file,
+            output.with_suffix(".stderr").open("wb") as told,
+            subprocess.Popen(
+                ["bash", "-c", f"exec {command.text}"],
+                cwd=self.directory,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                # The document shows what is printed, not what is told meanwhile.
+                stderr=told,
+            ) as process,
+        ):
+            try:
+                self._await_start(command, output, process)
+                yield
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(PATIENCE)
+
+    def _await_start(self, command: Command, output: Path, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            printed = output.read_text("utf-8").splitlines()
+            wrong = first_difference(command.expected, printed, whole=False)
+            if wrong is None and printed:
+                return
+            assert process.poll() is None, f"line {command.line}: {command.text} has ended: {_told(output)}"
+            assert time.monotonic() < deadline, f"line {command.line}: {wrong}: {printed}"
+            time.sleep(_PAUSE)
+
+
+def _told(output: Path) -> str:
+    return output.with_suffix(".stderr").read_text("utf-8", "replace")
