@@ -198,7 +198,9 @@ class Federation:
     async def start_hub(self, patience: int = 2) -> None:
         self.net.dead = asyncio.Event()
         self._client = KubeClient(load_config(str(self.hub.kubeconfig)), transports=self.net.transports)
-        options = HubOptions(namespace=HUB_NAMESPACE, patience=patience, pace=PACE, secret_period=0.3)
+        options = HubOptions(
+            namespace=HUB_NAMESPACE, patience=patience, pace=PACE, secret_period=0.3, spill_period=0.5
+        )
         self.service = HubService(self._client, options, load_policy(), self.net.transports)
         self._task = asyncio.create_task(self.service.run())
 

@@ -35,6 +35,7 @@ class Copy:
     phase: str = PENDING
     deleting: bool = False
     held: bool = True
+    version: int = 0  # another with every change
     restored: bool = False  # it ran when the backup was made: kubelets start it again, nobody else is asked
 
     @property
@@ -79,10 +80,15 @@ class NoAnswerError(Exception):
 
 class World:
     """`without` leaves one of the rules out, to show that the model would notice: "fence" (a scheduler that was
-    restored trusts its lease), "list" (what was told to go is gone), "swap" (the record is written blindly)."""
+    restored trusts its lease), "list" (what was told to go is gone), "swap" (the record is written blindly),
+    "version" (a gang is recalled whatever has become of it)."""
 
-    def __init__(self, seed: int, policy: LostPolicy, hubs: int = 2, pods: int = 2, without: str = "") -> None:
+    def __init__(
+        self, seed: int, policy: LostPolicy, hubs: int = 2, pods: int = 2, without: str = "", spills: float = 0.0
+    ) -> None:
         self.without = without
+        self.spills = spills  # how likely a look finds that it would start sooner elsewhere
+        self.recalled_running = 0
         self.pace = 0.02  # how likely a pod ends in a moment
         self.random = random.Random(seed)
         self.policy = policy
@@ -103,7 +109,8 @@ class World:
         if not self.exists:
             return None
         pods = tuple(OriginPod(o.name, o.uid, o.ended, o.phase == FAILED) for o in self.origins.values())
-        return GangView("gang", pods, len(pods), self.suspended, self.policy, 20)
+        recall = "sooner elsewhere" if self.random.random() < self.spills else ""
+        return GangView("gang", pods, len(pods), self.suspended, self.policy, 20, recall=recall)
 
     def write_status(self, version: str, status: DispatchStatus) -> None:
         if self.record is None or (self.record.version != version and self.without != "swap"):
@@ -137,7 +144,7 @@ class World:
         for one in list(cluster.copies.values()):
             chance = self.random.random()
             if one.phase == PENDING and not one.gated and not one.deleting and cluster.fresh and chance < 0.2:
-                one.phase = RUNNING
+                one.phase, one.version = RUNNING, next(self.ids)
                 self.log.append(f"{cluster.name} starts {one.uid} of epoch {one.epoch}")
             elif one.phase == RUNNING and (one.deleting or chance < self.pace):
                 one.phase = FAILED if one.deleting else SUCCEEDED
@@ -198,7 +205,7 @@ class World:
             self.deliver_late()
         for cluster in self.clusters.values():
             cluster.cut = False
-        self.pace = 0.5
+        self.pace, self.spills = 0.5, 0.0
         hub = self.hubs[0]
         hub.restart()
         for _ in range(rounds):
@@ -262,6 +269,8 @@ class Hub:
             copies[one.uid] = CopyView(
                 *(one.name, one.uid, one.origin_uid, one.epoch, one.gated, one.ended, over, one.deleting),
                 *(one.held, news, one.phase == FAILED),
+                bound=one.phase == RUNNING,
+                version=str(one.version),
             )
         return ClusterView(cluster.name, copies, cluster.group)
 
@@ -347,10 +356,19 @@ class Hub:
                 if name not in cluster.copies:
                     cluster.copies[name] = Copy(name, f"c-{next(world.ids)}", origin_uid, epoch)
             case protocol.LiftGate(name, uid):
-                world.find(cluster, name, uid).gated = False
+                one = world.find(cluster, name, uid)
+                one.gated, one.version = False, next(world.ids)
             case protocol.DeleteCopy(name, uid):
                 one = world.find(cluster, name, uid)
                 one.deleting = True
+                world.drop_if_free(cluster, one)
+            case protocol.RecallCopy(name, uid, seen):
+                one = world.find(cluster, name, uid)
+                if seen != str(one.version) and world.without != "version":
+                    raise NoAnswerError
+                if one.phase != PENDING:
+                    world.recalled_running += 1
+                one.deleting, one.version = True, next(world.ids)
                 world.drop_if_free(cluster, one)
             case protocol.ReleaseCopy(name, uid):
                 one = world.find(cluster, name, uid)

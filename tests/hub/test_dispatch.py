@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from phalanx.kube.core_resources import PODS as PODS_RESOURCE
-from tests.hub.federation import NAMESPACE, Federation, federation, until
+from tests.hub.federation import GROUPS, NAMESPACE, Federation, federation, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
 
@@ -56,11 +56,22 @@ async def test_what_is_not_dispatched_is_refused_by_name(three: Federation) -> N
     )
 
 
+async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_sent(three: Federation) -> None:
+    await three.members["east"].node("n1", "8")
+    foreign = {"metadata": {"name": "train-1"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    await three.members["east"].client.create(PODS_RESOURCE.path(NAMESPACE), foreign)
+    await three.start_hub()
+    await three.gang("train", 2, "1", clusters="east")
+    said = (await three.until_record(phase="Pending", reason="NoCluster"))["message"]
+    assert said == "east: Pod ml/train-1 is there already, and is not the hub's"
+
+
 async def test_what_has_the_name_of_a_copy_and_is_somebody_elses_is_left_alone(three: Federation) -> None:
     for site in three.members.values():
         await site.node("n1", "8")
-    foreign = {"metadata": {"name": "train-1"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
-    there = await three.members["east"].client.create(PODS_RESOURCE.path(NAMESPACE), foreign)
+    kind = {"apiVersion": GROUPS.api_version, "kind": "PodGroup"}
+    foreign = {**kind, "metadata": {"name": "train"}, "spec": {"minMember": 7}}
+    there = await three.members["east"].client.create(GROUPS.path(NAMESPACE), foreign)
     await three.start_hub()
     await three.gang("train", 2, "1", clusters="east")
 
@@ -68,13 +79,9 @@ async def test_what_has_the_name_of_a_copy_and_is_somebody_elses_is_left_alone(t
         attempts = (await three.record()).get("attempts") or [{}]
         return str(attempts[0].get("message") or "")
 
-    assert "Pod ml/train-1 is there already, and is not the hub's" in await until(refused, "east refuses it")
+    assert "PodGroup ml/train is there already, and is not the hub's" in await until(refused, "east refuses it")
     await three.annotate("train", clusters=None)
     assert (await three.until_record(phase="Granted"))["cluster"] in ("north", "west")
-    left = await three.members["east"].pods()
-    assert left["train-1"]["metadata"]["uid"] == there["metadata"]["uid"]
-
-    async def alone() -> bool:
-        return set(await three.members["east"].pods()) == {"train-1"}
-
-    await until(alone, "the copies in east are gone")
+    await three.until_empty("east")
+    left = await three.members["east"].client.get(GROUPS.path(NAMESPACE, "train"))
+    assert left["metadata"]["uid"] == there["metadata"]["uid"]

@@ -93,6 +93,31 @@ async def test_clusters_says_which_can_be_used_and_which_gangs_are_where(hub: Si
     assert [(each["name"], each["gangs"]) for each in structured] == [("east", 1), ("new", 0), ("west", 0)]
 
 
+async def test_why_says_at_the_hub_what_each_cluster_answered_and_which_was_chosen(hub: Site) -> None:
+    await hub.install(hub_definitions())
+    answers = [
+        {"cluster": "east", "start": "2026-12-01T14:20:00Z", "message": "Later"},
+        {"cluster": "west", "message": "no node has \x1b[31m8 GPUs"},
+    ]
+    attempts = [{"epoch": 1, "cluster": "west", "outcome": "SpillOver", "message": "slipped", "time": "x"}]
+    sent = {"phase": "Granted", "cluster": "east", "epoch": 2, "promised": "2026-12-01T14:20:00Z"}
+    await dispatch(hub, "train", {**sent, "answers": answers, "attempts": attempts})
+    await dispatch(hub, "held", {"phase": "Pending", "reason": "QuotaExceeded", "message": "queue q has 8 of 8"})
+    shown = await phalanx(hub, "why", "podgroup/train", "-n", NAMESPACE)
+    assert shown.output.splitlines() == [
+        "gang ml/train: Granted in cluster east, epoch 2",
+        "  Promised: 2026-12-01T14:20:00Z",
+        "  What the clusters said when it was chosen:",
+        "   * east: starts 2026-12-01T14:20:00Z (Later)",
+        "     west: no start (no node has  [31m8 GPUs)",
+        "    (* chosen: the earliest start; within a minute the lowest cost, then the fewest gangs)",
+        "  Before: epoch 1 in west: SpillOver, slipped",
+    ]
+    held = (await phalanx(hub, "why", "podgroup/held", "-n", NAMESPACE)).output.splitlines()
+    assert held[0] == "gang ml/held: Pending at the hub (QuotaExceeded)"
+    assert held[-1].startswith("  What would help: raise the queue's capability at the hub")
+
+
 async def test_a_cluster_that_is_no_hub_says_so(hub: Site) -> None:
     result = await phalanx(hub, "clusters")
     assert result.exit_code == 1

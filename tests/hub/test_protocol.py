@@ -9,8 +9,10 @@ from phalanx.hub.observed import LostPolicy
 from tests.hub.model import CLUSTERS, FAILED, SUCCEEDED, World, yield_check
 
 
-def played(seed: int, policy: LostPolicy, steps: int = 600, hubs: int = 2, without: str = "") -> World:
-    world = World(seed, policy, hubs, without=without)
+def played(
+    seed: int, policy: LostPolicy, steps: int = 600, hubs: int = 2, without: str = "", spills: float = 0.0
+) -> World:
+    world = World(seed, policy, hubs, without=without, spills=spills)
     for _ in range(steps):
         chance = world.random.random()
         hub = world.random.choice(world.hubs)
@@ -35,6 +37,32 @@ def test_under_wait_no_two_clusters_ever_run_one_gang(block: int) -> None:
         world = played(seed, LostPolicy.WAIT)
         started += any("starts" in line for line in world.log)
     assert started > 20  # or there was nothing to go wrong
+
+
+def test_a_gang_that_is_recalled_all_the_time_runs_in_one_cluster_at_most_and_what_runs_is_not_recalled() -> None:
+    moved = refused = 0
+    for seed in range(5000, 5300):
+        world = played(seed, LostPolicy.WAIT, spills=0.3)
+        assert world.recalled_running == 0, (seed, world.log)
+        moved += any("Pending" in line and "SpillOver" in line for line in world.log)
+        refused += any("RecallRefused" in line for line in world.log)
+    assert moved > 20, moved
+    assert refused > 20, refused  # it had started first
+
+
+def test_when_nobody_recalls_a_gang_any_more_it_ends_where_it_is() -> None:
+    for seed in range(6000, 6100):
+        world = played(seed, LostPolicy.WAIT, 150, spills=0.5)
+        world.settle(300)
+        if world.exists and not world.suspended:
+            assert world.record is not None
+            assert world.record.phase is Phase.ENDED, (seed, world.record, world.log)
+
+
+def test_the_model_notices_when_recalls_do_not_look_at_the_version() -> None:
+    assert any(
+        played(seed, LostPolicy.WAIT, without="version", spills=0.5).recalled_running for seed in range(7000, 7600)
+    )
 
 
 @pytest.mark.parametrize("policy", [LostPolicy.WAIT, LostPolicy.RERUN])

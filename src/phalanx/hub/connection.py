@@ -321,11 +321,17 @@ class ClusterConnection:
         return True
 
     async def clear(self, namespace: str, step: protocol.Step, resource: Resource = PODS) -> None:
-        """Carries out DeleteCopy and ReleaseCopy; what is gone already is fine. A job goes after its pods."""
+        """Carries out DeleteCopy, RecallCopy and ReleaseCopy; what is gone already is fine. A job goes after its
+        pods."""
         propagation = None if resource is PODS else "Foreground"
         if isinstance(step, protocol.DeleteCopy):
             path = resource.path(namespace, step.name)
             await _unless_gone(self.client.delete(path, uid=step.uid, propagation=propagation))
+        elif isinstance(step, protocol.RecallCopy):
+            path = resource.path(namespace, step.name)
+            await _unless_gone(
+                self.client.delete(path, uid=step.uid, version=step.version, propagation=propagation)
+            )
         elif isinstance(step, protocol.ReleaseCopy):
             pod = await _unless_gone(self.client.get(resource.path(namespace, step.name)))
             if pod is None or pod["metadata"]["uid"] != step.uid:

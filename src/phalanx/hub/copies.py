@@ -15,6 +15,7 @@ from phalanx.hub.names import (
     ORIGIN_UID,
     RERUN_AFTER,
     RESULT_FINALIZER,
+    SPILL_AFTER,
     SUSPEND,
 )
 from phalanx.hub.observed import CopyView, LostPolicy
@@ -25,10 +26,9 @@ Json = dict[str, Any]
 
 # What is decided anew where the copy is: by its API server, its admission, its scheduler.
 _OF_THE_CLUSTER = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "serviceAccount", "overhead")
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # What is said to the hub alone, and kubectl's note of what was applied there.
-_OF_THE_HUB = frozenset(
-    {CLUSTERS, DISPATCH_GATE, RERUN_AFTER, SUSPEND, "kubectl.kubernetes.io/last-applied-configuration"}
-)
+_OF_THE_HUB = frozenset({CLUSTERS, DISPATCH_GATE, RERUN_AFTER, SPILL_AFTER, SUSPEND, _APPLIED})
 _TOKEN_VOLUME = "kube-api-access-"
 _MIRRORED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
 _ENDED = ("Succeeded", "Failed")
@@ -147,6 +147,8 @@ def copy_view(pod: Json, origin: Json | None) -> CopyView:
         deleting=deleting,
         held=RESULT_FINALIZER in (metadata.get("finalizers") or ()),
         failed=status.get("phase") == "Failed",
+        bound=bool(spec.get("nodeName")),
+        version=str(metadata.get("resourceVersion") or ""),
         news=origin is not None and mirrored(status) != mirrored(origin.get("status") or {}),
     )
 

@@ -16,11 +16,13 @@ _MOST_ATTEMPTS = 10
 
 class Phase(enum.Enum):
     """Pending: nowhere. Copying: gated copies are made in `cluster`. Granted: the gates of those that are named in
-    `granted` may be lifted. Withdrawing: all copies of the epoch are being deleted. Ended: all pods have ended."""
+    `granted` may be lifted. Recalling: those are taken back unless one of them has started. Withdrawing: all copies
+    of the epoch are being deleted. Ended: all pods have ended."""
 
     PENDING = "Pending"
     COPYING = "Copying"
     GRANTED = "Granted"
+    RECALLING = "Recalling"
     WITHDRAWING = "Withdrawing"
     ENDED = "Ended"
 
@@ -43,7 +45,8 @@ class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False)
 
 
 class Attempt(msgspec.Struct, frozen=True, rename="camel"):
-    """An epoch that is over: Withdrawn (its copies are gone), Refused (the cluster does not take them), Silent (it
+    """An epoch that is over: Withdrawn (its copies are gone), SpillOver (so, because it starts sooner elsewhere),
+    Refused (the cluster does not take them), Silent (it
     did not answer before anything was granted), or Lost (it was given up by the gang's policy; what runs there is
     not known)."""
 
@@ -64,13 +67,15 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`epoch` counts the choices of a cluster; a copy may start only under the newest, and only in phase Granted.
-    `unknown_since` is when the cluster was found not to answer. `reason` and `message` say why it is as it is."""
+    `unknown_since` is when the cluster was found not to answer. `promised` is when the cluster said that it would
+    start it. `reason` and `message` say why it is as it is."""
 
     phase: str = Phase.PENDING.value
     epoch: int = 0
     cluster: str = ""
     since: str = ""
     granted: tuple[GrantedCopy, ...] = ()
+    promised: str = ""
     unknown_since: str = ""
     reason: str = ""
     message: str = ""
@@ -90,7 +95,14 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         entry = Attempt(self.epoch, self.cluster, outcome, message, format_time(now))
         attempts = (*self.attempts, entry)[-_MOST_ATTEMPTS:]
         return self.moved(
-            Phase.PENDING, now, cluster="", granted=(), attempts=attempts, reason=outcome, message=message
+            Phase.PENDING,
+            now,
+            cluster="",
+            granted=(),
+            promised="",
+            attempts=attempts,
+            reason=outcome,
+            message=message,
         )
 
     @property

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from phalanx.dialects.times import format_time, parse_time
+from phalanx.dialects.times import format_time
 from phalanx.hub import protocol
-from phalanx.hub.choice import Candidate, best, refusals
-from phalanx.hub.connection import CONNECTING, ClusterConnection
+from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
-from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, new_dispatch, with_status
-from phalanx.hub.gangs import GangKind, HubObjects, group_of, reference
-from phalanx.hub.job_copies import TooManyPodsError, job_question
+from phalanx.hub.dispatch import Dispatch, DispatchStatus, new_dispatch, with_status
+from phalanx.hub.gangs import HubObjects, group_of, reference
 from phalanx.hub.job_kinds import DISPATCH, JOB_KINDS, MULTIKUEUE, JobKind, job_kind
 from phalanx.hub.job_writes import JobWrites, create_copy, expecting
 from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID
-from phalanx.hub.objects import Json, StoredObject, printable
+from phalanx.hub.objects import Json, printable
 from phalanx.hub.observed import ClusterView, GangView
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
@@ -30,21 +28,14 @@ from phalanx.kube.paths import Resource
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which a cluster that has refused a gang is not asked again about it.
-REFUSED_SECONDS = 300
 _AGAIN = 2.0
-_CHOOSE_AGAIN = 10.0
-_UNSETTLED = 0.5
-
-#: The copies of a gang as they would be created in a cluster.
-Question = Sequence[Json]
-Ask = Callable[[ClusterConnection, str, Question], Awaitable[Candidate]]
 
 
 class Dispatcher:
-    """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `ask` asks one
-    when a gang would start there; it returns in a bounded time whatever the cluster does. `sent` is told to which
-    a gang was sent, `moved` of each record as it was with the status that was written."""
+    """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `choose` is
+    told that a cluster is to be chosen for a gang, `left` that one goes from a cluster (by name, and the record's
+    uid); `recall` says why a gang is to be taken back from where it waits, "" mostly. `moved` is told of each
+    record as it was with the status that was written."""
 
     def __init__(
         self,
@@ -53,8 +44,9 @@ class Dispatcher:
         connections: Mapping[str, ClusterConnection],
         specs: Mapping[str, Json],
         origin: str,
-        ask: Ask,
-        sent: Callable[[str], None],
+        choose: Callable[[str], None],
+        left: Callable[[str, str], None],
+        recall: Callable[[Dispatch], str] = lambda record: "",
         patience: int = 30,
         moved: Callable[[Dispatch, DispatchStatus], None] = lambda record, status: None,
     ) -> None:
@@ -63,8 +55,9 @@ class Dispatcher:
         self._connections = connections
         self._specs = specs
         self._origin = origin
-        self._ask = ask
-        self._sent = sent
+        self._choose = choose
+        self._left = left
+        self._recall = recall
         self._patience = patience
         self._moved = moved
         self._began = int(time.time())
@@ -79,15 +72,17 @@ class Dispatcher:
             record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
             if record is None and gang is None:
                 return None
+            if record is not None and gang is not None and (why := self._recall(record)):
+                gang = msgspec.structs.replace(gang, recall=why)
             steps = protocol.next_steps(record, gang, self._views(record, gang), int(time.time()))
             if not steps:
                 return 30.0 if record is not None and record.status.unknown_since else again
             if isinstance(steps[0], protocol.Choose):
                 assert record is not None
                 assert gang is not None
-                if not await self._choose(record, gang):
-                    return _CHOOSE_AGAIN if self._settled() else _UNSETTLED
-            elif all(isinstance(step, protocol.WriteStatus | protocol.CreateRecord) for step in steps):
+                self._choose(gang_uid)
+                return None
+            if all(isinstance(step, protocol.WriteStatus | protocol.CreateRecord) for step in steps):
                 if not await self._record_step(steps[0], record, gang_uid):
                     return _AGAIN
             else:
@@ -172,7 +167,7 @@ class Dispatcher:
     async def _record_step(self, step: protocol.Step, record: Dispatch | None, gang_uid: str) -> bool:
         if isinstance(step, protocol.WriteStatus):
             assert record is not None
-            return await self._write(record, step.status)
+            return await self.write(record, step.status)
         found = self._objects.group(gang_uid)
         if found is None:
             return False
@@ -185,7 +180,7 @@ class Dispatcher:
             return False  # the watch shows it
         return True
 
-    async def _write(self, record: Dispatch, status: DispatchStatus) -> bool:
+    async def write(self, record: Dispatch, status: DispatchStatus) -> bool:
         """Whether it was the newest that had been read."""
         path = DISPATCHES.path(record.namespace, record.name, "status")
         try:
@@ -199,6 +194,7 @@ class Dispatcher:
         if not status.cluster:
             if (left := self._connections.get(record.status.cluster)) is not None:
                 left.sweep_soon()
+                self._left(left.name, record.uid)
             self._refused.pop((record.uid, record.status.epoch), None)
         log.info(
             "gang %s/%s: %s%s%s, epoch %d",
@@ -212,70 +208,18 @@ class Dispatcher:
         metadata = body["metadata"]
         self._objects.records.put((metadata["namespace"], metadata["name"]), msgspec.json.encode(body))
 
-    # -- the choice -----------------------------------------------------------------------------------------
+    # -- copies ---------------------------------------------------------------------------------------------
 
-    async def _choose(self, record: Dispatch, gang: GangView) -> bool:
-        """Whether a cluster was chosen and written down."""
-        now = int(time.time())
-        if now - self._began < self._patience and not self._settled():
-            return False
-        candidates = await asyncio.gather(
-            *(self._candidate(name, record, gang, now) for name in sorted(self._connections))
-        )
-        chosen = best([each for each in candidates if each is not None], now)
-        answers = tuple(each.answer() for each in candidates if each is not None)
-        told = record.status
-        if chosen is not None:
-            status = msgspec.structs.replace(protocol.chosen(told, chosen.name, now), answers=answers)
-            self._sent(chosen.name)
-            return await self._write(record, status)
-        message = refusals([each for each in candidates if each is not None])
-        if (told.reason, told.message) != ("NoCluster", message):
-            status = msgspec.structs.replace(told, reason="NoCluster", message=message, answers=answers)
-            await self._write(record, status)
-        return False
-
-    def _settled(self) -> bool:
-        """Whether each member cluster has been connected, or has failed to be. A hub that has just started must not
-        take the first that answers for the only one."""
-        return all(
-            (connection := self._connections.get(name)) is None or connection.reason != CONNECTING
-            for name in (cluster.name for cluster in self._objects.clusters.values())
-        ) and bool(self._connections or not len(self._objects.clusters))
-
-    async def _candidate(self, name: str, record: Dispatch, gang: GangView, now: int) -> Candidate | None:
-        """None for a cluster that the gang may not go to at all."""
-        connection, spec = self._connections[name], self._specs.get(name, {})
-        if gang.clusters and name not in gang.clusters:
-            return None
-        if spec.get("state") not in (None, "Active"):
-            return Candidate(name, never=True, message=f"is {spec.get('state')}")
-        if not connection.ready:
-            return Candidate(name, never=True, message=printable(f"{connection.reason}: {connection.message}"))
-        for attempt in reversed(record.status.attempts):
-            if attempt.cluster == name and _recent(attempt, now):
-                return Candidate(name, never=True, message=attempt.message)
+    def copies(self, record: Dispatch, gang: GangView, epoch: int) -> list[Json]:
+        """The gang's objects as they would be created in a cluster in this epoch; none where it is gone, and
+        none of a job."""
         found = self._objects.group(gang.uid)
         if found is None:
-            return None
+            return []
         kind, group = found
-        if kind.resource not in connection.kinds:
-            said = f"does not serve {kind.resource.plural}.{kind.resource.group}"
-            return Candidate(name, never=True, message=said)
-        try:
-            question = self._copies(record, gang, kind, group)
-        except TooManyPodsError as error:
-            question, answer = [], Candidate(name, message=str(error))
-        if question:
-            answer = await self._ask(connection, group.namespace, question)
-        cost = spec.get("cost")
-        placed = sum(each.status.cluster == name for each in self._objects.records.values())
-        return msgspec.structs.replace(answer, cost=cost if isinstance(cost, int) else 0, dispatches=placed)
-
-    def _copies(self, record: Dispatch, gang: GangView, kind: GangKind, group: StoredObject) -> list[Json]:
         if isinstance(kind, JobKind):
-            return job_question(kind, group.document)
-        more = (self._origin, record.uid, record.status.epoch + 1, gang.lost_policy)
+            return []
+        more = (self._origin, record.uid, epoch, gang.lost_policy)
         live = {pod.uid for pod in gang.pods if not pod.ended}
         pods = [pod_copy(pod.document, *more) for pod in self._objects.members(kind, group) if pod.uid in live]
         return [group_copy(group.document, *more, len(gang.pods) - len(live)), *pods]
@@ -327,8 +271,8 @@ class Dispatcher:
                 if await connection.gone(
                     record.namespace, record.uid, (copy.uid for copy in record.status.granted)
                 ):
-                    await self._write(record, protocol.withdrawn(record.status, int(time.time())))
-            case protocol.DeleteCopy() | protocol.ReleaseCopy():
+                    await self.write(record, protocol.withdrawn(record.status, int(time.time())))
+            case protocol.DeleteCopy() | protocol.RecallCopy() | protocol.ReleaseCopy():
                 await connection.clear(record.namespace, step)
             case protocol.DeleteGroup(uid):
                 for kind in GROUP_KINDS:
@@ -421,7 +365,3 @@ def _advice(owners: Sequence[Json]) -> str:
         note = f" and the annotation {DISPATCH}" if kind.accepts == MULTIKUEUE else ""
         return f"or leave the {kind.name} to the hub by {field}: {kind.accepts}{note}, without this gate"
     return "only jobs that have the field managedBy are dispatched as a whole"
-
-
-def _recent(attempt: Attempt, now: int) -> bool:
-    return attempt.outcome == "Refused" and now - parse_time(attempt.time) < REFUSED_SECONDS

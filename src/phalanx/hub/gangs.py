@@ -12,7 +12,7 @@ from phalanx.dialects.dispatched import WHEN_LOST
 from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
 from phalanx.hub.dispatch import Dispatch, GangReference, Phase, read_dispatch
 from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
-from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, RERUN_AFTER, GroupKind
+from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, QUEUES, RERUN_AFTER, GroupKind
 from phalanx.hub.objects import StoredObject, read_object
 from phalanx.hub.observed import RERUN_SECONDS, GangView, LostPolicy, OriginPod
 from phalanx.kube.changes import Key
@@ -51,6 +51,8 @@ class HubObjects:
         self.records: ObjectStore[Dispatch] = ObjectStore(
             read_dispatch, index=lambda each: each.gang.uid, changed=self._record_changed
         )
+        self._gang_of: dict[str, str] = {}
+        self.queues: ObjectStore[StoredObject] = ObjectStore(read_object)
         self.clusters: ObjectStore[StoredObject] = ObjectStore(
             read_object, changed=lambda key, old, new: clusters_changed()
         )
@@ -60,6 +62,7 @@ class HubObjects:
             (PODS, self.pods.sink),
             (DISPATCHES, self.records.sink),
             (MEMBER_CLUSTERS, self.clusters.sink),
+            (QUEUES, self.queues.sink),
             *((kind.resource, store.sink) for kind, store in zip(GROUP_KINDS, self.groups, strict=True)),
         ]
         # These may be somebody else's definitions, or not be there.
@@ -79,6 +82,10 @@ class HubObjects:
         """The record of a gang; the oldest where somebody has made a second."""
         found = sorted(self.records.of(gang_uid), key=lambda each: (each.created, each.uid))
         return found[0] if found else None
+
+    def gang_of(self, dispatch_uid: str) -> str:
+        """The uid of the PodGroup that a record is about; "" for a record that is not there."""
+        return self._gang_of.get(dispatch_uid, "")
 
     def gangs(self) -> Iterator[str]:
         """All that there may be something to do for."""
@@ -178,6 +185,10 @@ class HubObjects:
                     self._changed(found.uid)
 
     def _record_changed(self, key: Key, old: Dispatch | None, new: Dispatch | None) -> None:
+        if old is not None:
+            self._gang_of.pop(old.uid, None)
+        if new is not None:
+            self._gang_of[new.uid] = new.gang.uid
         for uid in {each.gang.uid for each in (old, new) if each is not None}:
             self._changed(uid)
 

@@ -105,6 +105,9 @@ def job_view(kind: JobKind, job: Json, origin: Json | None, told: Json | None = 
         news=origin is not None and (hold or not gated or end.ended) and has_news(kind, job, origin, told),
         failed=end.failed,
         hold=hold,
+        # It may have pods, or have had some before it was suspended: it is never taken back as one that waits.
+        bound=True,
+        version=str(metadata.get("resourceVersion") or ""),
     )
 
 
@@ -114,6 +117,8 @@ def job_question(kind: JobKind, job: Json) -> list[Json]:
     Raises TooManyPodsError."""
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     group = GROUP_KINDS[0]
+    # No pod that is there has such a name.
+    suffix = str(job["metadata"].get("uid") or "").replace("-", "")[:10].lower() or "pod"
     found: list[Json] = []
     least = 0
     for each in pod_sets(kind.job, job):
@@ -123,7 +128,7 @@ def job_question(kind: JobKind, job: Json) -> list[Json]:
         for _ in range(each.count if each.counted else 0):
             said = each.template.get("metadata") or {}
             labels = {**(said.get("labels") or {}), group.label: name}
-            metadata = {"name": f"{name}-{len(found)}", "namespace": namespace, "labels": labels}
+            metadata = {"name": f"{name}-{suffix}-{len(found)}", "namespace": namespace, "labels": labels}
             metadata["annotations"] = dict(said.get("annotations") or {})
             found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(each.spec)})
     together = kind is not JOB or at(job, ("spec", "completionMode")) == "Indexed"

@@ -15,10 +15,10 @@ from phalanx.controllers.store import ObjectStore
 from phalanx.controllers.work_queue import WorkQueue
 from phalanx.hub import multikueue
 from phalanx.hub.choice import Candidate
-from phalanx.hub.estimates import Estimates
+from phalanx.hub.estimates import AskedGang, Estimates
 from phalanx.hub.job_kinds import at
 from phalanx.hub.kubeconfig_secret import KEY, cluster_config
-from phalanx.hub.objects import Json, StoredObject, printable, read_object
+from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import SECRETS
@@ -148,7 +148,8 @@ class MultiKueueService:
         allowed = multikueue.clusters_of(check.document, configs)
         left = [each for each in allowed if each not in before]
         pods = multikueue.question(workload.document)
-        answers = await asyncio.gather(*(self._ask(each, key[0], pods) for each in left))
+        gang = AskedGang(workload.uid, f"{key[0]}/{key[1]}", tuple(pods), declared=True)
+        answers = await asyncio.gather(*(self._ask(each, gang) for each in left))
         found = multikueue.next_round(before, answers, int(time.time()))
         if found.names == before:
             self._tell(workload, "NotNominated", found.message, "Warning")
@@ -183,8 +184,8 @@ class MultiKueueService:
 
     # -- the clusters ---------------------------------------------------------------------------------------
 
-    async def _ask(self, name: str, namespace: str, pods: list[Json]) -> Candidate:
-        if not pods:
+    async def _ask(self, name: str, gang: AskedGang) -> Candidate:
+        if not gang.copies:
             return Candidate(name, message="its pods cannot be read from the Workload")
         try:
             member = await self._member(name)
@@ -192,7 +193,7 @@ class MultiKueueService:
             return Candidate(name, message=printable(error))
         except (ApiError, ConnectionLost) as error:
             return Candidate(name, message=printable(f"its kubeconfig cannot be read: {error}"))
-        return await self._estimates.ask(member, namespace, pods)
+        return (await self._estimates.ask(member, [gang]))[gang.uid]
 
     async def _member(self, name: str) -> _Member:
         """Connected by the Secret as it is now. Raises ConfigError, ApiError, ConnectionLost."""
@@ -209,7 +210,7 @@ class MultiKueueService:
         bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
         made = _Member(name, KubeClient(bounded, user_agent="phalanx-hub", max_connections=4), digest)
         self._members[name] = made
-        self._estimates.sent(name)
+        self._estimates.forget(name)
         if known is not None:
             await known.client.close()
         return made

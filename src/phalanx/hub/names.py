@@ -26,6 +26,7 @@ COPIES_FINALIZER = "phalanx.dev/copies"
 RERUN_AFTER = "phalanx.dev/rerun-after"
 CLUSTERS = "phalanx.dev/clusters"
 SUSPEND = "phalanx.dev/suspend"
+SPILL_AFTER = "phalanx.dev/spill-after"
 #: The condition of a pod, at the hub, that says what became of it.
 DISPATCHED = "phalanx.dev/Dispatched"
 
@@ -35,6 +36,9 @@ LEASE_NAMESPACE = "kube-system"
 VERSION = "v1alpha1"
 DISPATCHES = Resource(PHALANX, VERSION, "dispatches", "Dispatch")
 MEMBER_CLUSTERS = Resource(PHALANX, VERSION, "memberclusters", "MemberCluster", namespaced=False)
+
+#: The hub's queues: one ledger over all member clusters.
+QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
 
 class GroupKind(msgspec.Struct, frozen=True):

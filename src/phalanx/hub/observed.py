@@ -44,7 +44,8 @@ class OriginPod(msgspec.Struct, frozen=True):
 
 
 class GangView(msgspec.Struct, frozen=True):
-    """A PodGroup at the hub with its pods. `clusters` are those that it may go to; empty for all."""
+    """A PodGroup at the hub with its pods. `clusters` are those that it may go to; empty for all.
+    `recall` says why it is to be taken back from where it is, provided that it has not started there."""
 
     uid: str
     pods: tuple[OriginPod, ...]
@@ -53,6 +54,7 @@ class GangView(msgspec.Struct, frozen=True):
     lost_policy: LostPolicy = LostPolicy.WAIT
     rerun_after: int = RERUN_SECONDS
     clusters: tuple[str, ...] = ()
+    recall: str = ""
 
     @property
     def complete(self) -> bool:
@@ -69,7 +71,8 @@ class GangView(msgspec.Struct, frozen=True):
 class CopyView(msgspec.Struct, frozen=True):
     """A copy of a pod, or of a job, in a cluster. `over` says that no container of it runs or will; `held` that the
     finalizer is still there; `news` that the object at the hub has another status; `hold` that a granted copy is
-    to be gated again, because the job at the hub is suspended."""
+    to be gated again, because the job at the hub is suspended. `bound` says that it has, or had, a node (of a job,
+    that nobody can say); `version` is its resourceVersion."""
 
     name: str
     uid: str
@@ -83,11 +86,22 @@ class CopyView(msgspec.Struct, frozen=True):
     news: bool = False
     failed: bool = False
     hold: bool = False
+    bound: bool = False
+    version: str = ""
 
     @property
     def stopped(self) -> bool:
         """Whether it failed because it was told to go; what it was about is not over."""
         return self.failed and self.deleting
+
+    @property
+    def started(self) -> bool:
+        """Whether it may have run; who is being deleted without a node has not, and never will."""
+        return self.bound or self.ended
+
+    @property
+    def recalled(self) -> bool:
+        return self.deleting and not self.started
 
 
 class ClusterView(msgspec.Struct, frozen=True):

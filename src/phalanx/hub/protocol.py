@@ -5,7 +5,9 @@ The rules from which it follows that no two clusters run one gang (docs/decision
 1. The record moves by compare-and-swap on its resourceVersion; an epoch has one cluster, and its number is never
    used again.
 2. Copies are created gated. A gate is lifted only from a pod whose uid the record, in phase Granted, names.
-3. From Granted the record goes on only through Withdrawing, and from there only when a list that was read after
+3. A gang is recalled by deleting each copy in the very version in which it had no node (the API server refuses
+   that once it has one). One that has a node decides: the gang has started, and stays.
+4. From Granted the record goes on only through Withdrawing, and from there only when a list that was read after
    that was written shows that none of the copies is left. (A policy may give a lost cluster up; then it says so.)
 
 Each step may be repeated, may arrive late, and may be the last that a hub does before it dies.
@@ -21,6 +23,9 @@ import msgspec
 from phalanx.dialects.times import format_time
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GrantedCopy, Phase
 from phalanx.hub.observed import ClusterView, CopyView, GangView, LostPolicy
+
+#: Why a gang leaves a cluster in which it has not started.
+SPILL_OVER = "SpillOver"
 
 
 class CreateRecord(msgspec.Struct, frozen=True):
@@ -69,6 +74,14 @@ class DeleteCopy(msgspec.Struct, frozen=True):
     uid: str
 
 
+class RecallCopy(msgspec.Struct, frozen=True):
+    """This very pod in this very version (its resourceVersion): one that has got a node meanwhile stays."""
+
+    name: str
+    uid: str
+    version: str
+
+
 class DeleteGroup(msgspec.Struct, frozen=True):
     uid: str
 
@@ -109,6 +122,7 @@ Step: TypeAlias = (
     | LiftGate
     | HoldCopy
     | DeleteCopy
+    | RecallCopy
     | DeleteGroup
     | ReleaseCopy
     | MirrorStatus
@@ -140,6 +154,11 @@ def next_steps(
                 return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=leaving))]
             assert gang is not None
             return _granted(status, gang, cluster, now)
+        case Phase.RECALLING:
+            if leaving:
+                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=leaving))]
+            assert gang is not None
+            return _recalling(status, gang, cluster, now)
         case Phase.WITHDRAWING:
             return _withdrawing(gang, cluster)
         case Phase.ENDED:
@@ -155,16 +174,25 @@ def status_names(status: DispatchStatus, origin_uid: str) -> bool:
     return any(copy.origin_uid == origin_uid for copy in status.granted)
 
 
-def chosen(status: DispatchStatus, cluster: str, now: int) -> DispatchStatus:
-    """What to write when a cluster was chosen."""
-    return status.moved(
-        Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, granted=(), succeeded=0, failed=0
-    )
+def chosen(status: DispatchStatus, cluster: str, now: int, promised: str = "") -> DispatchStatus:
+    """What to write when a cluster was chosen, which said that it would start it at `promised` (RFC 3339)."""
+    fresh = {"granted": (), "succeeded": 0, "failed": 0, "promised": promised}
+    return status.moved(Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, **fresh)
 
 
 def withdrawn(status: DispatchStatus, now: int) -> DispatchStatus:
     """What to write when a fresh list showed nothing of a record in Withdrawing."""
+    if status.reason == SPILL_OVER:
+        return status.ended_attempt(SPILL_OVER, status.message, now)
     return status.ended_attempt("Withdrawn", status.reason, now)
+
+
+def not_started(status: DispatchStatus, cluster: ClusterView | None) -> bool:
+    """Whether all copies that were granted are there, and none has got a node, as far as can be seen."""
+    if cluster is None or cluster.copies is None or not status.granted:
+        return False
+    copies = [cluster.copies.get(grant.uid) for grant in status.granted]
+    return all(copy is not None and not copy.started and not copy.deleting for copy in copies)
 
 
 def _leaving(record: Dispatch, gang: GangView | None) -> str:
@@ -229,6 +257,8 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
         return _silent(status, gang, cluster, now)
     if status.unknown_since:
         return [WriteStatus(msgspec.structs.replace(status, unknown_since="", reason="", message=""))]
+    if gang.recall and not_started(status, cluster):
+        return [WriteStatus(status.moved(Phase.RECALLING, now, reason=SPILL_OVER, message=gang.recall))]
     origins = {pod.uid: pod for pod in gang.pods}
     by_uid = {copy.uid: copy for copy in cluster.copies.values()}
     steps: list[Step] = []
@@ -265,7 +295,9 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
             continue
         if origin is None or origin.uid in named or origin.ended or copy.epoch != status.epoch or not copy.gated:
             steps += clear(copy)
-        elif not copy.deleting:
+        elif copy.deleting:
+            steps += clear(copy)  # it was recalled before its gate was lifted; it is made anew
+        else:
             more.append(GrantedCopy(copy.name, copy.origin_uid, copy.uid))
     missing = [pod for pod in gang.pods if not pod.ended and pod.uid not in named]
     steps += [CreateCopy(pod.name, pod.uid) for pod in missing if pod.name not in taken]
@@ -275,6 +307,23 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
     if not steps and not missing and gang.ended:
         return [WriteStatus(_ended(status, gang, now))]
     return steps
+
+
+def _recalling(status: DispatchStatus, gang: GangView, cluster: ClusterView | None, now: int) -> Sequence[Step]:
+    if cluster is None or cluster.copies is None:
+        return _silent(status, gang, cluster, now)
+    copies = {grant.uid: cluster.copies.get(grant.uid) for grant in status.granted}
+    if any(copy is None or copy.started for copy in copies.values()):
+        # It has started, or nobody can say: it stays. Those that were taken back already are made anew.
+        kept = tuple(grant for grant in status.granted if (copy := copies[grant.uid]) is None or not copy.recalled)
+        message = f"it had started in {status.cluster} before it could be taken back"
+        return [
+            WriteStatus(status.moved(Phase.GRANTED, now, granted=kept, reason="RecallRefused", message=message))
+        ]
+    left = [copy for copy in copies.values() if copy is not None and not copy.recalled]
+    if not left:
+        return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=SPILL_OVER, message=status.message))]
+    return [RecallCopy(copy.name, copy.uid, copy.version) for copy in left]
 
 
 def _ended(status: DispatchStatus, gang: GangView, now: int) -> DispatchStatus:
@@ -335,6 +384,7 @@ def stale(copy: CopyView, cluster: str, record: Dispatch | None) -> bool:
 
 
 __all__ = [
+    "SPILL_OVER",
     "Choose",
     "ConfirmGone",
     "CreateCopy",
@@ -347,6 +397,7 @@ __all__ = [
     "LiftGate",
     "LostPolicy",
     "MirrorStatus",
+    "RecallCopy",
     "ReleaseCopy",
     "RemoveRecord",
     "Step",
@@ -354,6 +405,7 @@ __all__ = [
     "chosen",
     "clear",
     "next_steps",
+    "not_started",
     "stale",
     "status_names",
     "withdrawn",

@@ -12,12 +12,15 @@ import msgspec
 
 from phalanx.controllers.work_queue import WorkQueue
 from phalanx.hub.connection import ClusterConnection, ConnectionPace
-from phalanx.hub.dispatch import Dispatch
+from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
 from phalanx.hub.dispatcher import Dispatcher
 from phalanx.hub.estimates import Estimates
 from phalanx.hub.gangs import HubObjects, records_by_uid
+from phalanx.hub.ledger import queues_of
 from phalanx.hub.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
+from phalanx.hub.rounds import Rounds
+from phalanx.hub.spill_over import SpillOver
 from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
@@ -29,6 +32,7 @@ from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.http.connections import Transports
 from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.model.account import Account as Queue
 from phalanx.scheduling.framework.policy import Policy
 
 log = logging.getLogger(__name__)
@@ -48,9 +52,10 @@ class HubOptions(msgspec.Struct, frozen=True):
     scheduler_names: tuple[str, ...] = ("phalanx",)
     leader_elect: bool = False
     lease_name: str = "phalanx-hub-leader"
-    workers: int = 8
+    workers: int = 16
     patience: int = 30
     secret_period: float = 5.0
+    spill_period: float = 30.0
     pace: ConnectionPace = ConnectionPace()
 
 
@@ -89,7 +94,10 @@ class HubService:
             self._cluster_changed,
             options.secret_period,
         )
+        self._policy = policy
         self._estimates = Estimates(policy, options.scheduler_names)
+        self._rounds: Rounds | None = None
+        self._read_queues: tuple[object, dict[str, Queue]] = ((), {})
 
     def stop(self) -> None:
         self._stopping.set()
@@ -125,10 +133,33 @@ class HubService:
             self.clusters.connections,
             self.clusters.specs,
             self._origin,
-            self._estimates.ask,
-            self._estimates.sent,
+            lambda gang_uid: rounds.add(gang_uid),
+            self._estimates.left,
+            lambda record: spilling.recall(record),
             self.options.patience,
-            self._told.moved,
+            self._moved,
+        )
+        rounds = Rounds(
+            self.objects,
+            self.clusters.connections,
+            self.clusters.specs,
+            self._estimates,
+            self._policy,
+            self.options.scheduler_names,
+            dispatcher.copies,
+            dispatcher.write,
+            self._queues_here,
+            self.options.patience,
+        )
+        self._rounds = rounds
+        spilling = SpillOver(
+            self.objects,
+            self.clusters.connections,
+            self.clusters.specs,
+            self._estimates,
+            rounds,
+            self._changed,
+            self.options.spill_period,
         )
 
         looking: set[str] = set()
@@ -156,6 +187,8 @@ class HubService:
             for reflector in reflectors:
                 await reflector.synced.wait()
             tasks.create_task(self._failures.keep_running("member clusters", self.clusters.run))
+            tasks.create_task(self._failures.keep_running("the choice of clusters", rounds.run))
+            tasks.create_task(self._failures.keep_running("spill-over", spilling.run))
             tasks.create_task(self._resync())
             tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
             tasks.create_task(self._refusals.run(dispatcher.refuse, 2))
@@ -185,16 +218,23 @@ class HubService:
             self._new_queue.set()
         queue.add(gang_uid)
 
+    def _moved(self, record: Dispatch, status: DispatchStatus) -> None:
+        self._told.moved(record, status)
+        if status.phase == Phase.ENDED.value:
+            self._estimates.ended(status.cluster, record.uid)
+
     def _copies_changed(self, dispatch_uid: str) -> None:
         if not dispatch_uid:
             self._cluster_changed("")
             return
-        for record in self.objects.records.values():
-            if record.uid == dispatch_uid:
-                self._changed(record.gang.uid)
+        gang_uid = self.objects.gang_of(dispatch_uid)
+        if gang_uid:
+            self._changed(gang_uid)
 
     def _cluster_changed(self, name: str) -> None:
         self.clusters.look()
+        if self._rounds is not None:
+            self._rounds.look_again()
         for gang_uid in set(self.objects.gangs()):
             self._changed(gang_uid)
 
@@ -205,6 +245,14 @@ class HubService:
         client = KubeClient(bounded, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
         fenced = client.fenced(self._leadership.holds)
         return ClusterConnection(name, fenced, self._origin, self._records, self._copies_changed, self.options.pace)
+
+    def _queues_here(self) -> dict[str, Queue]:
+        """The hub's own queues, read anew where one has changed."""
+        version = tuple(sorted((each.uid, each.resource_version) for each in self.objects.queues.values()))
+        if self._read_queues[0] != version:
+            documents = [each.document for each in self.objects.queues.values()]
+            self._read_queues = (version, queues_of(documents, self._policy))
+        return self._read_queues[1]
 
     async def _records(self) -> Mapping[str, Dispatch]:
         return records_by_uid((await self._client.list_all(DISPATCHES.path()))["items"])

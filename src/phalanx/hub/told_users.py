@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
 from phalanx.hub.job_kinds import REFUSED_KINDS, is_annotated, job_kind, refusal
 from phalanx.hub.objects import StoredObject, printable
+from phalanx.hub.protocol import SPILL_OVER
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.kube.paths import Resource
 
@@ -56,15 +57,19 @@ def _words(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
         return "ClusterSilent", message, "Warning"
     if status.reason == "NoCluster" and (before.reason, before.message) != (status.reason, status.message):
         return "NoCluster", message, "Warning"
+    if status.reason == "RecallRefused" and before.phase == Phase.RECALLING.value:
+        return "RecallRefused", message, "Normal"
     if status.phase == before.phase:
         return "", "", ""
     match Phase(status.phase):
         case Phase.GRANTED:
             return "Dispatched", f"may start in {where}, epoch {status.epoch}", "Normal"
+        case Phase.RECALLING:
+            return "Recalling", f"is taken back from {where} unless it has started: {message}", "Normal"
         case Phase.WITHDRAWING:
             return "Withdrawing", f"is taken back from {where}: {printable(status.reason)}", "Normal"
         case Phase.PENDING:
-            kind = "Normal" if status.reason == "Withdrawn" else "Warning"
+            kind = "Normal" if status.reason in ("Withdrawn", SPILL_OVER) else "Warning"
             return status.reason or "Pending", f"is not in {where} any more: {message}", kind
         case Phase.ENDED:
             return "Ended", f"ended in {where}", "Normal"

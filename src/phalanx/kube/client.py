@@ -190,13 +190,17 @@ class KubeClient:
         path: str,
         *,
         uid: str | None = None,
+        version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
     ) -> Any:
-        """DELETE. With ``uid`` only that very object is deleted, never its successor of the same name (409)."""
+        """DELETE. With ``uid`` only that very object is deleted, never its successor of the same name, with
+        ``version`` (its resourceVersion) only as it was read (409)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
+        if version is not None:
+            options.setdefault("preconditions", {})["resourceVersion"] = version
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:

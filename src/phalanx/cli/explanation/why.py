@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,7 @@ from phalanx.cli.connection import (
     scheduler_names_option,
     time_limit,
 )
+from phalanx.cli.explanation.dispatched_lines import dispatch_answer, dispatch_lines, dispatch_of
 from phalanx.cli.explanation.eviction_lines import eviction_lines
 from phalanx.cli.jobs.starts import start_lines
 
@@ -73,6 +74,9 @@ def why(
     do not exist or wait. The answer comes from a dry run over the live cluster, so it is current even while no
     scheduler runs. Nothing is changed.
 
+    Of a podgroup that was left to a hub it says, at the hub, which clusters were asked, what each answered,
+    where it is and why.
+
     Of what waits for room it also says who leaves or would be evicted for it, or who would have to go and may not.
     Of a pod or a group that was evicted it says for whom, also after it is gone (as long as its events are kept).
 
@@ -94,7 +98,7 @@ def why(
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
 
-    async def work(client: KubeClient) -> WhyAnswer:
+    async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.model.gang import GangKey
         from phalanx.reports.missing_pods import add_missing_pods, why_owner
@@ -104,6 +108,10 @@ def why(
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.why import WhyReport
 
+        if kind == "gang":
+            sent = await dispatch_of(client, namespace or client.namespace, name)
+            if sent is not None:
+                return dispatch_answer(sent)
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:
@@ -133,6 +141,13 @@ def why(
         return answer
 
     answer = run_connected(work, kubeconfig)
+    if isinstance(answer, dict):
+        # It was left to a hub, and this is its cluster.
+        if output == "table":
+            click.echo(harmless_lines("\n".join(dispatch_lines(answer))))
+        else:
+            print_structured(answer, output)
+        return
     if output == "table":
         click.echo(harmless_lines(render(answer)))
     else:

@@ -13,7 +13,7 @@ from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.registry import Dialects
 from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS
-from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE
+from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
 
 #: The account of the hub, in its own cluster and in each member's.
 ACCOUNT = "phalanx-hub"
@@ -49,6 +49,7 @@ def hub_access(namespace: str) -> list[Manifest]:
         make_rule([PHALANX], ["dispatches"], [*READ, "create", "delete", "patch"]),
         make_rule([PHALANX], ["dispatches/status"], ["update"]),
         make_rule([PHALANX], ["memberclusters"], READ),
+        make_rule([QUEUES.group], [QUEUES.plural], READ),
         make_rule([PHALANX], ["memberclusters/status"], ["patch"]),
     ]
     return [

@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dialects.intake import Intake
-from phalanx.model.events import ClusterEvent, PodUpdated
+from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.snapshot import Snapshot
@@ -99,6 +99,72 @@ def answer_question(question: Question) -> WhatIfAnswer:
         notes + after.failures,
         list(capture.missing),
     )
+
+
+def answer_starts(question: Question, others: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:
+    """When the gangs of `question.objects` would start, submitted one after another in this order, and when those
+    do (namespace/name) that wait there already: one forecast for all. Why is said of the first that would not.
+
+    Raises InputError, PolicyError.
+    """
+    changed, (pods, gangs), _ = _as_it_would_be(question, _as_it_is(question))
+    changed.events = _in_order(changed.events, question.objects, gangs, changed.capture.moment)
+    named = {*others, *(str(key) for key in gangs)}
+    after = _forecast(changed, RunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
+    reasons = _Reasons(changed, question)
+    found = []
+    for name in sorted(after.jobs):
+        if name not in named and pods.isdisjoint(after.members[name]):
+            continue
+        job, start = after.jobs[name], after.start(name)
+        answer = AskedStart(name, job.pods, NEVER)
+        if start is not None:
+            answer.start, answer.wait_seconds = format_moment(start), start - after.moment
+            answer.state = NOW if start <= after.moment else LATER
+        elif most_reasons > 0:
+            most_reasons -= 1
+            answer.verdict = reasons.verdict(name, job.why)
+        else:
+            answer.verdict = Verdict("", job.why) if job.why else None
+        found.append(answer)
+    return found
+
+
+def _waiting(named: Collection[str], world: _Supposed, pods: Collection[str]) -> list[str]:
+    """Whom the forecast waits for: gangs, and pods on their own."""
+    alone = [
+        event.pod.key
+        for event in world.events
+        if isinstance(event, PodUpdated) and event.pod.uid in pods and not event.pod.gang
+    ]
+    return [*named, *alone]
+
+
+def _in_order(
+    events: list[ClusterEvent], objects: Sequence[FileObject], gangs: Collection[GangKey], moment: int
+) -> list[ClusterEvent]:
+    """Those that are asked about were created one after another, the last of them now."""
+    order = list(
+        dict.fromkeys(
+            key
+            for entry in objects
+            if (
+                key := GangKey(str(entry.document["metadata"].get("namespace")), entry.document["metadata"]["name"])
+            )
+            in gangs
+        )
+    )
+    created = {key: moment - len(order) + rank + 1 for rank, key in enumerate(order)}
+    found: list[ClusterEvent] = []
+    for event in events:
+        if isinstance(event, GangUpdated) and event.gang.key in created:
+            event = GangUpdated(msgspec.structs.replace(event.gang, created=created[event.gang.key]))
+        elif isinstance(event, PodUpdated) and event.pod.gang:
+            key = GangKey(event.pod.namespace, event.pod.gang)
+            if key in created:
+                event = PodUpdated(msgspec.structs.replace(event.pod, created=created[key]))
+        found.append(event)
+    return found
 
 
 def _forecast(world: _Supposed, run_times: RunTimes, horizon: int, awaited: Collection[str] = ()) -> Forecast:

@@ -1,0 +1,202 @@
+"""One ledger over all member clusters: what each queue holds anywhere, whose turn it is, and who is at a limit.
+
+Queues are those of the hub (Volcano's Queue): weight, guarantee, capability, parent. What is held is what member
+clusters show, their own users' pods included, and what has been sent there since.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from phalanx.daemon.policy_file import dialect_options
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.registry import installed_dialects
+from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, AccountState, Tree
+from phalanx.model.account import Account as Queue
+from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import PodPhase
+from phalanx.model.resources import PODS
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.quota.dominant_share import order_by_share
+from phalanx.simulation.cluster import SimulatedCluster
+from phalanx.simulation.documents import Document, FileObject, take_in
+from phalanx.simulation.errors import InputError
+
+Amounts = dict[str, int]
+_DEEPEST = 20
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What one cluster has in all, how much of it the pods of each queue hold that are none of the hub's copies,
+    and how much those hold."""
+
+    total: Amounts
+    held: dict[str, Amounts]
+    copies: Amounts = {}
+
+    def free(self) -> Amounts:
+        left = dict(self.total)
+        for amounts in (*self.held.values(), self.copies):
+            for name, amount in amounts.items():
+                left[name] = left.get(name, 0) - amount
+        return left
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What a gang asks for: all its pods together, in integer units of each resource (cpu in milli-cores)."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    amounts: Amounts = {}
+
+
+class WaitingGang(msgspec.Struct, frozen=True):
+    """A gang at the hub that has not been sent anywhere; `created` in seconds since the epoch."""
+
+    uid: str
+    name: str
+    created: int
+    demand: Demand
+
+
+def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()) -> Account:
+    """`copies` are the hub's by namespace and name. Raises InputError."""
+    _, events = cluster.open(dialect_options(policy))
+    total: Amounts = {}
+    for event in events:
+        if isinstance(event, NodeUpdated):
+            _add(total, dict(event.node.allocatable))
+    held: dict[str, Amounts] = {}
+    ours: Amounts = {}
+    gangs = _queues_of_gangs(events)
+    for pod in {event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}.values():
+        if pod.node and pod.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+            queue = gangs.get(GangKey(pod.namespace, pod.gang), pod.queue) or DEFAULT_QUEUE
+            holder = ours if (pod.namespace, pod.name) in copies else held.setdefault(queue, {})
+            _add(holder, pod.pod_class.charged(pod.usage))
+    return Account(total, held, ours)
+
+
+def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> Demand:
+    """Of the PodGroup and the pods of one gang; what cannot be read asks for nothing."""
+    intake = Intake(schedulers, dialect_options(policy), dialects=installed_dialects())
+    events: list[ClusterEvent] = []
+    try:
+        for document in documents:
+            events += take_in(intake, FileObject(str(document.get("kind")), document))
+    except (InputError, ValueError, TypeError):
+        return Demand()
+    amounts: Amounts = {}
+    pods = {event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}
+    for pod in pods.values():
+        _add(amounts, pod.pod_class.charged(pod.pod_class.requests))
+    queues = [*_queues_of_gangs(events).values(), *(pod.queue for pod in pods.values())]
+    queue = next((each for each in queues if each), DEFAULT_QUEUE)
+    return Demand(queue, max((pod.priority for pod in pods.values()), default=0), amounts)
+
+
+def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]:
+    """The hub's queues by name; what cannot be read is passed over."""
+    intake = Intake((), dialect_options(policy), dialects=installed_dialects())
+    found: dict[str, Queue] = {}
+    for document in documents:
+        try:
+            events = take_in(intake, FileObject("Queue", document))
+        except (InputError, ValueError, TypeError):
+            continue
+        for event in events:
+            if isinstance(event, AccountUpdated) and event.account.key.tree is Tree.QUEUE:
+                found[event.account.key.name] = event.account
+    return found
+
+
+class Ledger:
+    """`accounts` are those of the clusters; what is sent on top of them is told by `charge`."""
+
+    def __init__(self, accounts: Iterable[Account], queues: Mapping[str, Queue]) -> None:
+        self._queues = queues
+        self._total: Amounts = {}
+        self._held: dict[str, Amounts] = {}
+        for account in accounts:
+            _add(self._total, account.total)
+            for queue, amounts in account.held.items():
+                self.charge(Demand(queue, 0, amounts))
+
+    def charge(self, demand: Demand) -> None:
+        """It holds so much more, and so do the queues above it."""
+        for name in self._path(demand.queue):
+            _add(self._held.setdefault(name, {}), demand.amounts)
+
+    def refusal(self, demand: Demand) -> str:
+        """Why nothing of this demand may be sent now: a ceiling over all clusters, or a queue that is closed."""
+        for name in self._path(demand.queue):
+            queue = self._queues.get(name)
+            if queue is None:
+                continue
+            if queue.state in (AccountState.CLOSED, AccountState.CLOSING):
+                return f"queue {name} is closed"
+            held = self._held.get(name, {})
+            for resource, limit in queue.capability:
+                asked = demand.amounts.get(resource, 0)
+                if asked and held.get(resource, 0) + asked > limit:
+                    has = f"has {held.get(resource, 0)} of {limit} {resource} in all clusters"
+                    return f"queue {name} {has}, and {asked} more are asked for"
+        return ""
+
+    def in_order(self, gangs: Iterable[WaitingGang]) -> Iterator[tuple[WaitingGang, str]]:
+        """Whose turn it is: the queue that is below its guarantee, then the one with the smallest share of all
+        clusters by its weight; in a queue the highest priority, then the oldest. With each comes why it may not go
+        ("" if it may); what may go is charged before the next turn."""
+        lines: dict[str, list[WaitingGang]] = {}
+        for gang in gangs:
+            lines.setdefault(gang.demand.queue, []).append(gang)
+        for line in lines.values():
+            line.sort(key=lambda each: (each.name, each.uid))
+            line.sort(key=lambda each: (-each.demand.priority, each.created))
+            line.reverse()
+        turns = [(self._turn(name), name) for name in lines]
+        heapq.heapify(turns)
+        while turns:
+            _, name = heapq.heappop(turns)
+            gang = lines[name].pop()
+            refusal = self.refusal(gang.demand)
+            yield gang, refusal
+            if not refusal:
+                self.charge(gang.demand)
+            if lines[name]:
+                heapq.heappush(turns, (self._turn(name), name))
+
+    def share(self, name: str) -> float:
+        """The part of all clusters that a queue holds, of its dominant resource, divided by its weight."""
+        queue = self._queues.get(name)
+        weight = max(1, queue.weight) if queue is not None else 1
+        held = ((resource, amount) for resource, amount in self._held.get(name, {}).items() if resource != PODS)
+        return order_by_share(held, self._total, weight)
+
+    def _turn(self, name: str) -> tuple[bool, float]:
+        """(Queues of a tree take turns by themselves, not level by level.)"""
+        queue, held = self._queues.get(name), self._held.get(name, {})
+        guarantee = queue.guarantee if queue is not None else ()
+        below = any(held.get(resource, 0) < amount for resource, amount in guarantee)
+        return not below, self.share(name)
+
+    def _path(self, name: str) -> list[str]:
+        path = [name]
+        while (queue := self._queues.get(path[-1])) is not None and queue.parent is not None:
+            if queue.parent.name in (ROOT_QUEUE, *path) or len(path) > _DEEPEST:
+                break
+            path.append(queue.parent.name)
+        return path
+
+
+def _queues_of_gangs(events: Iterable[ClusterEvent]) -> dict[GangKey, str]:
+    return {event.gang.key: event.gang.queue for event in events if isinstance(event, GangUpdated)}
+
+
+def _add(amounts: Amounts, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        amounts[name] = amounts.get(name, 0) + amount

@@ -1,0 +1,403 @@
+"""Rounds of choice: who waits at the hub is taken in the ledger's order, every member cluster is asked once about
+many gangs, and all that goes somewhere is written down at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from phalanx.dialects.times import format_time, parse_time
+from phalanx.hub import protocol
+from phalanx.hub.asked_objects import declared, kind_of
+from phalanx.hub.choice import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
+from phalanx.hub.connection import CONNECTING, ClusterConnection
+from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, Phase
+from phalanx.hub.estimates import AskedGang, Estimates
+from phalanx.hub.gangs import GangKind, HubObjects
+from phalanx.hub.job_kinds import JOB_KINDS, JobKind
+from phalanx.hub.ledger import Demand, Ledger, WaitingGang, demand_of
+from phalanx.hub.names import GROUP_KINDS
+from phalanx.hub.objects import Json, StoredObject, printable
+from phalanx.hub.observed import GangView
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.account import Account as Queue
+from phalanx.scheduling.framework.policy import Policy
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which a cluster that has refused a gang is not asked again about it.
+REFUSED_SECONDS = 300
+#: How many gangs one question is about, and how many records are written at a time.
+MOST_ASKED = 64
+_WRITERS = 16
+#: A queue that is at its limit is looked at no further in one round.
+_MOST_REFUSED = 50
+#: Seconds: to gather what comes together, for answers of all clusters, until who was refused is asked about again,
+#: and until a hub that has just started looks again whether its clusters are connected.
+_GATHER = 0.02
+_ANSWERS = 10.0
+_AGAIN = 5.0
+_UNSETTLED = 0.3
+
+Write = Callable[[Dispatch, DispatchStatus], Awaitable[bool]]
+Copies = Callable[[Dispatch, GangView, int], Sequence[Json]]
+
+
+class _Considered(msgspec.Struct):
+    """`unasked` says why no cluster is asked about it; it goes where it may go."""
+
+    record: Dispatch
+    gang: GangView
+    waiting: WaitingGang
+    asked: AskedGang
+    kind: str
+    unasked: str = ""
+
+
+class Rounds:
+    """`copies` makes a gang's objects as they would be created in an epoch; `write` writes a record's status, and
+    says whether it was the newest. `queues` are the hub's by name."""
+
+    def __init__(
+        self,
+        objects: HubObjects,
+        connections: Mapping[str, ClusterConnection],
+        specs: Mapping[str, Json],
+        estimates: Estimates,
+        policy: Policy,
+        schedulers: Sequence[str],
+        copies: Copies,
+        write: Write,
+        queues: Callable[[], Mapping[str, Queue]],
+        patience: int,
+    ) -> None:
+        self._objects = objects
+        self._connections = connections
+        self._specs = specs
+        self._estimates = estimates
+        self._policy = policy
+        self._schedulers = schedulers
+        self._copies = copies
+        self._write = write
+        self._queues = queues
+        self._patience = patience
+        self._began = time.time()
+        #: Gangs that wait, with when (by the event loop's clock) they are looked at next.
+        self._waiting: dict[str, float] = {}
+        self._considered: dict[str, tuple[object, _Considered]] = {}
+        #: What gangs of a kind were told for some seconds, by kind.
+        self._refused: dict[str, tuple[float, tuple[Candidate, ...]]] = {}
+        self._asking: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, gang_uid: str) -> None:
+        """A cluster is to be chosen for it."""
+        if gang_uid not in self._waiting:
+            self._waiting[gang_uid] = 0.0
+            self._wake.set()
+
+    def look_again(self) -> None:
+        """Clusters have changed: what they said before is not remembered."""
+        self._refused.clear()
+        for uid in self._waiting:
+            self._waiting[uid] = 0.0
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                pause = await self.round()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                await asyncio.sleep(_GATHER)
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    async def round(self) -> float:
+        """Seconds until the next, if nothing happens before."""
+        now = int(time.time())
+        if now - self._began < self._patience and not self._settled():
+            return _UNSETTLED
+        batch, held = self._batch()
+        if not batch and not held:
+            return self._next()
+        wishes = [self._wish(each, now) for each in batch]
+        told = await self._ask(batch, wishes)
+        now = int(time.time())
+        decisions = decide(wishes, told, self._standings(), now)
+        limit = asyncio.Semaphore(_WRITERS)
+
+        async def one(each: _Considered, decision: Decision) -> None:
+            async with limit:
+                await self._carry_out(each, decision, now)
+
+        async def hold(each: _Considered, refusal: str) -> None:
+            async with limit:
+                await self._tell(each, "QuotaExceeded", refusal, (), now)
+
+        await asyncio.gather(
+            *(one(each, decisions[each.record.uid]) for each in batch), *(hold(each, why) for each, why in held)
+        )
+        return self._next()
+
+    def _next(self) -> float:
+        if not self._waiting:
+            return 60.0
+        return max(0.0, min(self._waiting.values()) - asyncio.get_running_loop().time())
+
+    # -- who is asked about ---------------------------------------------------------------------------------
+
+    def _batch(self) -> tuple[list[_Considered], list[tuple[_Considered, str]]]:
+        """The next gangs in the ledger's order, and those that a limit holds back."""
+        clock = asyncio.get_running_loop().time()
+        due: dict[str, _Considered] = {}
+        for gang_uid in [uid for uid, moment in self._waiting.items() if moment <= clock]:
+            each = self._consider(gang_uid)
+            if each is None:
+                self._waiting.pop(gang_uid)
+                self._considered.pop(gang_uid, None)
+            else:
+                due[each.waiting.uid] = each
+        ledger, batch = self._ledger(), list[_Considered]()
+        held: list[tuple[_Considered, str]] = []
+        refusals_of, names = dict[str, int](), set[str]()
+        for waiting, refusal in ledger.in_order(each.waiting for each in due.values()):
+            each = due[waiting.uid]
+            if refusal:
+                refusals_of[waiting.demand.queue] = refusals_of.get(waiting.demand.queue, 0) + 1
+                if refusals_of[waiting.demand.queue] <= _MOST_REFUSED:
+                    held.append((each, refusal))
+                self._waiting[each.gang.uid] = clock + _AGAIN
+            elif (known := self._refused.get(each.kind)) is not None and known[0] > clock:
+                self._waiting[each.gang.uid] = known[0]
+            elif waiting.name not in names:
+                # (A job and a PodGroup of one name are asked about one after the other.)
+                names.add(waiting.name)
+                batch.append(each)
+                if len(batch) == MOST_ASKED:
+                    break
+        return batch, held
+
+    def _consider(self, gang_uid: str) -> _Considered | None:
+        """None for a gang that no cluster is to be chosen for any more."""
+        record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
+        if record is None or gang is None or record.phase is not Phase.PENDING or record.deleting:
+            return None
+        found = self._objects.group(gang_uid)
+        if found is None or not gang.complete or gang.suspended:
+            return None
+        kind, group = found
+        pods = self._objects.members(kind, group)
+        version = (group.resource_version, tuple(pod.uid for pod in pods), gang, record.version)
+        known = self._considered.get(gang_uid)
+        if known is not None and known[0] == version:
+            return known[1]
+        name = f"{group.namespace}/{group.name}"
+        asked, unasked = self.asked_gang(record), ""
+        if isinstance(kind, JobKind):
+            _, unasked = declared(kind, group.document)
+        demand = self._demand_of(kind, group)
+        created = parse_time(group.document["metadata"].get("creationTimestamp"))
+        made = _Considered(
+            record,
+            gang,
+            WaitingGang(record.uid, name, created, demand),
+            asked,
+            kind_of(asked.copies, gang, record),
+            unasked,
+        )
+        self._considered[gang_uid] = (version, made)
+        return made
+
+    def _ledger(self) -> Ledger:
+        """What clusters show of others, and what the hub itself has sent somewhere."""
+        accounts = [self._estimates.account(name) for name in self._connections]
+        ledger = Ledger([each for each in accounts if each is not None], self._queues())
+        for record in self._objects.records.values():
+            if record.status.cluster and record.phase is not Phase.ENDED:
+                ledger.charge(self.demand(record.gang.uid))
+        return ledger
+
+    def demand(self, gang_uid: str) -> Demand:
+        known = self._considered.get(gang_uid)
+        if known is not None:
+            return known[1].waiting.demand
+        found = self._objects.group(gang_uid)
+        if found is None:
+            return Demand()
+        kind, group = found
+        demand = self._demand_of(kind, group)
+        gang, record = self._objects.view(gang_uid), self._objects.record(gang_uid)
+        if gang is not None and record is not None:
+            name = f"{group.namespace}/{group.name}"
+            waiting = WaitingGang(record.uid, name, 0, demand)
+            self._considered[gang_uid] = (
+                None,
+                _Considered(record, gang, waiting, AskedGang(record.uid, name, ()), ""),
+            )
+        return demand
+
+    def _demand_of(self, kind: GangKind, group: StoredObject) -> Demand:
+        documents: Sequence[Json]
+        if isinstance(kind, JobKind):
+            documents, _ = declared(kind, group.document)
+        else:
+            documents = [group.document, *(pod.document for pod in self._objects.members(kind, group))]
+        return demand_of(documents, self._policy, self._schedulers)
+
+    def asked_gang(self, record: Dispatch) -> AskedGang:
+        """A gang as it would be created in a cluster in its next epoch; one that is gone has no objects, nor has a
+        job that declares too many."""
+        gang, found = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
+        name = f"{record.namespace}/{record.gang.name}"
+        if gang is None or found is None:
+            return AskedGang(record.uid, name, ())
+        kind, group = found
+        if isinstance(kind, JobKind):
+            return AskedGang(record.uid, name, declared(kind, group.document)[0], declared=True)
+        return AskedGang(record.uid, name, tuple(self._copies(record, gang, record.status.epoch + 1)))
+
+    def may_go(self, record: Dispatch, cluster: str) -> bool:
+        """Whether a gang that is elsewhere may be sent to this cluster, by what is known without asking."""
+        gang = self._objects.view(record.gang.uid)
+        if gang is None:
+            return False
+        answer = self._standing_answer(cluster, record, gang, int(time.time()))
+        return answer is not None and not answer.never
+
+    # -- the question ---------------------------------------------------------------------------------------
+
+    def _wish(self, each: _Considered, now: int) -> Wish:
+        candidates, asked = list[Candidate](), set[str]()
+        for name in sorted(self._connections):
+            candidate = self._standing_answer(name, each.record, each.gang, now)
+            if candidate is not None:
+                if each.unasked and not candidate.never:
+                    candidate = msgspec.structs.replace(candidate, message=each.unasked)
+                candidates.append(candidate)
+                if not candidate.never and not each.unasked:
+                    asked.add(name)
+        return Wish(each.record.uid, each.kind, tuple(candidates), frozenset(asked))
+
+    def _standing_answer(self, name: str, record: Dispatch, gang: GangView, now: int) -> Candidate | None:
+        """None for a cluster that the gang may not go to at all; never for one that need not be asked."""
+        connection, spec = self._connections[name], self._specs.get(name, {})
+        if gang.clusters and name not in gang.clusters:
+            return None
+        if spec.get("state") not in (None, "Active"):
+            return Candidate(name, never=True, message=f"is {spec.get('state')}")
+        if not connection.ready:
+            return Candidate(name, never=True, message=printable(f"{connection.reason}: {connection.message}"))
+        for attempt in reversed(record.status.attempts):
+            if attempt.cluster == name and _recent(attempt, now):
+                return Candidate(name, never=True, message=attempt.message)
+        kinds = [kind.resource for kind in GROUP_KINDS] + [kind.resource for kind in JOB_KINDS]
+        wanted = (record.gang.api_version, record.gang.kind)
+        served = [kind for kind in kinds if (kind.api_version, kind.kind) == wanted]
+        if served and served[0] not in connection.kinds:
+            said = f"does not serve {served[0].plural}.{served[0].group}"
+            return Candidate(name, never=True, message=said)
+        cost = spec.get("cost")
+        return Candidate(name, cost=cost if isinstance(cost, int) else 0)
+
+    async def _ask(self, batch: Sequence[_Considered], wishes: Sequence[Wish]) -> dict[str, dict[str, Candidate]]:
+        """By cluster and gang. Who takes too long holds up one round, and is passed over until it has answered."""
+        told: dict[str, dict[str, Candidate]] = {}
+        tasks: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
+        for name in {name for wish in wishes for name in wish.asked}:
+            gangs = [each.asked for each, wish in zip(batch, wishes, strict=True) if name in wish.asked]
+            late = Candidate(name, message="is still at the last question")
+            told[name] = {gang.uid: late for gang in gangs}
+            before = self._asking.get(name)
+            if before is None or before.done():
+                task = asyncio.create_task(self._estimates.ask(self._connections[name], gangs))
+                tasks[name] = self._asking[name] = task
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=_ANSWERS)
+        for name, task in tasks.items():
+            if task.done() and not task.cancelled():
+                told[name] = task.result()
+        return told
+
+    def _standings(self) -> dict[str, Standing]:
+        found = {name: Standing(most=_most(self._specs.get(name, {}))) for name in self._connections}
+        for record in self._objects.records.values():
+            standing = found.get(record.status.cluster)
+            if standing is not None:
+                standing.dispatches += 1
+                standing.waiting += self.waits(record)
+        return found
+
+    def waits(self, record: Dispatch) -> bool:
+        """Whether it was sent to a cluster and has not started there, as far as can be seen."""
+        if record.phase is Phase.COPYING:
+            return True
+        connection = self._connections.get(record.status.cluster)
+        if record.phase is not Phase.GRANTED or connection is None or not connection.ready:
+            return False
+        copies = list(connection.copies(record.uid))
+        return bool(copies) and not any((copy.document.get("spec") or {}).get("nodeName") for copy in copies)
+
+    # -- what becomes of them -------------------------------------------------------------------------------
+
+    async def _carry_out(self, each: _Considered, decision: Decision, now: int) -> None:
+        clock = asyncio.get_running_loop().time()
+        if decision.again:
+            self._waiting[each.gang.uid] = 0.0
+            return
+        if not decision.cluster:
+            self._waiting[each.gang.uid] = clock + _AGAIN
+            self._refused[each.kind] = (clock + _AGAIN, decision.answers)
+            await self._tell(each, "NoCluster", refusals(decision.answers), decision.answers, now)
+            return
+        self._waiting.pop(each.gang.uid, None)
+        self._estimates.sent(decision.cluster, each.asked)
+        answers = tuple(answer.answer() for answer in decision.answers)
+        promised = format_time(max(decision.start, now)) if decision.start is not None else ""
+        status = protocol.chosen(each.record.status, decision.cluster, now, promised)
+        if not await self._put(each, msgspec.structs.replace(status, answers=answers)):
+            self._estimates.left(decision.cluster, each.record.uid)
+            self._waiting[each.gang.uid] = clock + _UNSETTLED
+
+    async def _tell(
+        self, each: _Considered, reason: str, message: str, answers: Iterable[Candidate], now: int
+    ) -> None:
+        """Why it waits at the hub, where that has changed."""
+        told = each.record.status
+        if (told.reason, told.message) != (reason, message):
+            said = tuple(answer.answer() for answer in answers)
+            await self._put(each, msgspec.structs.replace(told, reason=reason, message=message, answers=said))
+
+    async def _put(self, each: _Considered, status: DispatchStatus) -> bool:
+        try:
+            return await self._write(each.record, status)
+        except (ApiError, ConnectionLost) as error:
+            log.info("gang %s: %s", each.waiting.name, error)
+            return False
+
+    def _settled(self) -> bool:
+        """Whether each member cluster has been connected, or has failed to be. A hub that has just started must not
+        take the first that answers for the only one."""
+        return all(
+            (connection := self._connections.get(name)) is None or connection.reason != CONNECTING
+            for name in (cluster.name for cluster in self._objects.clusters.values())
+        ) and bool(self._connections or not len(self._objects.clusters))
+
+
+def _most(spec: Json) -> int:
+    most = spec.get("maxWaiting")
+    return most if isinstance(most, int) and most >= 0 else MOST_WAITING
+
+
+def _recent(attempt: Attempt, now: int) -> bool:
+    return attempt.outcome == "Refused" and now - parse_time(attempt.time) < REFUSED_SECONDS
