@@ -17,7 +17,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.event_forms import CoreForm
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
-from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
 
 log = logging.getLogger(__name__)
 
@@ -85,25 +85,21 @@ class ControllerService:
         self._stopping.set()
 
     async def run(self) -> None:
-        background = [
-            asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run)),
-            asyncio.create_task(self._leadership.run(self._lost)),
-        ]
-        serving = asyncio.create_task(self._serve())
-        stopping = asyncio.create_task(self._stopping.wait())
+        recording = asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run))
         try:
-            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                await serving
+            await run_while_leading(
+                self._leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self._lost
+            )
         finally:
-            self.ready.clear()
-            for task in (serving, stopping):
-                task.cancel()
-            await asyncio.gather(serving, stopping, return_exceptions=True)
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
+
+    async def _serve_and_drain(self) -> None:
+        """Writes that wait get their turn while the lease is still held."""
+        try:
+            await self._serve()
+        finally:
             await self._drain()
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
 
     async def _serve(self) -> None:
         # A list from before the lease was won could miss the last writes of the leader before us.

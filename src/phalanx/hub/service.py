@@ -31,7 +31,7 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.http.connections import Transports
-from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
 from phalanx.model.account import Account as Queue
 from phalanx.scheduling.framework.policy import Policy
 
@@ -103,20 +103,11 @@ class HubService:
         self._stopping.set()
 
     async def run(self) -> None:
-        leading = asyncio.create_task(self._leadership.run(self._lost))
-        serving = asyncio.create_task(self._serve())
-        stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                await serving
+            await run_while_leading(
+                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self._lost
+            )
         finally:
-            self.ready.clear()
-            for task in (serving, stopping):
-                task.cancel()
-            await asyncio.gather(serving, stopping, return_exceptions=True)
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
             self._estimates.close()
 
     def _lost(self) -> None:

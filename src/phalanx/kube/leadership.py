@@ -6,7 +6,8 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -76,3 +77,28 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
         renew_deadline=lease.renew_deadline,
         retry_period=lease.retry_period,
     )
+
+
+async def run_while_leading(
+    leadership: Leadership,
+    serve: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    stopping: asyncio.Event,
+    ready: asyncio.Event,
+    lost: Callable[[], None],
+) -> None:
+    """Runs `serve` until it ends, which raises what it raised, or until `stopping`; the lease is given up last."""
+    leading = asyncio.create_task(leadership.run(lost))
+    serving = asyncio.create_task(serve())
+    told = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving
+    finally:
+        ready.clear()
+        for task in (serving, told):
+            task.cancel()
+        await asyncio.gather(serving, told, return_exceptions=True)
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
