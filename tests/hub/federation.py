@@ -16,7 +16,7 @@ from phalanx.cli.installation.hub_manifests import hub_definitions
 from phalanx.cli.installation.install import install_into
 from phalanx.cli.installation.manifests import definitions, volcano_queues
 from phalanx.daemon.service import SchedulerOptions
-from phalanx.hub.connection import ConnectionPace
+from phalanx.hub.members.connection import ConnectionPace
 from phalanx.hub.names import DISPATCH_GATE, DISPATCHES, MEMBER_CLUSTERS
 from phalanx.hub.service import HubOptions, HubService
 from phalanx.kube.auth.config import ClusterConfig, load_config

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from phalanx.hub.job_kinds import JOB, JOB_SET, MANAGED_BY, JobKind
+from phalanx.hub.jobs.kinds import JOB, JOB_SET, MANAGED_BY, JobKind
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError
 from tests.hub.federation import NAMESPACE, Federation, Json, Site, until

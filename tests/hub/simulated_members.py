@@ -14,9 +14,9 @@ import msgspec
 
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
-from phalanx.hub.choice import Candidate, Standing, Wish, decide
+from phalanx.hub.choice.assignment import Candidate, Standing, Wish, decide
+from phalanx.hub.choice.ledger import Account, Demand, Ledger, WaitingGang
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GangReference, Phase
-from phalanx.hub.ledger import Account, Demand, Ledger, WaitingGang
 from phalanx.hub.observed import ClusterView, CopyView, GangView, OriginPod
 
 MOST_ASKED = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.hub.choice import Candidate, best
+from phalanx.hub.choice.assignment import Candidate, best
 
 NOW = 1_000_000
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from phalanx.cli.installation.hub_manifests import hub_access, hub_definitions, member_access, multikueue_access
 from phalanx.cli.main import cli
-from phalanx.hub.job_kinds import JOB_KINDS
+from phalanx.hub.jobs.kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
 from phalanx.hub.objects import Json
 from phalanx.kube.client import PatchType

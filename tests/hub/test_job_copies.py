@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.hub.job_copies import TooManyPodsError, job_copy, job_question, job_view
-from phalanx.hub.job_kinds import JOB, JOB_KINDS, JOB_SET, MULTIKUEUE, JobKind, is_left, job_end, refusal
-from phalanx.hub.job_status import has_news, lost_status, mirrored_status
+from phalanx.hub.jobs.copies import TooManyPodsError, job_copy, job_question, job_view
+from phalanx.hub.jobs.kinds import JOB, JOB_KINDS, JOB_SET, MULTIKUEUE, JobKind, is_left, job_end, refusal
+from phalanx.hub.jobs.status import has_news, lost_status, mirrored_status
 from phalanx.hub.observed import LostPolicy
 from phalanx_local.validation.errors import FieldError
 from phalanx_local.validation.job_status import check_job_status

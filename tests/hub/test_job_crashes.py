@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.hub.job_kinds import JOB, JOB_SET, JobKind
+from phalanx.hub.jobs.kinds import JOB, JOB_SET, JobKind
 from phalanx.kube.errors import ApiError
 from tests.hub import played_jobs
 from tests.hub.federation import NAMESPACE, Federation, Json, until

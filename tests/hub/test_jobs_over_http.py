@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.hub.job_kinds import JOB, JOB_SET
+from phalanx.hub.jobs.kinds import JOB, JOB_SET
 from tests.hub import played_jobs
 from tests.hub.federation import NAMESPACE, Federation, federation, until
 from tests.hub.played_jobs import a_job, a_job_set, condition, get, patch, pods_of, submit, until_running

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.hub.kubeconfig_secret import cluster_config
+from phalanx.hub.members.kubeconfig_secret import cluster_config
 from phalanx.kube.errors import ConfigError
 
 Json = dict[str, Any]

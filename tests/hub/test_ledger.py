@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.hub.ledger import Account, Demand, Ledger, WaitingGang
+from phalanx.hub.choice.ledger import Account, Demand, Ledger, WaitingGang
 from phalanx.model.account import Account as Queue
 from phalanx.model.account import AccountKey, AccountState, Tree
 

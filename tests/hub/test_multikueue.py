@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.hub.choice import Candidate
-from phalanx.hub.multikueue import (
+from phalanx.hub.choice.assignment import Candidate
+from phalanx.hub.multikueue.nominations import (
     ROUND_SECONDS,
     clusters_of,
     extracted,

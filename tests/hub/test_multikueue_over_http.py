@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.hub.multikueue import ADMISSION_CHECKS, CLUSTERS, CONFIGS, MANAGER, WORKLOADS
-from phalanx.hub.multikueue_service import MultiKueueOptions, MultiKueueService
+from phalanx.hub.multikueue.nominations import ADMISSION_CHECKS, CLUSTERS, CONFIGS, MANAGER, WORKLOADS
+from phalanx.hub.multikueue.service import MultiKueueOptions, MultiKueueService
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import SECRETS

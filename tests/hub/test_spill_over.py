@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from phalanx.hub.choice import Candidate
-from phalanx.hub.spill_over import WaitingThere, reason_to_move
+from phalanx.hub.choice.assignment import Candidate
+from phalanx.hub.choice.spill_over import WaitingThere, reason_to_move
 from tests.hub.federation import Federation, federation
 
 NOW = 1_000_000

@@ -11,12 +11,12 @@ import msgspec
 
 from phalanx.dialects.times import format_time
 from phalanx.hub import protocol
-from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.copies import copy_view, group_copy, mirrored, pod_copy
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, new_dispatch, with_status
 from phalanx.hub.gangs import HubObjects, group_of, reference
-from phalanx.hub.job_kinds import DISPATCH, JOB_KINDS, MULTIKUEUE, JobKind, job_kind
-from phalanx.hub.job_writes import JobWrites, create_copy, expecting
+from phalanx.hub.jobs.kinds import DISPATCH, JOB_KINDS, MULTIKUEUE, JobKind, job_kind
+from phalanx.hub.jobs.writes import JobWrites, create_copy, expecting
+from phalanx.hub.members.connection import ClusterConnection
 from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID
 from phalanx.hub.objects import Json, printable
 from phalanx.hub.observed import ClusterView, GangView

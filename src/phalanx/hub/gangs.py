@@ -11,7 +11,7 @@ from phalanx.controllers.store import ObjectStore
 from phalanx.dialects.dispatched import WHEN_LOST
 from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
 from phalanx.hub.dispatch import Dispatch, GangReference, Phase, read_dispatch
-from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
+from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
 from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, QUEUES, RERUN_AFTER, GroupKind
 from phalanx.hub.objects import StoredObject, read_object
 from phalanx.hub.observed import RERUN_SECONDS, GangView, LostPolicy, OriginPod

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.controllers.work_queue import WorkQueue
-from phalanx.hub.connection import ClusterConnection, ConnectionPace
+from phalanx.hub.choice.estimates import Estimates
+from phalanx.hub.choice.ledger import queues_of
+from phalanx.hub.choice.rounds import Rounds
+from phalanx.hub.choice.spill_over import SpillOver
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
 from phalanx.hub.dispatcher import Dispatcher
-from phalanx.hub.estimates import Estimates
 from phalanx.hub.gangs import HubObjects, records_by_uid
-from phalanx.hub.ledger import queues_of
-from phalanx.hub.member_clusters import MemberClusters
+from phalanx.hub.members.connection import ClusterConnection, ConnectionPace
+from phalanx.hub.members.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
-from phalanx.hub.rounds import Rounds
-from phalanx.hub.spill_over import SpillOver
 from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig

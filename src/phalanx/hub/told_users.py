@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
-from phalanx.hub.job_kinds import REFUSED_KINDS, is_annotated, job_kind, refusal
+from phalanx.hub.jobs.kinds import REFUSED_KINDS, is_annotated, job_kind, refusal
 from phalanx.hub.objects import StoredObject, printable
 from phalanx.hub.protocol import SPILL_OVER
 from phalanx.kube.events import EventRecorder, ObjectReference

@@ -12,7 +12,7 @@ from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.registry import Dialects
-from phalanx.hub.job_kinds import JOB_KINDS, REFUSED_KINDS
+from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS
 from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
 
 #: The account of the hub, in its own cluster and in each member's.

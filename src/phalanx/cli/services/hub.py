@@ -64,7 +64,7 @@ def hub(
     from phalanx.cli.services.logs import set_up_logging
     from phalanx.cli.services.service_run import run_until_signal
     from phalanx.daemon.policy_file import read_policy
-    from phalanx.hub.multikueue_service import MultiKueueOptions, MultiKueueService
+    from phalanx.hub.multikueue.service import MultiKueueOptions, MultiKueueService
     from phalanx.hub.service import HubOptions, HubService
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.framework.errors import PolicyError

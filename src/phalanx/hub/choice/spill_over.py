@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from phalanx.dialects.times import format_time, parse_time
-from phalanx.hub.choice import Candidate, best
-from phalanx.hub.connection import ClusterConnection
+from phalanx.hub.choice.assignment import Candidate, best
+from phalanx.hub.choice.estimates import AskedGang, Estimates
+from phalanx.hub.choice.rounds import MOST_ASKED, Rounds
 from phalanx.hub.dispatch import Dispatch, Phase
-from phalanx.hub.estimates import AskedGang, Estimates
 from phalanx.hub.gangs import HubObjects
-from phalanx.hub.job_kinds import job_kind
+from phalanx.hub.jobs.kinds import job_kind
+from phalanx.hub.members.connection import ClusterConnection
 from phalanx.hub.names import SPILL_AFTER
 from phalanx.hub.objects import Json
 from phalanx.hub.protocol import SPILL_OVER
-from phalanx.hub.rounds import MOST_ASKED, Rounds
 from phalanx.model.text.duration import parse_duration
 
 #: Seconds by which a start may slip where nobody says anything else.

@@ -20,8 +20,8 @@ from phalanx.dialects.dispatched import HUB_LEASE, LEASE_SECONDS, ORIGIN_LABEL
 from phalanx.hub import protocol
 from phalanx.hub.copies import copy_view
 from phalanx.hub.dispatch import Dispatch
-from phalanx.hub.job_copies import is_copy, job_view
-from phalanx.hub.job_kinds import JOB_KINDS
+from phalanx.hub.jobs.copies import is_copy, job_view
+from phalanx.hub.jobs.kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCH_LABEL, GROUP_KINDS, LEASE_NAMESPACE, RESULT_FINALIZER
 from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.client import KubeClient, PatchType

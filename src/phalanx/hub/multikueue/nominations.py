@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.field_owners import field_owners
-from phalanx.hub.choice import Candidate, best
-from phalanx.hub.job_kinds import at
+from phalanx.hub.choice.assignment import Candidate, best
+from phalanx.hub.jobs.kinds import at
 from phalanx.hub.names import GROUP_KINDS
 from phalanx.hub.objects import printable
 from phalanx.kube.paths import Resource

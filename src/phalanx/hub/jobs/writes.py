@@ -10,12 +10,12 @@ import msgspec
 
 from phalanx.dialects.dispatched import ORIGIN_LABEL
 from phalanx.hub import protocol
-from phalanx.hub.connection import ClusterConnection
 from phalanx.hub.dispatch import Dispatch
 from phalanx.hub.gangs import HubObjects
-from phalanx.hub.job_copies import job_copy, job_view, suspension
-from phalanx.hub.job_kinds import JobKind
-from phalanx.hub.job_status import lost_status, mirrored_status
+from phalanx.hub.jobs.copies import job_copy, job_view, suspension
+from phalanx.hub.jobs.kinds import JobKind
+from phalanx.hub.jobs.status import lost_status, mirrored_status
+from phalanx.hub.members.connection import ClusterConnection
 from phalanx.hub.names import ORIGIN_UID
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.hub.observed import CopyView

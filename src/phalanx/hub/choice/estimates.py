@@ -16,9 +16,9 @@ from typing import Protocol
 
 import msgspec
 
-from phalanx.hub.choice import Candidate
+from phalanx.hub.choice.assignment import Candidate
+from phalanx.hub.choice.ledger import Account, account_of
 from phalanx.hub.copies import startable
-from phalanx.hub.ledger import Account, account_of
 from phalanx.hub.names import DISPATCH_LABEL, GRANT_GATE
 from phalanx.hub.objects import Json, printable
 from phalanx.kube.client import KubeClient

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.times import format_time
-from phalanx.hub.connection import ClusterConnection
-from phalanx.hub.kubeconfig_secret import KEY, cluster_config
+from phalanx.hub.members.connection import ClusterConnection
+from phalanx.hub.members.kubeconfig_secret import KEY, cluster_config
 from phalanx.hub.names import MEMBER_CLUSTERS
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.kube.auth.config import ClusterConfig

@@ -8,8 +8,8 @@ from typing import Any
 
 from phalanx.dialects.dispatched import WHEN_LOST
 from phalanx.hub.copies import copy_labels, copy_metadata
-from phalanx.hub.job_kinds import JOB, JobKind, Path, at, job_end, wants_suspension
-from phalanx.hub.job_status import has_news
+from phalanx.hub.jobs.kinds import JOB, JobKind, Path, at, job_end, wants_suspension
+from phalanx.hub.jobs.status import has_news
 from phalanx.hub.names import EPOCH, GROUP_KINDS, ORIGIN_UID, RESULT_FINALIZER
 from phalanx.hub.objects import StoredObject
 from phalanx.hub.observed import CopyView, LostPolicy

@@ -13,11 +13,11 @@ import msgspec
 
 from phalanx.controllers.store import ObjectStore
 from phalanx.controllers.work_queue import WorkQueue
-from phalanx.hub import multikueue
-from phalanx.hub.choice import Candidate
-from phalanx.hub.estimates import AskedGang, Estimates
-from phalanx.hub.job_kinds import at
-from phalanx.hub.kubeconfig_secret import KEY, cluster_config
+from phalanx.hub.choice.assignment import Candidate
+from phalanx.hub.choice.estimates import AskedGang, Estimates
+from phalanx.hub.jobs.kinds import at
+from phalanx.hub.members.kubeconfig_secret import KEY, cluster_config
+from phalanx.hub.multikueue import nominations
 from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
@@ -98,10 +98,10 @@ class MultiKueueService:
     async def _serve(self) -> None:
         await self._leadership.acquired()
         watched = (
-            (multikueue.ADMISSION_CHECKS, self._checks),
-            (multikueue.CONFIGS, self._configs),
-            (multikueue.CLUSTERS, self._clusters),
-            (multikueue.WORKLOADS, self._workloads),
+            (nominations.ADMISSION_CHECKS, self._checks),
+            (nominations.CONFIGS, self._configs),
+            (nominations.CLUSTERS, self._clusters),
+            (nominations.WORKLOADS, self._workloads),
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
@@ -117,48 +117,50 @@ class MultiKueueService:
         workload = self._workloads.get(key)
         if workload is None:
             return None
-        name = multikueue.open_check(
+        name = nominations.open_check(
             workload.document, {each.name: each.document for each in self._checks.values()}
         )
         check = self._checks.get(("", name))
         if check is None:
             self._rounds.pop(workload.uid, None)
             return None
-        before = multikueue.nominated(workload.document)
+        before = nominations.nominated(workload.document)
         written, due = self._rounds.get(workload.uid, (before, 0.0))
         if before and not set(before) <= set(written):
             log.warning("%s/%s: somebody else nominates clusters; does Kueue's configuration name this?", *key)
             return _ASK_AGAIN
         if before and workload.uid not in self._rounds:
             # Of another run of ours: its round begins anew.
-            self._rounds[workload.uid] = (before, time.monotonic() + multikueue.ROUND_SECONDS)
-            return float(multikueue.ROUND_SECONDS)
+            self._rounds[workload.uid] = (before, time.monotonic() + nominations.ROUND_SECONDS)
+            return float(nominations.ROUND_SECONDS)
         if before and time.monotonic() < due:
             return max(0.1, due - time.monotonic())
         configs = {each.name: each.document for each in self._configs.values()}
-        allowed = multikueue.clusters_of(check.document, configs)
+        allowed = nominations.clusters_of(check.document, configs)
         left = [each for each in allowed if each not in before]
-        pods = multikueue.question(workload.document)
+        pods = nominations.question(workload.document)
         gang = AskedGang(workload.uid, f"{key[0]}/{key[1]}", tuple(pods), declared=True)
         answers = await asyncio.gather(*(self._ask(each, gang) for each in left))
-        found = multikueue.next_round(before, answers, int(time.time()))
+        found = nominations.next_round(before, answers, int(time.time()))
         if found.names == before:
             self._tell(workload, "NotNominated", found.message, "Warning")
             return _ASK_AGAIN
         await self._nominate(workload, found)
         return found.wait
 
-    async def _nominate(self, workload: StoredObject, found: multikueue.Rounds) -> None:
+    async def _nominate(self, workload: StoredObject, found: nominations.Rounds) -> None:
         """Of the version that was seen; who has written since is looked at first."""
-        document, applied = multikueue.nomination(workload.document, found.names)
-        path = multikueue.WORKLOADS.path(workload.namespace, workload.name, "status")
+        document, applied = nominations.nomination(workload.document, found.names)
+        path = nominations.WORKLOADS.path(workload.namespace, workload.name, "status")
         try:
             if applied:
                 answer = await self._client.patch(
-                    path, document, PatchType.APPLY, field_manager=multikueue.MANAGER, force=True
+                    path, document, PatchType.APPLY, field_manager=nominations.MANAGER, force=True
                 )
             else:
-                answer = await self._client.patch(path, document, PatchType.MERGE, field_manager=multikueue.MANAGER)
+                answer = await self._client.patch(
+                    path, document, PatchType.MERGE, field_manager=nominations.MANAGER
+                )
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
@@ -169,7 +171,7 @@ class MultiKueueService:
 
     def _tell(self, workload: StoredObject, reason: str, note: str, kind: str) -> None:
         about = ObjectReference(
-            "Workload", workload.name, workload.namespace, workload.uid, multikueue.WORKLOADS.api_version
+            "Workload", workload.name, workload.namespace, workload.uid, nominations.WORKLOADS.api_version
         )
         self._recorder.record(about, reason=reason, action="Nominate", note=note, type=kind)
 

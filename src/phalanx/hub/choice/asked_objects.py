@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from phalanx.hub.dispatch import Dispatch
-from phalanx.hub.job_copies import TooManyPodsError, job_question
-from phalanx.hub.job_kinds import JobKind
+from phalanx.hub.jobs.copies import TooManyPodsError, job_question
+from phalanx.hub.jobs.kinds import JobKind
 from phalanx.hub.objects import Json
 from phalanx.hub.observed import GangView
 from phalanx.reports.capture.captured_kinds import captured

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.times import format_time, parse_time
-from phalanx.hub.job_kinds import COPY_LOST, JOB, JOB_SET, JobKind, at, wants_suspension
+from phalanx.hub.jobs.kinds import COPY_LOST, JOB, JOB_SET, JobKind, at, wants_suspension
 from phalanx.hub.objects import printable
 
 Json = dict[str, Any]

@@ -13,14 +13,14 @@ import msgspec
 
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
-from phalanx.hub.asked_objects import declared, kind_of
-from phalanx.hub.choice import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
-from phalanx.hub.connection import CONNECTING, ClusterConnection
+from phalanx.hub.choice.asked_objects import declared, kind_of
+from phalanx.hub.choice.assignment import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
+from phalanx.hub.choice.estimates import AskedGang, Estimates
+from phalanx.hub.choice.ledger import Demand, Ledger, WaitingGang, demand_of
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, Phase
-from phalanx.hub.estimates import AskedGang, Estimates
 from phalanx.hub.gangs import GangKind, HubObjects
-from phalanx.hub.job_kinds import JOB_KINDS, JobKind
-from phalanx.hub.ledger import Demand, Ledger, WaitingGang, demand_of
+from phalanx.hub.jobs.kinds import JOB_KINDS, JobKind
+from phalanx.hub.members.connection import CONNECTING, ClusterConnection
 from phalanx.hub.names import GROUP_KINDS
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.hub.observed import GangView

@@ -1,0 +1,1 @@
+"""Member clusters: their objects, credentials and connections."""

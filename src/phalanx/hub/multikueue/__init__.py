@@ -1,0 +1,1 @@
+"""Beside Kueue: the external dispatcher of MultiKueue."""
