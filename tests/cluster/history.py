@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 
 import msgspec
 
@@ -159,9 +160,13 @@ class History:
             transaction.rollback()
             return
         mark = self.draw.choice(MARKS)
+        together = defaultdict[GangKey | str, list[tuple[PodRecord, int]]](list)
         for record, row in transaction.commit():
             self.story.append(f"place {record.pod.uid} on row {row} with {mark}")
-            self.state.pods.assume(record, row, mark)
+            one_by_one = record.gang is None or self.draw.random() < 0.3
+            together[record.pod.uid if one_by_one or record.gang is None else record.gang.key].append((record, row))
+        for placed in together.values():
+            self.state.pods.assume_all(placed, mark)
 
     def _promise(self) -> None:
         """Room is held for a pending pod, or is not any more."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.account_paths import Paths
 from phalanx.cluster.accounts import AccountRecord, ChargeKey, ChargePath, ChargeState, ResourceSums
-from phalanx.cluster.pods.records import NO_NODE, PodRecord
+from phalanx.cluster.classes import Footprint
+from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState
@@ -127,6 +129,22 @@ class Ledger:
         if record.gang is not None:
             record.gang.count_allocated(record.footprint, 1)
         self._dirty[payer.key] = payer
+
+    def place_all(self, records: Iterable[PodRecord], gang: GangRecord) -> None:
+        """`book` for members of one gang that have just been placed."""
+        placed, asked = Counter[tuple[ChargePath, Footprint]](), ChargeState.PENDING
+        for record in records:
+            footprint, payer = record.footprint, record.charge_path
+            if payer is None or footprint is not record.charged_footprint or record.charge_state is not asked:
+                self.book(record)
+                continue
+            record.charge_state = ChargeState.ALLOCATED
+            placed[payer, footprint] += 1
+        for (payer, footprint), number in placed.items():
+            payer.move(footprint, ChargeState.PENDING, -number)
+            payer.move(footprint, ChargeState.ALLOCATED, number)
+            gang.count_allocated(footprint, number)
+            self._dirty[payer.key] = payer
 
     def leave(self, record: PodRecord) -> None:
         """A pod is gone; must be called before it leaves its gang."""

@@ -66,6 +66,22 @@ class PodsByNode:
         self._victims.moved.note(row)
         self._rows.setdefault(row, {})[record.pod.uid] = record
 
+    def put_all(self, placed: Collection[tuple[PodRecord, int]]) -> None:
+        """The same for many."""
+        rows, unblocking = self._rows, dict[ClassRecord, bool]()
+        for record, row in placed:
+            record.row = row
+            cls = record.pod_class
+            if cls not in unblocking:
+                unblocking[cls] = cls.affinity.may_unblock_others
+            self.affinity_version += unblocking[cls]
+            here = rows.get(row)
+            if here is None:
+                rows[row] = {record.pod.uid: record}
+            else:
+                here[record.pod.uid] = record
+        self._victims.moved.note_all(row for _, row in placed)
+
     def end_nomination(self, record: PodRecord) -> None:
         """Forgets room that was held, and that a transaction has already taken off the amounts."""
         if record.row != NO_NODE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from phalanx.cluster.accounts import ChargePath, ChargeState
 from phalanx.cluster.classes import ClassRecord, Footprint
@@ -197,6 +197,22 @@ class GangRecord:
         self._tally(record, state, 1)
         if last in ACTIVE or state in CAN_LEAVE:
             self._note_run()
+
+    def assume_all(self, records: Collection[PodRecord], mark: PlanMark | None) -> None:
+        """Counts pending members, no placeholders among them, as assumed."""
+        self.cached = None
+        pending, roles = self.pending, dict[str, int]()
+        for record in records:
+            pod = record.pod
+            del pending[pod.uid]
+            record.state, record.mark = MemberState.ASSUMED, mark
+            roles[pod.role] = roles.get(pod.role, 0) + 1
+        by_role = [(self._roles[role], number) for role, number in roles.items()]
+        for counts, number in [(self._counts, len(records)), *by_role]:
+            counts[MemberState.PENDING] -= number
+            counts[MemberState.ASSUMED] += number
+        if mark is not None:
+            self._tally_mark(mark, MemberState.ASSUMED, len(records))
 
     def resume(self, peak: int) -> None:
         """Goes on with a run that only seemed to end while a member was taken out and put back."""

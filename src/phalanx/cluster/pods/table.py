@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.changes import Changes
@@ -101,6 +101,31 @@ class PodTable(dict[str, PodRecord]):
         """
         self._transition(record, PodEvent.ASSUME, row, mark)
 
+    def assume_all(self, placed: Sequence[tuple[PodRecord, int]], mark: PlanMark | None) -> None:
+        """`assume` for members of one gang, in this order, with one change of what they have in common.
+
+        Whoever is not simply pending (a nomination is over, say) is taken by itself.
+        """
+        plain = [entry for entry in placed if _waits(entry[0]) and not entry[0].pod.placeholder]
+        gang = placed[0][0].gang if placed else None
+        if gang is None or len(plain) < len(placed) or any(record.gang is not gang for record, _ in plain):
+            for record, row in placed:
+                self.assume(record, row, mark)
+            return
+        names, records = self._nodes.names, [record for record, _ in plain]
+        for record, row in plain:
+            record.footprint = record.pod_class.footprint
+            record.assumed_node = names[row]
+        self._by_node.put_all(plain)
+        gang.assume_all(records, mark)
+        self._ledger.place_all(records, gang)
+        self._changes.version += len(records)
+        self._gangs.mark_changed(gang.key)
+        stories = self.stories
+        now, cycle = stories.now, stories.cycle
+        event, before, after = PodEvent.ASSUME, PodState.PENDING, PodState.ASSUMED
+        stories.ring.extend((now, cycle, record.pod.uid, event, before, after) for record in records)
+
     def binding_failed(self, uid: str) -> None:
         """A binding failed for good: the pod is pending again and its room is free."""
         record = self.get(uid)
@@ -163,8 +188,7 @@ class PodTable(dict[str, PodRecord]):
     def _transition(self, record: PodRecord, event: PodEvent, *details: object) -> bool:
         """Whether anything was done; a late answer is ignored, a decision that the state does not allow refused."""
         # (The commonest case is spelled out: this runs for every pod that is placed.)
-        waits = record.state is MemberState.PENDING and record.nomination is None
-        before = PodState.PENDING if waits else state_of_record(record)
+        before = PodState.PENDING if _waits(record) else state_of_record(record)
         step = _STEPS[before][event]
         if step is None:
             if event in IGNORED:
@@ -447,6 +471,10 @@ _DECIDED[_E.ASSUME] = _S.ASSUMED
 _DECIDED[_E.EVICT] = _S.EVICTING
 # By number: an enum as a key is hashed slowly.
 _STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in PodState]
+
+
+def _waits(record: PodRecord) -> bool:
+    return record.state is MemberState.PENDING and record.nomination is None
 
 
 def _times(pod: Pod) -> tuple[object, ...]:

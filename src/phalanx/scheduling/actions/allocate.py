@@ -407,8 +407,7 @@ def _bind(session: Session, calls: list[GangPlacement]) -> None:
             placed = [entry for entry in placed if not entry[0].pod.placeholder]
             held = _hold(session, call)
         mark = _mark(session, call.gang, call.need, len(call.placed) - len(placed))
-        for record, row in placed:
-            session.decisions.bind(record, row, call.gang.key, mark, together, held)
+        session.decisions.bind_all(placed, call.gang.key, mark, together, held)
 
 
 def _hold(session: Session, call: GangPlacement) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ class Decisions:
         self.plan = plan
         self.cause = f"c{plan.cycle}"
         self.steps = 0
-        # The pod that is counted as placed and not in the plan yet.
-        self._unbound = ""
+        # Who is counted as placed and not in the plan yet.
+        self._unbound: tuple[PodRecord, ...] = ()
         self._causes = 0
         # Room that was found for members that are expected; so many of them are nominated already.
         self._held: list[tuple[PodRecord, int]] = []
@@ -66,7 +66,11 @@ class Decisions:
         )
         kept = [bind for bind in binds if bind.gang is None]
         plan.binds[marks[0] :] = kept
-        self._state.pods.binding_failed(self._unbound)
+        written = {bind.uid for bind in binds}
+        for unbound in self._unbound:
+            if unbound.pod.uid not in written:
+                self._state.pods.binding_failed(unbound.pod.uid)
+        self._unbound = ()
         for part, mark in zip(self._lists()[1:], marks[1:], strict=False):
             del part[mark:]
         for bind in binds:
@@ -99,31 +103,48 @@ class Decisions:
     ) -> None:
         """Records a placement whose row is already charged (by a committed transaction); `together` names the
         decision where none of its pods may be bound before all are prepared."""
-        pod = record.pod
-        self.steps += 1
-        self._state.pods.assume(record, row, mark)
-        node = self._state.nodes.names[row]
+        self.bind_all([(record, row)], gang, mark, together, held)
+
+    def bind_all(
+        self,
+        placed: list[tuple[PodRecord, int]],
+        gang: GangKey | None,
+        mark: PlanMark | None,
+        together: str = "",
+        held: tuple[str, ...] = (),
+    ) -> None:
+        """The same for pods of one gang."""
+        self.steps += len(placed)
+        if gang is None:
+            for record, row in placed:
+                self._state.pods.assume(record, row, mark)
+        else:
+            self._state.pods.assume_all(placed, mark)
         # The binding clears the nomination, and one that this cycle has made need not be written.
-        self._unbound = pod.uid
-        preparations, annotations = binding_writes(record, self._now)
-        self._unbound = ""
-        self.plan.binds.append(
-            Bind(
-                pod.uid,
-                pod.namespace,
-                pod.name,
-                node,
-                gang,
-                mark,
-                self.cause,
-                preparations,
-                annotations,
-                together,
-                held,
+        self._unbound = tuple(record for record, _ in placed)
+        names, binds = self._state.nodes.names, self.plan.binds
+        for record, row in placed:
+            pod = record.pod
+            preparations, annotations = binding_writes(record, self._now)
+            binds.append(
+                Bind(
+                    pod.uid,
+                    pod.namespace,
+                    pod.name,
+                    names[row],
+                    gang,
+                    mark,
+                    self.cause,
+                    preparations,
+                    annotations,
+                    together,
+                    held,
+                )
             )
-        )
-        if record.last_verdict is not None:
-            self.judge_pod(record, None)
+        self._unbound = ()
+        for record, _ in placed:
+            if record.last_verdict is not None:
+                self.judge_pod(record, None)
 
     def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
         """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
