@@ -110,6 +110,7 @@ class Api:
                 version=importlib.metadata.version("phalanx-scheduler"),
                 schedulers=list(self._watch.options.schedulers),
                 what_if=scope.everything,
+                namespaces=sorted(self._watch.tables["gangs"].scopes()) if scope.everything else None,
             )
         )
 

@@ -205,7 +205,8 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
 
 
 class SessionAnswer(msgspec.Struct, kw_only=True):
-    """Who looks. `namespace` is the only one that he sees, "" for all."""
+    """Who looks. `namespace` is the only one that he sees, "" for all. `namespaces` are those with gangs that he may
+    choose among, None for who knows his own himself."""
 
     user: str
     login: str
@@ -214,6 +215,7 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     version: str
     schedulers: list[str]
     what_if: bool
+    namespaces: list[str] | None = None
 
 
 class LoginAnswer(msgspec.Struct, kw_only=True):
