@@ -205,8 +205,8 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
 
 
 class SessionAnswer(msgspec.Struct, kw_only=True):
-    """Who looks. `namespace` is the only one that he sees, "" for all. `namespaces` are those with gangs that he may
-    choose among, None for who knows his own himself."""
+    """Who looks. `namespace` is the only one that he sees, "" for all. `namespaces` are those with gangs, among which
+    he may choose; None for who knows his own himself."""
 
     user: str
     login: str
