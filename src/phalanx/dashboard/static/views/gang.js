@@ -2,6 +2,7 @@ import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, GLYPHS, Link, Page, State, Told, to, useAnswer, useNow, useTables } from "/static/parts.js";
 import { age, asks, clock, plural, seconds, span } from "/static/format.js";
 import { store } from "/static/store.js";
+import { Orders } from "/static/views/orders.js";
 
 export function Gang({ pod, namespace, name }) {
   const [table] = useTables("gangs", "summary");
@@ -26,7 +27,7 @@ export function Gang({ pod, namespace, name }) {
     ["Domain", why && why.domain],
     ["Part of", why && why.composite],
   ].filter(([, value]) => value) : [];
-  return html`<${Page} title=${name} cli=${line} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
+  return html`<${Page} title=${name} cli=${line} tools=${store.session.writes && html`<${Orders} pod=${pod} namespace=${namespace} name=${name} />`} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
     <div class="grid gangpage">
       <${Why} why=${why} row=${row} problem=${problem} />
       <section class="card"><h2>Facts</h2><dl class="facts">${facts.map(([title, value]) => html`<div key=${title}><dt>${title}</dt><dd>${value}</dd></div>`)}</dl>
