@@ -1,5 +1,4 @@
-"""Orders from the page: the viewer's own rights decide, one line is written down for each, and nobody else's page can
-give one."""
+"""Orders from the page: the viewer's own rights decide, each leaves one line, and no other page can give one."""
 
 from __future__ import annotations
 
