@@ -110,7 +110,7 @@ class Orders:
         except OrderError as error:
             raise AccessError(409, error.message) from error
         except ApiError as error:
-            if error.status == 403 and "impersonate" in error.message:
+            if error.status == 403 and "cannot impersonate" in error.message:
                 raise AccessError(
                     503, "the dashboard's own account may not act as you: it lacks the right `impersonate`"
                 ) from error
