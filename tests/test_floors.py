@@ -32,6 +32,7 @@ FLOORS = {
     "reports": 7,
     "accounting": 7,
     "hub": 8,
+    "orders": 8,
     "demo": 9,
     "dashboard": 9,
     "cli": 10,

@@ -12,8 +12,16 @@ from aiohttp.typedefs import Handler
 
 from phalanx.dashboard.access import AccessError, Login, Viewer
 from phalanx.dashboard.accounts import WINDOWS, Accounts
+from phalanx.dashboard.orders import Orders
 from phalanx.dashboard.renderings import Renderings
-from phalanx.dashboard.rows.entries import HistoryAnswer, LoginAnswer, Refusal, SessionAnswer, WhatIfRequest
+from phalanx.dashboard.rows.entries import (
+    HistoryAnswer,
+    LoginAnswer,
+    OrderRequest,
+    Refusal,
+    SessionAnswer,
+    WhatIfRequest,
+)
 from phalanx.dashboard.schema import schema
 from phalanx.dashboard.scope import Scope, scope_of
 from phalanx.dashboard.stream import Stream
@@ -41,9 +49,10 @@ class Api:
         gangs: GangHistory,
         questions: WhatIfQuestions,
         accounts: Accounts,
+        orders: Orders,
     ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
-        self._accounts = accounts
+        self._accounts, self._orders = accounts, orders
         self.renderings = Renderings(watch.tables, watch.names, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
@@ -60,6 +69,7 @@ class Api:
             web.get("/api/v1/history", self._history),
             web.get("/api/v1/accounts", self._of_accounts),
             web.post("/api/v1/what-if", self._what_if),
+            web.post("/api/v1/orders/{verb}", self._order),
         ]
 
     # who
@@ -110,6 +120,8 @@ class Api:
                 version=importlib.metadata.version("phalanx-scheduler"),
                 schedulers=list(self._watch.options.schedulers),
                 what_if=scope.everything,
+                writes=self._orders.enabled,
+                namespaces=sorted(self._watch.tables["gangs"].scopes()) if scope.everything else None,
             )
         )
 
@@ -182,6 +194,20 @@ class Api:
         audit.info("what-if: user=%r", scope.viewer.name)
         answer = await self._questions.answer(question)
         return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(answer)))
+
+    async def _order(self, request: web.Request) -> web.Response:
+        viewer = await self._viewer(request)
+        # No form and no page elsewhere can send this type without being asked first whether it may.
+        if request.content_type != "application/json":
+            raise AccessError(415, "an order is application/json")
+        try:
+            order = msgspec.json.decode(await request.read(), type=OrderRequest)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise AccessError(400, f"the order cannot be read: {error}") from error
+        if not order.namespace:
+            raise AccessError(400, "the order names no namespace")
+        await self._scope(request, order.namespace)
+        return _json(await self._orders.give(viewer, request.match_info["verb"], order))
 
     def _named_table(self, name: str) -> Table:
         if name not in self._watch.tables:

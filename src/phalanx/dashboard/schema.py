@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dashboard.rows.entries import ANSWERS, ROWS, Refusal, TableAnswer, TableDelta, WhatIfRequest
+from phalanx.dashboard.rows.entries import (
+    ANSWERS,
+    ROWS,
+    OrderRequest,
+    Refusal,
+    TableAnswer,
+    TableDelta,
+    WhatIfRequest,
+)
 
 
 def schema() -> dict[str, Any]:
@@ -17,6 +25,7 @@ def schema() -> dict[str, Any]:
         **{f"GET /api/v1/stream: {name}": TableDelta[row] for name, row in ROWS.items()},  # type: ignore[valid-type]
         "any refusal": Refusal,
         "body of POST /api/v1/what-if": WhatIfRequest,
+        "body of POST /api/v1/orders/{verb}": OrderRequest,
     }
     found, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
     return {

@@ -20,6 +20,7 @@ from phalanx.dashboard.access import Login
 from phalanx.dashboard.accounts import Accounts
 from phalanx.dashboard.api import Api, refusals
 from phalanx.dashboard.limits import RateLimits
+from phalanx.dashboard.orders import Orders
 from phalanx.dashboard.rehearsal.process import RehearsalProcess
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
@@ -57,7 +58,7 @@ class ServeError(Exception):
 class ServeOptions(msgspec.Struct, frozen=True):
     """`hosts` are the names (without ports) under which the page may be reached beside localhost and the address
     itself; "*" for any. With a `certificate` (and `key`) it is HTTPS. `per_address` and `in_all` are requests a
-    second."""
+    second. With `writes` viewers may tell gangs what their own rights allow, `orders_per_viewer` times a second."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -66,6 +67,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
     key: str = ""
     per_address: float = 100.0
     in_all: float = 500.0
+    writes: bool = False
+    orders_per_viewer: float = 2.0
 
 
 class Dashboard:
@@ -90,7 +93,8 @@ async def dashboard(
         watch = ClusterWatch(client, watch_options, rehearsal)
         questions = WhatIfQuestions(client, watch_options, watch.policy)
         accounts = Accounts(database)
-        api = Api(watch, login, GangHistory(client, watch), questions, accounts)
+        orders = Orders(client, enabled=options.writes, per_viewer=options.orders_per_viewer)
+        api = Api(watch, login, GangHistory(client, watch), questions, accounts, orders)
         async with _serving(api, options, watch) as url:
             following = asyncio.create_task(watch.run())
             try:
@@ -100,6 +104,7 @@ async def dashboard(
                 await asyncio.wait([following])
                 watch.news.close()
                 accounts.close()
+                await orders.close()
 
 
 @contextlib.asynccontextmanager

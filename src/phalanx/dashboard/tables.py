@@ -82,6 +82,9 @@ class Table:
     def ids(self) -> Iterator[str]:
         return iter(self._rows)
 
+    def scopes(self) -> set[str]:
+        return {row.scope for row in self._rows.values()}
+
     def get(self, row: str) -> bytes | None:
         known = self._rows.get(row)
         return known.encoded if known is not None else None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from phalanx.orders.volcano_command import ABORT, RESTART, RESUME, command_to
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.reports.jobs.entries import JobEntry
     from phalanx.reports.jobs.job_report import FoundJob
-
-ABORT, RESUME, RESTART = "AbortJob", "ResumeJob", "RestartJob"
 
 
 async def suspend_job(client: KubeClient, job: FoundJob) -> str:
@@ -90,28 +90,6 @@ async def send_command(client: KubeClient, job: FoundJob, action: str) -> None:
                 "`phalanx install` brings it"
             ) from error
         raise
-
-
-def command_to(job: JobEntry, action: str) -> dict[str, Any]:
-    target = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    return {
-        "apiVersion": "bus.volcano.sh/v1alpha1",
-        "kind": "Command",
-        "metadata": {
-            "generateName": f"{job.name}-{action.lower()}-",
-            "namespace": job.namespace,
-            "ownerReferences": [target],
-        },
-        "target": target,
-        "action": action,
-    }
 
 
 async def _set_suspend(client: KubeClient, job: FoundJob, value: bool) -> None:

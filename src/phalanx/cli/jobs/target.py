@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -26,20 +25,10 @@ def parse_job(text: str) -> tuple[str, str]:
 
 async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> FoundJob:
     """Raises click.ClickException where there is none, or several."""
-    from phalanx.reports.jobs.job_report import AmbiguousName
+    from phalanx.orders.errors import OrderError
+    from phalanx.orders.found_job import find_job as find
 
     try:
-        found = await reader.job(kind, namespace, name, time.time())
-    except AmbiguousName as error:
-        raise click.ClickException(str(error)) from error
-    if found is not None:
-        return found
-    what = {"": "job or PodGroup", "gang": "PodGroup or pod that names a gang", "vcjob": "Volcano Job"}.get(
-        kind, kind
-    )
-    text = f"no {what} {name!r} in namespace {namespace!r}"
-    if kind in ("", "vcjob") and not await reader.has_volcano_jobs():
-        text += "; this cluster does not have Volcano Jobs, `phalanx install` brings them"
-    elif reader.warnings:
-        text += f"; {'; '.join(reader.warnings)}"
-    raise click.ClickException(text)
+        return await find(reader, kind, name, namespace)
+    except OrderError as error:
+        raise click.ClickException(error.message) from error

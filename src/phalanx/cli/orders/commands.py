@@ -12,8 +12,8 @@ from phalanx.cli.completion import gangs, names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 
 if TYPE_CHECKING:
-    from phalanx.cli.orders.target import Target
     from phalanx.kube.client import KubeClient
+    from phalanx.orders.target import Target
 
 Order = Callable[["KubeClient", "Target"], Awaitable[str]]
 
@@ -26,8 +26,9 @@ def _each(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None,
     """Does something to each and prints the line that it returns; one that fails does not keep the others."""
     from phalanx.cli.connection import run_connected
     from phalanx.cli.listing.harmless import harmless
-    from phalanx.cli.orders.target import TargetFinder
     from phalanx.kube.errors import ApiError
+    from phalanx.orders.errors import BadNameError, OrderError
+    from phalanx.orders.target import TargetFinder
 
     async def work(client: KubeClient) -> int:
         finder, failed = TargetFinder(client, namespace or client.namespace), 0
@@ -36,7 +37,9 @@ def _each(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None,
                 click.echo(harmless(await order(client, await finder.find(name))))
             except click.UsageError:
                 raise
-            except click.ClickException as error:
+            except BadNameError as error:
+                raise click.UsageError(error.message) from error
+            except (click.ClickException, OrderError) as error:
                 click.echo(f"Error: {harmless(error.message)}", err=True)
                 failed += 1
             except ApiError as error:
@@ -64,7 +67,7 @@ def hold(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) 
     phalanx hold train
     phalanx hold pytorchjob/bert -n research
     """
-    from phalanx.cli.orders.holding import hold as order
+    from phalanx.orders.holding import hold as order
 
     _each(names, namespace, kubeconfig, order)
 
@@ -79,7 +82,7 @@ def release(names: tuple[str, ...], namespace: str | None, kubeconfig: str | Non
     \b
     phalanx release train
     """
-    from phalanx.cli.orders.holding import release as order
+    from phalanx.orders.holding import release as order
 
     _each(names, namespace, kubeconfig, order)
 
@@ -101,7 +104,7 @@ def cancel(names: tuple[str, ...], yes: bool, dry_run: bool, namespace: str | No
     phalanx cancel podgroup/bert-xyz --yes
     """
     from phalanx.cli.listing.harmless import harmless
-    from phalanx.cli.orders import cancelling
+    from phalanx.orders import cancelling
 
     if not yes and not dry_run and not sys.stdin.isatty():
         raise click.UsageError("it asks before it deletes, and there is nobody to ask here: add --yes")

@@ -6,14 +6,14 @@ import click
 
 from phalanx.admission.context import QueueCatalog
 from phalanx.admission.queue_state import refusals_of_queue
-from phalanx.cli.orders.holding import KUEUE_QUEUE
-from phalanx.cli.orders.target import Target, name_of
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
 from phalanx.dialects.gangs.made_groups import MADE_FROM_PODS
 from phalanx.jobs.suspended import QUEUE_LABEL, is_suspended
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
+from phalanx.orders.holding import KUEUE_QUEUE
+from phalanx.orders.target import Target, name_of
 from phalanx.reports.jobs.kinds import QUEUES
 from phalanx.reports.jobs.read_documents import controller_of, mapping
 

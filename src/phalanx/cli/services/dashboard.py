@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --login token: whom tokens must be made for; may be repeated. By default the API server itself.",
 )
+@click.option(
+    "--writes",
+    is_flag=True,
+    help="Let viewers hold, release and cancel gangs from the page, each by his own rights. With --login token the "
+    "account of this process needs the right `impersonate`.",
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 @click.option(
     "--address-file",
@@ -82,6 +88,7 @@ def dashboard(
     certificate: str,
     key: str,
     audiences: tuple[str, ...],
+    writes: bool,
     open_browser: bool,
     address_file: Path | None,
     database: str | None,
@@ -95,7 +102,7 @@ def dashboard(
     """Serve a page that shows queues, gangs and nodes, and says why and until when gangs wait.
 
     It watches the cluster once and rehearses the scheduler over it, so it is current without a scheduler too.
-    Nothing is changed: all that it does is read.
+    Nothing is changed, all that it does is read, unless it is started with --writes.
 
     \b
     phalanx dashboard --open
@@ -122,7 +129,7 @@ def dashboard(
     if login_name == "token" and open_browser:
         raise click.UsageError("--open goes with --login address")
     set_up_logging(log_level, log_format)
-    options = ServeOptions(host, int(port), hosts, certificate, key)
+    options = ServeOptions(host, int(port), hosts, certificate, key, writes=writes)
     watching = WatchOptions(scheduler_names, config, lease_namespace)
 
     accounts = _accounts(database)

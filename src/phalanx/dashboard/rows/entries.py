@@ -205,7 +205,8 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
 
 
 class SessionAnswer(msgspec.Struct, kw_only=True):
-    """Who looks. `namespace` is the only one that he sees, "" for all."""
+    """Who looks. `namespace` is the only one that he sees, "" for all. `namespaces` has those with gangs, among
+    which he may choose; None for who knows his own himself. `writes`: whether orders to gangs are taken here."""
 
     user: str
     login: str
@@ -214,6 +215,8 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     version: str
     schedulers: list[str]
     what_if: bool
+    namespaces: list[str] | None = None
+    writes: bool = False
 
 
 class LoginAnswer(msgspec.Struct, kw_only=True):
@@ -245,6 +248,26 @@ class WhatIfReply(msgspec.Struct, kw_only=True):
     answer: WhatIfAnswer
 
 
+class OrderRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """To a gang, or with `pod` to a pod on its own. Without `confirmed` it only says what would happen; with it
+    `uid` is that of the object that was shown."""
+
+    namespace: str
+    name: str
+    pod: bool = False
+    confirmed: bool = False
+    uid: str = ""
+
+
+class OrderAnswer(msgspec.Struct, kw_only=True):
+    """`object` is what the order is for: the object at the top that makes the pods, with its `uid`."""
+
+    message: str
+    object: str
+    uid: str
+    done: bool = False
+
+
 class Refusal(msgspec.Struct, kw_only=True):
     """Every answer that is no: what is wrong, for people."""
 
@@ -268,4 +291,5 @@ ANSWERS: dict[str, Any] = {
     "GET /api/v1/history": HistoryAnswer,
     "GET /api/v1/accounts": AccountsAnswer,
     "POST /api/v1/what-if": WhatIfReply,
+    "POST /api/v1/orders/{verb}": OrderAnswer,
 }

@@ -99,18 +99,26 @@ function Health() {
   return html`<p class=${`health h-${known.connection === "live" && !stale ? "good" : "bad"}`} role="status"><span class="dot" aria-hidden="true"></span>${word}</p>`;
 }
 
+// A choice for who sees everything; who does not knows the names of his namespaces himself.
 function Namespace({ chosen, path }) {
-  const [text, setText] = useState(chosen || store.namespace);
-  useEffect(() => setText(chosen || store.namespace), [chosen, store.namespace]);
-  const submit = (event) => {
-    event.preventDefault();
+  const current = chosen || store.namespace;
+  const [text, setText] = useState(current);
+  useEffect(() => setText(current), [current]);
+  const choose = (name) => {
     const { query } = place();
-    go(path.startsWith("/gangs/") || path.startsWith("/pods/") ? "/gangs" : path, { ...Object.fromEntries(query), ns: text.trim() });
+    query.delete("ns");
+    go(path.startsWith("/gangs/") || path.startsWith("/pods/") ? "/gangs" : path, { ...Object.fromEntries(query), ns: name });
   };
-  return html`<form class="namespace" onSubmit=${submit} role="search">
-    <label for="namespace">Namespace</label>
-    <input id="namespace" value=${text} placeholder=${store.session.everything ? "all" : "one of yours"} onInput=${(event) => setText(event.target.value)} spellcheck="false" autocomplete="off" />
-    ${text && store.session.everything && html`<button type="button" class="quiet" onClick=${() => { setText(""); const { query } = place(); query.delete("ns"); go(path, Object.fromEntries(query)); }} aria-label="All namespaces">✕</button>`}
+  const seen = [...store.tables.gangs.rows.values()].map((row) => row.namespace);
+  const names = [...new Set([...(store.session.namespaces || []), ...seen, current])].filter(Boolean).sort();
+  if (store.session.namespaces) {
+    return html`<div class="namespace"><label for="namespace">Namespace</label>
+      <select id="namespace" value=${current} onChange=${(event) => choose(event.target.value)}><option value="">all</option>${names.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></div>`;
+  }
+  return html`<form class="namespace" onSubmit=${(event) => { event.preventDefault(); choose(text.trim()); }} role="search">
+    <label for="namespace">Show namespace</label>
+    <input id="namespace" value=${text} placeholder="one of yours" onInput=${(event) => setText(event.target.value)} spellcheck="false" autocomplete="off" />
+    <button disabled=${!text.trim() || text.trim() === current}>Show</button>
   </form>`;
 }
 

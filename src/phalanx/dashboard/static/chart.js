@@ -29,6 +29,7 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
     const drawn = new window.uPlot({
       width: Math.max(200, element.clientWidth),
       height,
+      padding: [8, 30, 0, 0],
       cursor: { y: false },
       legend: { live: true },
       scales: { y: { range: (self, low, high) => [0, Math.max(10, Math.min(100, (high || 0) * 1.15))] } },
@@ -42,6 +43,10 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
         value: (self, value) => (value === null || value === undefined ? "" : `${value.toFixed(1)} %`),
       }))],
     }, [times, ...lines.map((line) => line.values)], element);
+    // While nobody points at a moment, the legend tells the last one.
+    const latest = () => drawn.setLegend({ idx: times.length - 1 }, false);
+    latest();
+    drawn.over.addEventListener("mouseleave", () => setTimeout(latest));
     const watcher = new ResizeObserver(() => drawn.setSize({ width: Math.max(200, element.clientWidth), height }));
     watcher.observe(element);
     return () => {

@@ -77,6 +77,17 @@ export function clock(moment) {
   return today ? time : `${when.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
 }
 
+// Without seconds, for columns.
+export function minute(moment) {
+  return clock(moment).replace(/:\d\d$/, "");
+}
+
+// Texts of the scheduler, with their moments by the viewer's clock.
+export const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/;
+export function local(text) {
+  return (text || "").replace(new RegExp(MOMENT, "g"), (moment) => clock(moment));
+}
+
 export function plural(count, word) {
   return `${short(count)} ${word}${count === 1 ? "" : "s"}`;
 }

@@ -1,6 +1,7 @@
 // Small parts that all views are made of.
 
 import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
+import { MOMENT, clock } from "/static/format.js";
 import { store } from "/static/store.js";
 
 export function useStore() {
@@ -90,8 +91,14 @@ export function Bar({ parts, whole, marks = [], label }) {
   const wide = (value) => `${Math.max(0, Math.min(100, (100 * value) / of))}%`;
   return html`<div class="bar" role="img" aria-label=${label} title=${label}>
     ${parts.filter((part) => part.value > 0).map((part) => html`<span key=${part.kind} class=${`part p-${part.kind}`} style=${{ width: wide(part.value) }}></span>`)}
-    ${marks.map((mark) => html`<span key=${mark.kind} class=${`tick t-${mark.kind}`} style=${{ left: wide(mark.value) }}></span>`)}
+    ${marks.map((mark) => html`<span key=${mark.kind} class=${`tick t-${mark.kind}`} style=${{ left: wide(mark.value), marginLeft: `${-3 * Math.max(0, Math.min(1, mark.value / of))}px` }}></span>`)}
   </div>`;
+}
+
+// A text of the scheduler; its moments are shown by the viewer's clock and stay on one line.
+export function Told({ text }) {
+  const parts = (text || "").split(new RegExp(`(${MOMENT.source})`));
+  return parts.map((part, index) => (index % 2 ? html`<time key=${index} class="moment" datetime=${part} title=${part}>${clock(part)}</time>` : part));
 }
 
 export function Empty({ children }) {
@@ -138,7 +145,7 @@ export function VirtualTable({ rows, height, columns, row, open, selected, selec
   const last = Math.min(rows.length, Math.ceil((view.top + view.tall) / narrow) + 6);
   return html`<div class="scroll" ref=${box} tabindex="0" role="region" aria-label=${label}>
     <table aria-rowcount=${rows.length + 1}>
-      <thead><tr>${columns.map((column) => html`<th key=${column.key} scope="col" class=${column.key} aria-sort=${column.sort}>
+      <thead><tr>${columns.map((column) => html`<th key=${column.key} scope="col" class=${column.key} title=${column.hint} aria-sort=${column.sort}>
         ${column.onSort ? html`<button class="sort" onClick=${column.onSort}>${column.title}<span aria-hidden="true">${column.sort === "ascending" ? " ▲" : column.sort === "descending" ? " ▼" : ""}</span></button>` : column.title}
       </th>`)}</tr></thead>
       <tbody>

@@ -1,6 +1,6 @@
 import { html, useMemo, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Empty, Page, TableState, VirtualTable, to, useNow, useParameter, useTables } from "/static/parts.js";
-import { age, clock, plural } from "/static/format.js";
+import { age, clock, local, plural } from "/static/format.js";
 import { store } from "/static/store.js";
 
 export function Evictions() {
@@ -22,8 +22,8 @@ export function Evictions() {
       <select aria-label="Reason" value=${reason} onChange=${(event) => setReason(event.target.value)}><option value="">any reason</option>${reasons.map((each) => html`<option key=${each}>${each}</option>`)}</select></div>
     <${TableState} table=${table} what="evictions" />
     ${table.state === "there" && !rows.length && html`<${Empty}>${all.length ? "No eviction matches the filter." : "Nobody was evicted, as far as events are kept."}</${Empty}>`}
-    ${rows.length > 0 && html`<div class="card flush"><${VirtualTable} rows=${rows} height=${() => (innerWidth < 720 ? 88 : 46)} selected=${selected} select=${select} open=${open} label="Evictions"
+    ${rows.length > 0 && html`<div class="card flush"><${VirtualTable} rows=${rows} height=${() => (innerWidth <= 720 ? 98 : 62)} selected=${selected} select=${select} open=${open} label="Evictions"
       columns=${[{ key: "age", title: "When" }, { key: "state", title: "Reason" }, { key: "gang", title: "Pod" }, { key: "why", title: "For whom, and why" }]}
-      row=${(row) => html`<td class="age" title=${clock(row.when)}>${age(row.when, now)}</td><td class="state"><span class="tag">${row.reason}</span></td><td class="gang"><span class="muted">${row.namespace}/</span>${row.pod}</td><td class="why"><span title=${row.message}>${row.message}</span></td>`} /></div>`}
+      row=${(row) => html`<td class="age" title=${clock(row.when)}>${age(row.when, now)}</td><td class="state"><span class="tag">${row.reason}</span></td><td class="gang"><span class="muted">${row.namespace}/</span>${row.pod}</td><td class="why"><span title=${row.message}>${local(row.message)}</span></td>`} /></div>`}
   </${Page}>`;
 }

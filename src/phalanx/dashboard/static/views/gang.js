@@ -1,7 +1,8 @@
 import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
-import { Bar, Empty, GLYPHS, Link, Page, State, to, useAnswer, useNow, useTables } from "/static/parts.js";
+import { Bar, Empty, GLYPHS, Link, Page, State, Told, to, useAnswer, useNow, useTables } from "/static/parts.js";
 import { age, asks, clock, plural, seconds, span } from "/static/format.js";
 import { store } from "/static/store.js";
+import { Orders } from "/static/views/orders.js";
 
 export function Gang({ pod, namespace, name }) {
   const [table] = useTables("gangs", "summary");
@@ -26,7 +27,7 @@ export function Gang({ pod, namespace, name }) {
     ["Domain", why && why.domain],
     ["Part of", why && why.composite],
   ].filter(([, value]) => value) : [];
-  return html`<${Page} title=${name} cli=${line} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
+  return html`<${Page} title=${name} cli=${line} tools=${store.session.writes && html`<${Orders} pod=${pod} namespace=${namespace} name=${name} />`} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
     <div class="grid gangpage">
       <${Why} why=${why} row=${row} problem=${problem} />
       <section class="card"><h2>Facts</h2><dl class="facts">${facts.map(([title, value]) => html`<div key=${title}><dt>${title}</dt><dd>${value}</dd></div>`)}</dl>
@@ -41,22 +42,22 @@ function Why({ why, row, problem }) {
   if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>It is gone. What happened to it is told below.</${Empty}>`}</section>`;
   const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
   return html`<section class="card why"><h2>Why${why.state === "Waiting" || why.state === "Partial" ? " it waits, and when it starts" : ""}</h2>
-    <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}${why.message}</p>
-    ${why.change && html`<div class="help"><strong>What would help</strong><p>${why.change}</p></div>`}
+    <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}<${Told} text=${why.message} /></p>
+    ${why.change && html`<div class="help"><strong>What would help</strong><p><${Told} text=${why.change} /></p></div>`}
     <${Start} start=${why.start} row=${row} />
     ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Waiting", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
     ${why.evictions && html`<${Leavers} preview=${why.evictions} told=${why.message} />`}
-    ${why.loss && html`<h3>Lost members</h3><p>${why.loss.message}</p>`}
-    ${(why.groups || []).length > 0 && html`<h3>Groups</h3><ul>${why.groups.map((group) => html`<li key=${group.name}><${State} word=${group.state} /> ${group.name}: ${group.message}</li>`)}</ul>`}
+    ${why.loss && html`<h3>Lost members</h3><p><${Told} text=${why.loss.message} /></p>`}
+    ${(why.groups || []).length > 0 && html`<h3>Groups</h3><ul>${why.groups.map((group) => html`<li key=${group.name}><${State} word=${group.state} /> ${group.name}: <${Told} text=${group.message} /></li>`)}</ul>`}
   </section>`;
 }
 
 function Start({ start, row }) {
   if (start && start.no_later_than) {
-    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.moves || []).map((move) => html`<p key=${move} class="note">${move}</p>`)}</div>`;
+    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.moves || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}</div>`;
   }
-  if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Nobody can say when it starts</strong><p class="note">${start.message}</p></div>`;
+  if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Nobody can say when it starts</strong><p class="note"><${Told} text=${start.message} /></p></div>`;
   if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all that run end at their limits and nobody goes first" : ""}</p></div>`;
   return null;
 }
@@ -65,7 +66,7 @@ function Start({ start, row }) {
 // (`told` is what the page has said already.)
 function Leavers({ preview, told }) {
   const titles = { Leaving: "Others are leaving for it", Due: "Others would leave for it", Vain: "Others may not be asked to leave" };
-  return html`<h3>${titles[preview.state] || preview.state}</h3><p>${preview.message}</p>
+  return html`<h3>${titles[preview.state] || preview.state}</h3><p><${Told} text=${preview.message} /></p>
     ${preview.missing && !preview.missing.startsWith(told.replace(/\.$/, "")) && html`<p>${preview.missing}</p>`}
     ${(preview.reasons || []).map((group) => html`<p key=${group.why} class="note">${group.why}: ${plural(group.pods.length, "pod")}${group.until ? ` until ${clock(group.until)}` : ""}</p>`)}
     ${(preview.pods || []).length > 0 && html`<div class="scrollx"><table class="plain"><thead><tr><th scope="col">Pod</th><th scope="col">Gang</th><th scope="col">Node</th><th scope="col">Priority</th></tr></thead>
@@ -119,5 +120,5 @@ function Lane({ member, y, x, last }) {
 
 function Marks({ marks }) {
   if (!marks.length) return html`<${Empty}>Nothing was seen since the dashboard started.</${Empty}>`;
-  return html`<ol class="feed">${[...marks].reverse().slice(0, 60).map((mark, index) => html`<li key=${index}><span class="when">${clock(mark.when)}</span><div><strong>${mark.what}</strong><p>${mark.message || ""}</p></div></li>`)}</ol>`;
+  return html`<ol class="feed">${[...marks].reverse().slice(0, 60).map((mark, index) => html`<li key=${index}><span class="when">${clock(mark.when)}</span><div><strong>${mark.what}</strong><p><${Told} text=${mark.message} /></p></div></li>`)}</ol>`;
 }

@@ -1,6 +1,6 @@
 import { html, useMemo, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Page, State, TableState, Empty, VirtualTable, gangPath, go, place, useNow, useParameter, useTables } from "/static/parts.js";
-import { age, asks, clock, plural, seconds } from "/static/format.js";
+import { age, asks, clock, local, minute, plural, seconds } from "/static/format.js";
 import { store } from "/static/store.js";
 
 const STATES = ["Waiting", "Partial", "Starting", "Bound", "Running", "Gated", "Terminating", "Finished"];
@@ -15,9 +15,11 @@ const KEYS = {
 };
 const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members", asks: "Asks for", age: "Age", start: "Starts", why: "Why, and what would help" };
 
+const HINTS = { members: "Members that have nodes, of the minimum that the gang needs", start: "\u2264 promised: no later than this; ~ planned, if all that run end at their limits" };
+
 // Of whom and how many it speaks stands in the row already.
 function brief(message) {
-  return message.replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^gang \S+ (waits to be admitted)/, "$1").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
+  return local(message).replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^gang \S+ (waits to be admitted)/, "$1").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
 }
 
 export function Gangs() {
@@ -59,7 +61,7 @@ export function Gangs() {
     if (rows.some((row, index) => row !== shown[index] && row.id !== shown[index]?.id)) waiting = Math.max(1, waiting);
   } else kept.current = { ids: rows.map((row) => row.id), key: choice };
   const column = (key) => ({
-    key, title: TITLES[key],
+    key, title: TITLES[key], hint: HINTS[key],
     sort: sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none",
     onSort: KEYS[key] && (() => setSort(sort === key ? `-${key}` : key)),
   });
@@ -79,16 +81,16 @@ export function Gangs() {
     <${TableState} table=${table} what="gangs" />
     ${table.state === "there" && !rows.length && html`<${Empty}>${table.rows.size ? "No gang matches the filter." : "There are no gangs. Submit one: phalanx submit --help"}</${Empty}>`}
     ${rows.length > 0 && html`<div class="card flush gangs" onMouseEnter=${() => { over.current = true; }} onMouseLeave=${() => { over.current = false; store.tell(); }}>
-      <${VirtualTable} rows=${shown} height=${() => (innerWidth < 720 ? 76 : 46)} selected=${selected} select=${select} open=${open} label="Gangs"
+      <${VirtualTable} rows=${shown} height=${() => (innerWidth <= 720 ? 98 : 62)} selected=${selected} select=${select} open=${open} label="Gangs"
         columns=${["state", "gang", "queue", "members", "asks", "age", ...(timed ? ["start"] : []), "why"].map(column)}
         row=${(row) => html`
           <td class="state"><${State} word=${row.state} /></td>
           <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.name : html`<span class="muted">${row.namespace}/</span>${row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
           <td class="queue">${row.queue || ""}</td>
           <td class="members" title=${`${row.running || 0} run, ${row.placed || 0} have nodes, ${row.minimum || 0} are the minimum`}>${row.placed || 0}/${row.minimum || 0}</td>
-          <td class="asks" title=${asks(row)}>${asks(row, 2)}</td>
+          <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>
           <td class="age">${age(row.created, now)}</td>
-          ${timed && html`<td class="start">${row.start && html`<span title=${row.start_kind}>${row.start_kind === "planned" ? "~ " : "≤ "}${clock(row.start)}</span>`}</td>`}
+          ${timed && html`<td class="start">${row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
           <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${brief(row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;

@@ -2,7 +2,12 @@ import { html, useEffect, useMemo, useRef, useState } from "/static/vendor/htm-p
 import { Bar, Empty, Page, TableState, colors, useParameter, useTables } from "/static/parts.js";
 import { amount, important, percent, plural, resource, short } from "/static/format.js";
 
-const GAP = 3, HEAD = 22;
+const GAP = 3, HEAD = 22, NUMBERED = 28;
+
+// The side of a cell in pixels; numbers stand in those that are big enough.
+function cellOf(count) {
+  return count > 4000 ? 8 : count > 1200 ? 12 : count > 400 ? 18 : count > 120 ? NUMBERED : 40;
+}
 
 export function Nodes() {
   const [table] = useTables("nodes", "summary");
@@ -43,7 +48,7 @@ export function Nodes() {
     ${table.state === "there" && !rows.length && html`<${Empty}>${all.length ? "No node matches the filter." : "There are no nodes that you may see."}</${Empty}>`}
     ${rows.length > 0 && html`
       ${mode !== "used" && html`<${Fragments} rows=${rows} groups=${groups} group=${group} name=${shown} each=${each} unit=${unit} />`}
-      <div class="card heat"><${Heat} groups=${groups} value=${value} name=${shown} mode=${mode} each=${each * unit} choose=${setChosen} chosen=${chosen} /><${Scale} mode=${mode} /></div>`}
+      <div class="card heat"><${Heat} groups=${groups} value=${value} name=${shown} mode=${mode} each=${each * unit} choose=${setChosen} chosen=${chosen} /><${Scale} mode=${mode} name=${shown} each=${each} numbers=${cellOf(rows.length) >= NUMBERED} /></div>`}
     ${node && html`<${Details} node=${node} close=${() => setChosen("")} />`}
   </${Page}>`;
 }
@@ -62,7 +67,7 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
     return () => watcher.disconnect();
   }, []);
   const count = groups.reduce((sum, [, rows]) => sum + rows.length, 0);
-  const cell = count > 4000 ? 8 : count > 1200 ? 12 : count > 400 ? 18 : count > 120 ? 28 : 40;
+  const cell = cellOf(count);
   const layout = useMemo(() => {
     const most = Math.max(1, Math.floor((wide - 4) / (cell + GAP)));
     // Few groups are lines below each other, many are blocks side by side.
@@ -95,7 +100,7 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
       const top = y + (title ? HEAD : 0);
       if (title) {
         context.fillStyle = text;
-        context.fillText(`${title}  ·  ${rows.length}`, left + 2, y + 14);
+        context.fillText(`${title}  ·  ${plural(rows.length, "node")}`, left + 2, y + 14);
       }
       rows.forEach((row, index) => {
         const x = left + (index % columns) * (cell + GAP) + 2, line = top + Math.floor(index / columns) * (cell + GAP), share = value(row);
@@ -107,7 +112,7 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
           context.strokeStyle = line0;
           context.lineWidth = 1;
           context.stroke();
-        } else if (cell >= 28) {
+        } else if (cell >= NUMBERED) {
           const step = Math.min(5, Math.round(share * 5));
           context.fillStyle = inks[step];
           context.textAlign = "center";
@@ -168,8 +173,10 @@ function bright(shade) {
   return 0.299 * (value >> 16) + 0.587 * ((value >> 8) & 255) + 0.114 * (value & 255);
 }
 
-function Scale({ mode }) {
-  return html`<ul class="legend"><li>${mode === "used" ? "idle" : "no room"}</li>${[0, 1, 2, 3, 4, 5].map((step) => html`<li key=${step} class="step"><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span></li>`)}<li>${mode === "used" ? "full" : "all free"}</li><li><span class="swatch cell"></span>has none</li><li><span class="swatch closed"></span>closed</li></ul>`;
+function Scale({ mode, name, each, numbers }) {
+  const kind = name === "cpu" ? "cores" : resource(name);
+  const number = mode === "used" ? `${kind} that are free` : `pods of ${each} ${name === "memory" ? "Gi" : kind} that fit`;
+  return html`<ul class="legend"><li>${mode === "used" ? "idle" : "no room"}</li>${[0, 1, 2, 3, 4, 5].map((step) => html`<li key=${step} class="step"><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span></li>`)}<li>${mode === "used" ? "full" : "all free"}</li><li><span class="swatch cell"></span>has none</li><li><span class="swatch closed"></span>closed</li>${numbers && html`<li><span class="swatch cell number" aria-hidden="true">n</span>the number in a block: ${number}</li>`}</ul>`;
 }
 
 // The biggest gang that fits now, size by size: what is free is worth only as much as it hangs together.

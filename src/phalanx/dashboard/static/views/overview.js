@@ -1,5 +1,5 @@
 import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
-import { Bar, Empty, Link, Page, State, TableState, to, useAnswer, useNow, useTables } from "/static/parts.js";
+import { Bar, Empty, Link, Page, State, TableState, Told, to, useAnswer, useNow, useTables } from "/static/parts.js";
 import { age, amount, clock, important, percent, plural, resource, seconds, short, span } from "/static/format.js";
 import { Chart } from "/static/chart.js";
 
@@ -76,7 +76,7 @@ function Latest({ table, now }) {
   const rows = useMemo(() => [...table.rows.values()].sort((a, b) => (a.when < b.when ? 1 : -1)).slice(0, 5), [table.changes]);
   if (table.state !== "there" || table.omitted.length) return html`<${TableState} table=${table} what="evictions" />${table.state === "there" && rows.length === 0 && html`<${Empty}>None that you may see.</${Empty}>`}`;
   if (!rows.length) return html`<${Empty}>Nobody was evicted lately.</${Empty}>`;
-  return html`<ul class="feed">${rows.map((row) => html`<li key=${row.id}><span class="when" title=${clock(row.when)}>${age(row.when, now)}</span><div><strong>${row.namespace}/${row.pod}</strong><p>${row.message}</p></div></li>`)}</ul>
+  return html`<ul class="feed">${rows.map((row) => html`<li key=${row.id}><span class="when" title=${clock(row.when)}>${age(row.when, now)}</span><div><strong>${row.namespace}/${row.pod}</strong><p><${Told} text=${row.message} /></p></div></li>`)}</ul>
     <p><${Link} to=${to("/evictions")}>All evictions</${Link}></p>`;
 }
 

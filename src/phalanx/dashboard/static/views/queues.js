@@ -1,5 +1,5 @@
 import { html, useMemo, useState } from "/static/vendor/htm-preact-3.1.1.js";
-import { Bar, Empty, Link, Page, TableState, to, useAnswer, useNow, useParameter, useTables } from "/static/parts.js";
+import { Bar, Empty, Link, Page, TableState, Told, to, useAnswer, useNow, useParameter, useTables } from "/static/parts.js";
 import { important, percent, plural, resource, written } from "/static/format.js";
 import { Chart, Strip } from "/static/chart.js";
 import { Shares } from "/static/views/shares.js";
@@ -57,7 +57,7 @@ function Row({ row, parent, closed, toggle, open, choose, series }) {
     <td class="hide">${values && html`<${Strip} values=${values} top=${Math.max(10, right)} label=${`Share of ${each.name} over the last hour`} />`}</td></tr>`;
 }
 
-const ROWS = [["used", "used"], ["deserved", "deserved"], ["entitled", "entitled"], ["guarantee", "guarantee"], ["min", "min"], ["max", "max"], ["runtime", "runtime quota"], ["capability", "capability"], ["borrowed", "borrowed"], ["lent", "lent"], ["pending", "asked for by those that wait"]];
+const ROWS = [["used", "used"], ["deserved", "deserved"], ["entitled", "entitled"], ["guarantee", "guarantee"], ["min", "min"], ["max", "max"], ["runtime", "runtime quota"], ["capability", "capability"], ["borrowed", "borrowed"], ["lent", "lent"], ["pending", "waited for"]];
 
 function Details({ row, history, close }) {
   const each = row.queue || row.quota;
@@ -73,7 +73,7 @@ function Details({ row, history, close }) {
     <p class="note">${[each.parent && `below ${each.parent}`, each.weight && `weight ${each.weight}`, each.min_run_time && `nobody is evicted before ${each.min_run_time}`, each.eviction_rate && `at most ${each.eviction_rate} evicted`].filter(Boolean).join(" · ")}</p>
     ${each.fault && html`<div class="alert" role="alert">${each.fault}</div>`}
     ${(each.partners || []).length > 0 && html`<p>${Object.keys(each.borrowed || {}).length ? "Borrows from" : "Lends to"} <strong>${each.partners.join(", ")}</strong>${each.further_partners ? ` and ${each.further_partners} more` : ""}.</p>`}
-    ${each.first && html`<div class="help"><strong>First in line: ${each.first.name}</strong><p>${each.first.message}</p>${each.first.change && html`<p>What would help: ${each.first.change}</p>`}</div>`}
+    ${each.first && html`<div class="help"><strong>First in line: ${each.first.name}</strong><p><${Told} text=${each.first.message} /></p>${each.first.change && html`<p>What would help: ${each.first.change}</p>`}</div>`}
     <div class="grid two"><div class="scrollx"><table class="plain"><thead><tr><th></th>${names.map((name) => html`<th key=${name} scope="col" class="num">${resource(name)}</th>`)}</tr></thead>
       <tbody>${kinds.map(([key, title]) => html`<tr key=${key}><th scope="row">${title}</th>${names.map((name) => html`<td key=${name} class="num" title=${each[key][name]}>${written(name, each[key][name])}</td>`)}</tr>`)}</tbody></table></div>
     <div><div class="filters" role="group" aria-label="How far back">${[[10, "hour"], [60, "day"], [600, "two weeks"]].map(([value, title]) => html`<button key=${value} class="chip" aria-pressed=${resolution === value} onClick=${() => setResolution(value)}>${title}</button>`)}</div>

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
 from phalanx.jobs.suspended import SUSPENDABLE, SuspendableKind
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.orders.errors import BadNameError, OrderError
+from phalanx.orders.found_job import find_job
 from phalanx.reports.jobs.entries import PodEntry
 from phalanx.reports.jobs.job_report import JobReader
 from phalanx.reports.jobs.kinds import GANG, VOLCANO_JOBS, WORDS
@@ -99,13 +99,11 @@ class TargetFinder:
         self._lists: dict[tuple[str, str], tuple[Resource | None, dict[str, Json]]] = {}
 
     async def find(self, name: str) -> Target:
-        """`NAME` or `KIND/NAME`. Raises click.ClickException where there is none, or several."""
-        from phalanx.cli.jobs.target import find_job
-
+        """`NAME` or `KIND/NAME`. Raises OrderError where there is none, or several."""
         word, _, rest = name.rpartition("/")
         word = word.lower()
         if not rest:
-            raise click.UsageError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
+            raise BadNameError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
         groups: tuple[tuple[Resource, Json], ...] = ()
         if word in _POD_WORDS:
             members: Sequence[Json] = [await self._get(PODS, rest)]
@@ -114,7 +112,7 @@ class TargetFinder:
             kind = WORDS.get(word, "")
             try:
                 found = await find_job(self._reader, kind, rest, self._namespace)
-            except click.ClickException:
+            except OrderError:
                 owner = None
                 if kind in ("", GANG):
                     owner = await self._reader.job_of_group(self._namespace, rest, time.time())
@@ -166,7 +164,7 @@ class TargetFinder:
 
     async def _top(self, resource: Resource, document: Json) -> tuple[tuple[Resource, Json], tuple[str, ...]]:
         """The topmost controller that makes a run, and the objects below it. What is not there any more is no
-        controller. Raises click.ClickException where one cannot be read."""
+        controller. Raises OrderError where one cannot be read."""
         chain: list[str] = []
         for _ in range(_MOST_OWNERS):
             reference = controller_of(document)
@@ -175,7 +173,7 @@ class TargetFinder:
             where, objects = await self._list(text(reference.get("apiVersion")), text(reference.get("kind")))
             above = objects.get(text(reference.get("uid")))
             if where is None:
-                raise click.ClickException(
+                raise OrderError(
                     f"{_title(resource, document)} belongs to {reference.get('kind')}/{reference.get('name')} of "
                     f"{reference.get('apiVersion')}, which cannot be read"
                 )
@@ -230,7 +228,7 @@ class TargetFinder:
             if error.status != 404:
                 raise
             what = resource.kind.lower()
-            raise click.ClickException(f"no {what} {name!r} in namespace {self._namespace!r}") from error
+            raise OrderError(f"no {what} {name!r} in namespace {self._namespace!r}") from error
         return found
 
     async def _suspendable_resource(self, word: str) -> Resource:
@@ -239,14 +237,12 @@ class TargetFinder:
             if word.partition(".")[0] in (served.kind.lower(), served.plural):
                 found = (await self._discovery()).find(served.group, served.plural)
                 if not found:
-                    raise click.ClickException(
-                        f"this cluster does not have the kind {served.kind} of {served.group}"
-                    )
+                    raise OrderError(f"this cluster does not have the kind {served.kind} of {served.group}")
                 return found[0]
         if found := [each for each in (await self._discovery()).lookup(word) if each.namespaced]:
             return found[0]
         known = ", ".join(["vcjob", "podgroup", "pod", *(kind.served.kind.lower() for kind in SUSPENDABLE)])
-        raise click.UsageError(f"unknown kind {word!r}: expected one of {known}")
+        raise BadNameError(f"unknown kind {word!r}: expected one of {known}")
 
     async def _discovery(self) -> Discovery:
         if self._served is None:

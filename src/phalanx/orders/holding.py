@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
-from phalanx.cli.jobs.orders import ABORT, RESUME, command_to
-from phalanx.cli.orders.target import Target, name_of
 from phalanx.jobs.suspended import HOLD, QUEUE_LABEL, is_suspended
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
+from phalanx.orders.errors import OrderError
+from phalanx.orders.target import Target, name_of
+from phalanx.orders.volcano_command import ABORT, RESUME, command_to
 from phalanx.reports.jobs.entries import FINISHED, JobEntry
 from phalanx.reports.jobs.kinds import COMMANDS
 from phalanx.reports.jobs.read_documents import mapping, text
@@ -20,7 +19,7 @@ _ABORTED = frozenset({"Aborted", "Aborting"})
 
 
 async def hold(client: KubeClient, target: Target) -> str:
-    """Keeps a gang that waits from starting; says what happened. Raises click.ClickException."""
+    """Keeps a gang that waits from starting; says what happened. Raises OrderError."""
     _refuse_finished(target)
     if target.volcano_job:
         if _volcano_phase(target) in _ABORTED:
@@ -30,7 +29,7 @@ async def hold(client: KubeClient, target: Target) -> str:
         return _held(target, "its pods are made anew when it is released")
     kind = target.suspendable
     if kind is None:
-        raise click.ClickException(f"{target.title} cannot be held: {_no_way(target)}")
+        raise OrderError(f"{target.title} cannot be held: {_no_way(target)}")
     _refuse_kueue(target)
     assert target.document is not None
     queued, suspended = bool(target.note("labels", QUEUE_LABEL)), is_suspended(kind, target.document)
@@ -46,7 +45,7 @@ async def hold(client: KubeClient, target: Target) -> str:
 
 
 async def release(client: KubeClient, target: Target) -> str:
-    """Lets a gang that is held take its turn again. Raises click.ClickException."""
+    """Lets a gang that is held take its turn again. Raises OrderError."""
     _refuse_finished(target)
     if target.volcano_job:
         if _volcano_phase(target) not in _ABORTED:
@@ -100,12 +99,12 @@ def _refuse_finished(target: Target) -> None:
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Completed", "Failed"):
             phase = text(condition.get("type"))
     if phase in FINISHED or phase == "Complete":
-        raise click.ClickException(f"{target.title} is over ({phase})")
+        raise OrderError(f"{target.title} is over ({phase})")
 
 
 def _refuse_running(target: Target) -> None:
     if target.running:
-        raise click.ClickException(
+        raise OrderError(
             f"{target.title} runs already ({target.running} pods); only what waits can be held. "
             f"To end its pods and keep it: phalanx job suspend {target.title}"
             if target.volcano_job or (target.resource is not None and target.resource.kind in ("Job", "JobSet"))
@@ -115,7 +114,7 @@ def _refuse_running(target: Target) -> None:
 
 def _refuse_kueue(target: Target) -> None:
     if queue := target.note("labels", KUEUE_QUEUE):
-        raise click.ClickException(
+        raise OrderError(
             f"{target.title} is in Kueue's queue {queue}, and Kueue alone suspends and resumes it: "
             "stop its Workload (kubectl kueue stop workload)"
         )
@@ -137,7 +136,7 @@ async def _command(client: KubeClient, target: Target, action: str) -> None:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise click.ClickException(
+        raise OrderError(
             f"{target.title}: this cluster does not have the kind Command of bus.volcano.sh/v1alpha1; "
             "`phalanx install` brings it"
         ) from error

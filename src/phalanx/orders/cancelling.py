@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import click
-
-from phalanx.cli.orders.target import Target, name_of
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
+from phalanx.orders.errors import OrderError
+from phalanx.orders.target import Target, name_of
 from phalanx.reports.jobs.read_documents import controller_of, mapping, text
 
 _LOOSE = frozenset({"PodGroup", "Pod"})
@@ -23,20 +22,20 @@ def described(target: Target) -> str:
 
 
 def refuse_foreign_members(target: Target) -> None:
-    """Raises click.ClickException where pods of a loose gang have controllers, which would make them anew."""
+    """Raises OrderError where pods of a loose gang have controllers, which would make them anew."""
     if target.document is not None and target.resource is not None and target.resource.kind not in _LOOSE:
         return
     makers = sorted(
         {f"{owner.get('kind')}/{owner.get('name')}" for pod in target.members if (owner := controller_of(pod))}
     )
     if makers:
-        raise click.ClickException(
+        raise OrderError(
             f"{target.title}: its pods belong to {', '.join(makers)}, which would make them anew; cancel that"
         )
 
 
 async def cancel(client: KubeClient, target: Target) -> str:
-    """Says what happened. Raises click.ClickException."""
+    """Says what happened. Raises OrderError."""
     refuse_foreign_members(target)
     if target.document is not None:
         await client.delete(target.path, uid=target.uid, propagation="Background")
