@@ -61,9 +61,10 @@ def files() -> dict[Path, str]:
     hub = [each for each in hub_manifests.hub_access(_RELEASE) if each["kind"] != "Namespace"]
     member = [each for each in hub_manifests.member_access(_RELEASE) if each["kind"] != "Namespace"]
     page = dashboard_manifests.dashboard_access(_RELEASE)
+    orders = dashboard_manifests.order_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
-    for each in (*rights, *page, *accounts, *hub, *policies):
+    for each in (*rights, *page, *orders, *accounts, *hub, *policies):
         _own_name(each)
     for each in shared:
         if each["kind"] == "Secret":
@@ -74,6 +75,7 @@ def files() -> dict[Path, str]:
         CHART / "files" / "people.yaml": _text(people),
         CHART / "files" / "shared.yaml": _text(shared),
         CHART / "files" / "dashboard-rights.yaml": _text(page),
+        CHART / "files" / "dashboard-order-rights.yaml": _text(orders),
         CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
         CHART / "files" / "hub-rights.yaml": _text(hub),

@@ -69,6 +69,44 @@ def test_every_part_runs_as_the_account_that_has_its_rights() -> None:
     assert [each["metadata"]["name"] for each in page if each["kind"] == "ServiceAccount"] == ["phalanx-dashboard"]
 
 
+@MAJORS
+async def test_only_who_switches_orders_on_lets_the_page_act_for_its_viewers(major: str) -> None:
+    async def documents(*flags: str) -> list[dict[str, Any]]:
+        text = await run(major, "template", "phalanx", CHART, "--set=dashboard.enabled=true", *flags)
+        return [each for each in yaml.safe_load_all(text) if each]
+
+    def may_impersonate(found: list[dict[str, Any]]) -> list[str]:
+        verbs = {
+            each["metadata"]["name"]: {verb for rule in each["rules"] for verb in rule["verbs"]}
+            for each in found
+            if each["kind"] == "ClusterRole" and each.get("rules")
+        }
+        return [name for name, granted in verbs.items() if granted & {"impersonate", "*"}]
+
+    def arguments(found: list[dict[str, Any]]) -> list[str]:
+        (page,) = (
+            each
+            for each in found
+            if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-dashboard")
+        )
+        arguments: list[str] = page["spec"]["template"]["spec"]["containers"][0]["args"]
+        return arguments
+
+    silent, told = await documents(), await documents("--set=dashboard.writes=true")
+    assert may_impersonate(silent) == []
+    assert "--writes" not in arguments(silent)
+    assert len(may_impersonate(told)) == 1
+    assert "--writes" in arguments(told)
+    (binding,) = (
+        each
+        for each in told
+        if each["kind"] == "ClusterRoleBinding" and each["roleRef"]["name"] == may_impersonate(told)[0]
+    )
+    assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [
+        ("ServiceAccount", "phalanx-dashboard")
+    ]
+
+
 def test_the_page_may_read_and_ask_and_nothing_else() -> None:
     page = list(yaml.safe_load_all((CHART / "files" / "dashboard-rights.yaml").read_text("utf-8")))
     for role in page:

@@ -41,3 +41,16 @@ def dashboard_access(namespace: str) -> list[Manifest]:
         make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=[records]),
         make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
     ]
+
+
+def order_access(namespace: str) -> list[Manifest]:
+    """What it needs to give orders in its viewers' names. Who has this can be anybody, so it is no part of
+    `dashboard_access`: only an operator who switches orders on (--writes) grants it."""
+    name = f"{ACCOUNT}-orders"
+    rules = [
+        make_rule([""], ["users", "groups", "serviceaccounts"], ["impersonate"]),
+        # uids, and userextras/KEY for whatever keys a token comes with: RBAC has no pattern for those alone.
+        make_rule(["authentication.k8s.io"], ["*"], ["impersonate"]),
+    ]
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    return [make_object(f"{RBAC}/v1", "ClusterRole", name, rules=rules), make_binding("ClusterRole", name, subject)]
