@@ -76,7 +76,13 @@ class Target:
 
     @property
     def uid(self) -> str:
-        return text(mapping((self.document or {}).get("metadata")).get("uid"))
+        """Of the object at the top; of a gang that only its pods declare, that of the oldest of them."""
+        if self.document is None:
+            pods = [mapping(each.get("metadata")) for each in self.members]
+            keys = ("creationTimestamp", "name", "uid")
+            ages = sorted(tuple(text(each.get(key)) for key in keys) for each in pods)
+            return ages[0][2] if ages else ""
+        return text(mapping(self.document.get("metadata")).get("uid"))
 
     def note(self, part: str, key: str) -> str:
         """A label (`part` labels) or annotation of the object at the top."""
@@ -143,6 +149,11 @@ class TargetFinder:
         if groups:
             resource, document = groups[0]
             return self._target(resource, document, (), groups, members)
+        if kinds := self._reader.unread_groups(members):
+            raise OrderError(
+                f"podgroup/{name}: you may not list {', '.join(kinds)} in namespace {self._namespace}, and its pods "
+                "name one, which would stay: nothing was done; ask for the right to list and delete them"
+            )
         return Target(f"podgroup/{name}", self._namespace, None, None, (), (), tuple(members))
 
     def _target(
