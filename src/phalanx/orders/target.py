@@ -151,8 +151,8 @@ class TargetFinder:
             return self._target(resource, document, (), groups, members)
         if kinds := self._reader.unread_groups(members):
             raise OrderError(
-                f"podgroup/{name}: you may not list {', '.join(kinds)} in namespace {self._namespace}, and its pods "
-                "name one, which would stay: nothing was done; ask for the right to list and delete them"
+                f"podgroup/{name}: you may not list {', '.join(kinds)} in namespace {self._namespace}, and its "
+                "pods name one, which would stay: nothing was done; ask for the right to list and delete them"
             )
         return Target(f"podgroup/{name}", self._namespace, None, None, (), (), tuple(members))
 
