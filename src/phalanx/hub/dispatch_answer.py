@@ -10,6 +10,8 @@ from phalanx.hub.objects import Json, printable
 _HELP = {
     "QuotaExceeded": "raise the queue's capability at the hub, or wait until some of its gangs have ended",
     "NoCluster": "let it go to more clusters (phalanx.dev/clusters), or make room: `phalanx why` in one",
+    "StageIn": "see why what brings its data in is not complete, or take phalanx.dev/stage-in off",
+    "DataSourceClaim": "a DataSource of that system, type, name and attributes, or delete the claim",
 }
 
 
