@@ -65,7 +65,7 @@ class Site:
                 if error.status != 409:
                     raise
 
-    async def member(self, name: str, active: Object, **spec: Any) -> None:
+    async def member(self, name: str, active: Object, has: Object | None = None, **spec: Any) -> None:
         """A MemberCluster, with what its hub says of it."""
         document = {
             "apiVersion": MEMBER_CLUSTERS.api_version,
@@ -75,7 +75,7 @@ class Site:
         }
         await self.client.create(MEMBER_CLUSTERS.path(), document)
         condition = {"type": "Active", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z", **active}
-        status = {"conditions": [condition], "lastSeen": "2026-01-02T03:04:00Z"}
+        status = {"conditions": [condition], "lastSeen": "2026-01-02T03:04:00Z", **(has or {})}
         await self.client.patch(MEMBER_CLUSTERS.path(None, name, "status"), {"status": status}, PatchType.MERGE)
 
     async def dispatch(self, namespace: str, gang: str, status: Object) -> None:

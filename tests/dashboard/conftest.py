@@ -61,7 +61,13 @@ async def seed_hub(site: Site) -> None:
     """It is a hub: west takes gangs of both tenants, east has not answered for a while."""
     await site.apply([*hub_definitions(), *hub_access("phalanx-system")])
     silent = {"reason": "Silent", "message": "no answer for 5m"}
-    await site.member("west", {"status": "True", "reason": "Connected"}, cost=2)
+    has = {
+        "version": "v1.36.2",
+        "nodes": {"total": 10, "ready": 9},
+        "allocatable": {"cpu": "80", "memory": "320Gi", "nvidia.com/gpu": "16"},
+        "used": {"cpu": "12500m", "nvidia.com/gpu": "4"},
+    }
+    await site.member("west", {"status": "True", "reason": "Connected"}, has, cost=2)
     await site.member("east", {"status": "False", **silent}, state="Drain")
     answers = [
         {"cluster": "west", "start": "2026-01-02T03:09:00Z", "message": "after gang other/long"},

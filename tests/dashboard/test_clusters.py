@@ -14,6 +14,8 @@ async def test_clusters_say_whether_they_answer_and_what_is_there(page: Page) ->
     rows = await page.rows("clusters")
     assert (rows["west"]["active"], rows["west"]["cost"], rows["west"]["gangs"]) == ("True", 2, {"Granted": 1})
     assert (rows["east"]["active"], rows["east"]["state"], rows["east"]["reason"]) == ("False", "Drain", "Silent")
+    assert (rows["west"]["nodes"], rows["west"]["ready"], rows["west"]["version"]) == (10, 9, "v1.36.2")
+    assert (rows["west"]["used"]["cpu"], rows["west"]["offered"]["cpu"]) == ("12500m", "80")
     assert rows["east"]["unknown"] == 1
     assert "unknown" not in rows["west"]
 

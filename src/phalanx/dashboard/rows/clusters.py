@@ -91,17 +91,14 @@ class Clusters:
             return
         spec, status = member.get("spec") or {}, member.get("status") or {}
         conditions = status.get("conditions")
-        active: Json = next(
-            (
-                each
-                for each in (conditions if isinstance(conditions, list) else ())
-                if isinstance(each, dict) and each.get("type") == "Active"
-            ),
-            {},
-        )
+        told: dict[object, Json] = {
+            each.get("type"): each
+            for each in (conditions if isinstance(conditions, list) else ())
+            if isinstance(each, dict)
+        }
+        active, nodes = told.get("Active", {}), _part(status, "nodes")
         here = self._counts[name]
         phases = {phase: sum(here[phase, known] for known in (False, True)) for phase, _ in sorted(here)}
-        cost = spec.get("cost", 0)
         row = ClusterRow(
             id=name,
             state=printable(spec.get("state", "Active")),
@@ -109,8 +106,28 @@ class Clusters:
             reason=printable(active.get("reason", "NotSeenByHub")),
             message=printable(active.get("message", "")),
             last_seen=printable(status.get("lastSeen", "")),
-            cost=cost if isinstance(cost, int) else 0,
+            cost=_number(spec.get("cost")),
             gangs={phase: count for phase, count in phases.items() if count},
             unknown=sum(count for (_, unknown), count in here.items() if unknown),
+            version=printable(status.get("version", "")),
+            nodes=_number(nodes.get("total")),
+            ready=_number(nodes.get("ready")),
+            offered=_texts(_part(status, "allocatable")),
+            used=_texts(_part(status, "used")),
+            credential_expires=printable(status.get("credentialExpires", "")),
+            credential_ends=told.get("CredentialExpires", {}).get("status") == "True",
         )
         self._rows.put(name, row)
+
+
+def _part(document: Json, name: str) -> Json:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _texts(amounts: Json) -> dict[str, str]:
+    return {printable(name): printable(amount) for name, amount in amounts.items()}

@@ -208,7 +208,9 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
 class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A member cluster of this hub. `active` is "True" while it can be used, `reason` and `message` say why not, as
     of the MemberCluster's condition; `state` is what an operator wants of it. `gangs` counts those that are there
-    by the phase of their Dispatch, `unknown` those of them of which nobody knows because it does not answer."""
+    by the phase of their Dispatch, `unknown` those of them of which nobody knows because it does not answer.
+    `offered` is what its nodes offer together, `used` what pods held when it was last asked about a gang, both as
+    quantities; `credential_expires` is until when the hub's credential there is good."""
 
     id: str
     state: str = "Active"
@@ -219,6 +221,13 @@ class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     cost: int = 0
     gangs: dict[str, int] = {}
     unknown: int = 0
+    version: str = ""
+    nodes: int = 0
+    ready: int = 0
+    offered: dict[str, str] = {}
+    used: dict[str, str] = {}
+    credential_expires: str = ""
+    credential_ends: bool = False
 
 
 class DispatchRow(msgspec.Struct, kw_only=True):

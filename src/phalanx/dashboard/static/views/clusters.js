@@ -1,6 +1,6 @@
 import { html, useMemo, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, Link, Page, State, TableState, Told, VirtualTable, to, useNow, useParameter, useTables } from "/static/parts.js";
-import { age, clock, local, plural } from "/static/format.js";
+import { age, clock, important, local, plural, resource, written } from "/static/format.js";
 
 // Of gangs in a cluster, in the order in which they go through it; with the colours of gangs that are alike here.
 const PHASES = [["Copying", "Starting"], ["Granted", "Running"], ["Recalling", "Partial"], ["Withdrawing", "Terminating"]];
@@ -27,7 +27,7 @@ export function Clusters() {
   return html`<${Page} title="Clusters" cli=${chosen ? `phalanx why ${chosen.dispatch.kind.toLowerCase()}/${chosen.name} -n ${chosen.namespace}` : "phalanx clusters"} note="Where gangs that are left to the hub go: each whole to the cluster where it starts first.">
     <${TableState} table=${table} what="clusters" />
     ${table.state === "there" && !rows.length && !table.omitted.length && html`<${Empty}>No cluster has joined this hub yet.</${Empty}>`}
-    ${rows.length > 0 && html`<div class="card flush scrollx"><table class="tree"><thead><tr><th scope="col">Cluster</th><th scope="col">Answers</th><th scope="col" class="shares">Gangs there</th><th scope="col" class="num">Gangs</th><th scope="col" class="num hide">Cost</th><th scope="col" class="hide">Last seen</th></tr></thead>
+    ${rows.length > 0 && html`<div class="card flush scrollx"><table class="tree"><thead><tr><th scope="col">Cluster</th><th scope="col">Answers</th><th scope="col" class="shares">Gangs there</th><th scope="col" class="num">Gangs</th><th scope="col" class="hide">Used</th><th scope="col" class="num hide">Nodes</th><th scope="col" class="num hide">Cost</th><th scope="col" class="hide">Last seen</th></tr></thead>
       <tbody>${rows.map((row) => html`<${Cluster} key=${row.id} row=${row} most=${most} now=${now} chosen=${cluster === row.id} choose=${() => setCluster(cluster === row.id ? "" : row.id)} />`)}</tbody></table></div>
       <ul class="legend">${PHASES.map(([name, color]) => html`<li key=${name} title=${HINTS[name]}><span class=${`swatch p-${color}`}></span>${name}</li>`)}</ul>`}
     <h2>Gangs${cluster ? ` in ${cluster}` : ""}</h2>
@@ -47,6 +47,11 @@ function sum(counts) {
   return Object.values(counts || {}).reduce((total, each) => total + each, 0);
 }
 
+// Devices first, then processors: what gangs are held up by.
+function main(row) {
+  return important(Object.keys(row.offered || {})).filter((name) => name.includes("/") || name === "cpu").slice(0, 2);
+}
+
 function reason(dispatch) {
   if (dispatch.unknownSince) return `its cluster has not answered since ${dispatch.unknownSince}: what became of it is not known`;
   if (dispatch.message) return dispatch.message;
@@ -61,8 +66,10 @@ function Cluster({ row, most, now, chosen, choose }) {
     <th scope="row"><button class="name" aria-pressed=${chosen} onClick=${choose}>${row.id}</button>${row.state && row.state !== "Active" && html` <span class="tag bad" title=${row.state === "Drain" ? "Nothing new goes there, and what waits there goes elsewhere" : "Nothing new goes there"}>${row.state}</span>`}</th>
     <td><${State} word=${word} />${row.active !== "True" && html` <span class="muted small" title=${row.message}>${row.reason}</span>`}${row.unknown ? html` <span class="tag bad">${plural(row.unknown, "gang")} unknown</span>` : ""}</td>
     <td class="shares"><${Bar} whole=${most} parts=${PHASES.map(([name, color]) => ({ kind: color, value: gangs[name] || 0 }))} label=${said || "no gangs"} /></td>
-    <td class="num">${sum(gangs)}</td><td class="num hide">${row.cost || 0}</td>
-    <td class="hide" title=${clock(row.last_seen)}>${row.last_seen ? `${age(row.last_seen, now)} ago` : "never"}</td></tr>`;
+    <td class="num">${sum(gangs)}</td>
+    <td class="hide">${main(row).map((name) => html`<div key=${name} class="small" title=${`${(row.used || {})[name] || "?"} of ${row.offered[name]} ${name}, when it was last asked about a gang`}>${written(name, (row.used || {})[name]) || "?"}/${written(name, row.offered[name])} <span class="muted">${resource(name)}</span></div>`)}</td>
+    <td class="num hide" title=${row.version ? `Kubernetes ${row.version}` : null}>${row.nodes ? `${row.ready || 0}/${row.nodes}` : "–"}</td><td class="num hide">${row.cost || 0}</td>
+    <td class="hide" title=${clock(row.last_seen)}>${row.last_seen ? `${age(row.last_seen, now)} ago` : "never"}${row.credential_ends && html` <span class="tag bad" title=${`The hub's credential there is good until ${clock(row.credential_expires)}`}>credential ends</span>`}</td></tr>`;
 }
 
 function Details({ row, close }) {
