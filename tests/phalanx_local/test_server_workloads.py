@@ -235,6 +235,20 @@ async def test_a_suspended_job_has_no_pods(client: Client) -> None:
     assert "startTime" not in found["status"]
 
 
+async def test_pods_that_a_job_stops_itself_are_no_failures(client: Client) -> None:
+    await client.create(JOBS, job("work", parallelism=3, completions=3, backoffLimit=0))
+    await pods(client, 3)
+    await client.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
+    await pods(client, 2)
+    await client.merge(f"{JOBS}/work", {"spec": {"suspend": True}})
+    await pods(client, 0)
+    await client.merge(f"{JOBS}/work", {"spec": {"suspend": False}})
+    await pods(client, 2)
+    status = (await client.get(f"{JOBS}/work"))["status"]
+    assert not status.get("failed")
+    assert all(each["type"] != "Failed" for each in status["conditions"])
+
+
 async def test_a_finished_job_lives_for_its_ttl(client: Client, clock: FakeClock) -> None:
     await client.create(JOBS, job("work", ttlSecondsAfterFinished=5))
     name = (await pods(client, 1))[0]["metadata"]["name"]

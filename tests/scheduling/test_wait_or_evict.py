@@ -26,6 +26,26 @@ class TestWhoStartsSoonWaits:
     def test_without_a_word_of_the_policy_others_go(self) -> None:
         assert world().settle().evicted == ["runs"]
 
+    def test_what_is_kept_for_the_urgent_itself_does_not_stand_in_its_way(self) -> None:
+        """It runs beyond the start that was kept for it, on the very node where others would go."""
+        made = Scenario(policy()).node("a", cpu=4)
+        busy(made, "runs", "a", 100, cpu=4)
+        waiting(made, "important", 500, cpu=4, priority=1000)
+        assert made.settle().evicted == ["runs"]
+
+    def test_surplus_goes_before_a_gang_also_where_a_start_is_kept(self) -> None:
+        """The members that can be spared are on the node whose start is kept: it frees itself first."""
+        made = Scenario(policy()).node("a", cpu=8).node("b", cpu=4)
+        busy(made, "short", "a", 100, cpu=4, priority=1000)
+        for name, minimum, count, size, node in (("spare", 1, 4, 1, "a"), ("whole", 2, 2, 2, "b")):
+            made.gang(name, minimum)
+            for number in range(count):
+                busy(made, f"{name}-{number}", node, 10_000, gang=name, cpu=size)
+        made.gang("hotfix", 1)
+        waiting(made, "hotfix-0", 500, gang="hotfix", cpu=2, priority=1000)
+        made.settle()
+        assert sorted(name.rpartition("-")[0] for name in made.evicted) == ["spare", "spare"]
+
     def test_nobody_goes_for_who_starts_within_the_time(self) -> None:
         made = world(waitInsteadSeconds=100).settle()
         assert made.evicted == []

@@ -14,7 +14,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_entries import GangAnswer, GangEntry, GangState, state_of, whole_or_part
 from phalanx.model.devices.gpu_counts import gpu_percent
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, owner_of_name, shown_name
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import Verdict
@@ -122,9 +122,9 @@ class GangList:
         return GangEntry(
             kind=group.kind.lower() if group is not None else "gang",
             namespace=record.key.namespace,
-            name=record.key.name,
+            name=shown_name(record.key.name),
             uid=group.uid if group is not None else "",
-            target=f"podgroup/{record.key.name}",
+            target=_target(record),
             state=state,
             queue=_queue(payer) or (noun.queue if noun is not None else ""),
             user=first.user if first is not None else "",
@@ -180,6 +180,12 @@ class GangList:
         if known is None:
             known = self._gpus[usage] = gpu_percent((*usage, *record.pod.pod_class.beside))
         return known
+
+
+def _target(record: GangRecord) -> str:
+    """What other commands call it."""
+    kind, _ = owner_of_name(record.key.name)
+    return f"{kind or 'podgroup'}/{shown_name(record.key.name)}"
 
 
 def _state(record: GangRecord, minimum: int) -> GangState:

@@ -15,6 +15,7 @@ from phalanx.model.events import (
     NodeUpdated,
     PodUpdated,
 )
+from phalanx.model.gang import shown_name
 
 #: Names that are remembered, those that were seen first are forgotten first. Texts outlive what they name.
 _MOST = 500_000
@@ -57,6 +58,7 @@ def _names_in(event: ClusterEvent) -> Iterator[tuple[str, str, str]]:
             yield pod.name, "pod", pod.namespace
             yield pod.namespace, "namespace", pod.namespace
             yield pod.gang, "gang", pod.namespace
+            yield shown_name(pod.gang), "gang", pod.namespace
             yield pod.user, "user", pod.namespace
             yield pod.node, "room", pod.namespace
             yield pod.queue, "queue", ""
@@ -64,6 +66,7 @@ def _names_in(event: ClusterEvent) -> Iterator[tuple[str, str, str]]:
             yield pod.quota, "queue", ""
         case GangUpdated(gang):
             yield gang.key.name, "gang", gang.key.namespace
+            yield shown_name(gang.key.name), "gang", gang.key.namespace
             yield gang.key.namespace, "namespace", gang.key.namespace
             yield gang.queue, "queue", ""
             yield gang.queue, "used", gang.key.namespace

@@ -46,7 +46,7 @@ class GangHistory:
         """None where there is no such gang and never was, as far as anybody knows."""
         watch = self._watch
         key = GangKey(namespace, f"pod/{name}" if pod else name)
-        row = watch.row(str(key))
+        row = watch.row(key.path)
         lines = watch.lifelines.of(key)
         if row is None and not lines:
             return None

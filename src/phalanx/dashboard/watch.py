@@ -207,7 +207,7 @@ class ClusterWatch:
 
     def _gang_of(self, uid: str) -> str:
         record = self.state.pods.get(uid)
-        return str(record.gang.key) if record is not None and record.gang is not None else ""
+        return record.gang.key.path if record is not None and record.gang is not None else ""
 
     async def _drain(self, intake: Intake) -> None:
         """Warnings are the scheduler's to tell; here they would only pile up."""
@@ -236,7 +236,7 @@ class ClusterWatch:
     def _put_gang(self, key: GangKey) -> None:
         record, table = self.state.gangs.get(key), self.tables["gangs"]
         if record is None:
-            table.drop(str(key))
+            table.drop(key.path)
             self._reasons.pop(key, None)
             return
         verdict = self.last.gangs.get(key) if self.last is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 import msgspec
 
@@ -47,11 +48,39 @@ class MatchPolicy(enum.StrEnum):
     UNTIL_SCHEDULED = "until-scheduled"
 
 
+# KIND:OWNER, or KIND:OWNER:UID, and what part of the owner: names that no object can have.
+_OWNED = re.compile(r"([a-z0-9]+):([^:/]+)(?::[^:/]+)?(/.*)?", re.ASCII | re.DOTALL)
+
+
+def owned_name(kind: str, name: str, uid: str = "") -> str:
+    """The name of the gang of an owner's pods. No object can have such a name, so no declared gang has it."""
+    return f"{kind.lower()}:{name}:{uid}" if uid else f"{kind.lower()}:{name}"
+
+
+def shown_name(name: str) -> str:
+    """A gang's name as people know it: of one that its owner names the owner's name, and which part of it."""
+    found = _OWNED.fullmatch(name) if ":" in name else None
+    return f"{found[2]}{found[3] or ''}" if found is not None else name
+
+
+def owner_of_name(name: str) -> tuple[str, str]:
+    """(Kind in small letters, name) of the owner that names the gang, ("", "") where none does."""
+    found = _OWNED.fullmatch(name) if ":" in name else None
+    return (found[1], found[2]) if found is not None else ("", "")
+
+
 class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """Which gang. `str` is for people: it leaves out what a name has of its owner's kind and uid, so it is not
+    unique; `path` (namespace/name) is."""
+
     namespace: str
     name: str
 
     def __str__(self) -> str:
+        return f"{self.namespace}/{shown_name(self.name)}"
+
+    @property
+    def path(self) -> str:
         return f"{self.namespace}/{self.name}"
 
 

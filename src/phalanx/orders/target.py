@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,8 +99,13 @@ class TargetFinder:
 
     async def find(self, name: str) -> Target:
         """`NAME` or `KIND/NAME`. Raises OrderError where there is none, or several."""
-        word, _, rest = name.rpartition("/")
+        word, slash, rest = name.partition("/")
+        if not slash:
+            word, rest = "", name
         word = word.lower()
+        if "/" in rest and word not in WORDS:
+            # A part of what an owner starts, as lists show it.
+            word, rest = "", name
         if not rest:
             raise BadNameError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
         groups: tuple[tuple[Resource, Json], ...] = ()
@@ -110,15 +114,7 @@ class TargetFinder:
             first, resource = members[0], PODS
         elif word == "" or word in WORDS:
             kind = WORDS.get(word, "")
-            try:
-                found = await find_job(self._reader, kind, rest, self._namespace)
-            except OrderError:
-                owner = None
-                if kind in ("", GANG):
-                    owner = await self._reader.job_of_group(self._namespace, rest, time.time())
-                if owner is None:
-                    raise
-                found = owner
+            found = await find_job(self._reader, kind, rest, self._namespace)
             members = found.members
             if found.entry.kind == GANG:
                 where = found.resource

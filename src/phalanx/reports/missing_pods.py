@@ -179,6 +179,11 @@ def _through(
         pod = report.pod(namespace, text(mapping(each.get("metadata")).get("name")))
         if pod is not None:
             gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
+            if gang is None and pod.state == "Foreign":
+                # It is the owner's pods that are another's, not just this one.
+                answer.state, answer.reason, answer.change = pod.state, pod.reason, pod.change
+                answer.message = f"its pods wait: {pod.message}"
+                return answer
             return gang or pod
     if pods:
         answer.state, answer.message = "Satisfied", f"its {len(pods)} pods exist, and none of them waits"

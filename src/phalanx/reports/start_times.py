@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from phalanx.model.decisions import Bind
+from phalanx.model.gang import GangKey, shown_name
 from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.actions.start_forecasts import UnitStart
@@ -58,7 +59,7 @@ def _entries(each: UnitStart, start: PromisedStart) -> list[StartEntry]:
         StartEntry(
             "gang",
             gang.key.namespace,
-            gang.key.name,
+            shown_name(gang.key.name),
             each.queue,
             gang.spec.min_member if gang.spec is not None else 0,
             each.priority,
@@ -71,19 +72,20 @@ def _entries(each: UnitStart, start: PromisedStart) -> list[StartEntry]:
 
 def _starting(scheduler: DryRun, binds: list[Bind]) -> list[StartEntry]:
     """Those that would be placed now, in that order."""
-    found: dict[tuple[str, str, str], StartEntry] = {}
+    found: dict[GangKey, StartEntry] = {}
     for bind in binds:
         record = scheduler.state.pods[bind.uid]
         kind, name = ("gang", record.gang.key.name) if record.gang is not None else ("pod", record.pod.name)
-        entry = found.get((kind, record.pod.namespace, name))
+        key = GangKey(record.pod.namespace, f"{kind}/{name}")
+        entry = found.get(key)
         if entry is None:
             payer = record.charge_path
             queue = payer.queue.key.name if payer is not None and payer.queue is not None else ""
             member = record.gang if record.gang is not None and record.gang.spec is not None else record
-            entry = found[kind, record.pod.namespace, name] = StartEntry(
+            entry = found[key] = StartEntry(
                 kind,
                 record.pod.namespace,
-                name,
+                shown_name(name),
                 queue,
                 0,
                 scheduler.session.turn_priority(member),

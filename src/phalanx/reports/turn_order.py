@@ -10,7 +10,7 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.model.decisions import Bind, Plan
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, shown_name
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
@@ -98,13 +98,13 @@ class _Line:
 
     def starting(self, binds: list[Bind]) -> list[TurnEntry]:
         """Those that the dry run placed, in that order."""
-        found: dict[tuple[str, ...], TurnEntry] = {}
+        found: dict[int, TurnEntry] = {}
         for bind in binds:
             record = self._session.state.pods[bind.uid]
             gang = record.gang
             member = gang if gang is not None and gang.spec is not None else record
             entry = self._entry(member, len(found) + 1, STARTING, "")
-            known = found.setdefault((entry.kind, entry.namespace, entry.name), entry)
+            known = found.setdefault(id(member), entry)
             known.members += known is not entry
         return list(found.values())
 
@@ -133,7 +133,7 @@ class _Line:
             kind, namespace, name, created, members = "pod", pod.namespace, pod.name, pod.created, 1
         else:
             noun = member.spec
-            kind, namespace, name = "gang", member.key.namespace, member.key.name
+            kind, namespace, name = "gang", member.key.namespace, shown_name(member.key.name)
             created = noun.created if noun is not None else 0
             members = 1 if state == STARTING else noun.min_member if noun is not None else len(member.members)
         return TurnEntry(

@@ -20,6 +20,8 @@ from phalanx.reports.evicted_members import (
     eviction_message,
 )
 from phalanx.reports.eviction_preview import DUE, EvictionPreview, preview_evictions
+from phalanx.reports.gang_names import gangs_called
+from phalanx.reports.other_scheduler import of_other_scheduler
 from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
 from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import RunTimeEntry, run_time_of
@@ -165,9 +167,11 @@ class WhyReport:
         record = self._state.gangs.get(key)
         if record is None:
             return None
+        if (foreign := self._of_other_scheduler(record)) is not None:
+            return foreign
         source = record.spec.source if record.spec is not None else None
         answer = WhyAnswer(
-            "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
+            "Gang", str(key), "Waiting", "", gang=key.path, uid=source.uid if source is not None else ""
         )
         self._describe(answer, record)
         answer.run_time = run_time_of([member.pod for member in record.members.values()])
@@ -178,6 +182,17 @@ class WhyReport:
             answer.message = _joined(answer.message, self._no_minimum(record))
             return self._in_part(answer, key)
         return self._in_part(self._add_evicted_members(self._without_pending(answer, key), record), key)
+
+    def _of_other_scheduler(self, record: GangRecord) -> WhyAnswer | None:
+        """About a gang of which every pod that there is asks for another scheduler; None for others."""
+        left = [member.pod for uid, member in record.members.items() if self._before[uid] is MemberState.FOREIGN]
+        if not left or len(left) < len(record.members):
+            return None
+        answer = WhyAnswer("Gang", str(record.key), "Foreign", "", gang=record.key.path)
+        self._describe(answer, record)
+        told = of_other_scheduler(left, self._state.schedulers, "the gang")
+        answer.reason, answer.message, answer.change = told.code, told.message, told.change
+        return answer
 
     def start(self, who: str | GangKey, should_stop: Callable[[], bool] = never) -> PromisedStart | None:
         """When a pod on its own (its uid), or a gang, starts that waits; None for others."""
@@ -197,6 +212,12 @@ class WhyReport:
     def pod_verdict(self, uid: str) -> Verdict | None:
         """Likewise of a pod."""
         return self._pods.get(uid)
+
+    def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
+        """As of the module `gang_names`; of several that an owner starts together those that wait come first.
+        Raises AmbiguousGangError."""
+        found = gangs_called(self._state.gangs, namespace, name, kind)
+        return sorted(found, key=lambda key: (not self._counts[key].pending, key))
 
     def object_path(self, key: GangKey) -> str:
         """Of the object that declares a gang, "" for none."""
@@ -370,9 +391,9 @@ class WhyReport:
                 answer.message = "the pod has scheduling gates"
                 answer.change = "remove spec.schedulingGates (whoever set them will)"
             case MemberState.FOREIGN:
-                answer.state, answer.reason = "Foreign", "OtherScheduler"
-                answer.message = f"the pod is left to the scheduler {pod.scheduler or 'default-scheduler'!r}"
-                answer.change = f"set spec.schedulerName: {sorted(self._state.schedulers)[0]} when creating the pod"
+                told = of_other_scheduler([pod], self._state.schedulers)
+                answer.state, answer.reason = "Foreign", told.code
+                answer.message, answer.change = told.message, told.change
             case _:
                 return False
         return True

@@ -159,9 +159,9 @@ def _promises(world: World) -> dict[str, int]:
 def name_of(state: ClusterState, who: str | GangKey) -> str:
     """What a gang, or a pod on its own (by uid), is called here."""
     if isinstance(who, GangKey):
-        return str(who)
+        return who.path
     record = state.pods.get(who)
     pod: Pod | None = record.pod if record is not None else None
     if record is not None and record.gang is not None:
-        return str(record.gang.key)
+        return record.gang.key.path
     return pod.key if pod is not None else who

@@ -46,7 +46,7 @@ def present_jobs(state: ClusterState, now: int, run_times: RunTimes) -> list[Pre
         if pod.placeholder:
             continue
         key = record.gang.key if record.gang is not None else None
-        name = str(key) if key is not None else pod.key
+        name = key.path if key is not None else pod.key
         found.setdefault((name, "" if key is not None else pod.uid), (key, []))[1].append(record)
     return [
         _job(state, name, key, sorted(records, key=lambda record: record.order), now, run_times)

@@ -166,9 +166,16 @@ class JobController(PodOwner):
             _complete(status, now)
         return True
 
+    def _stop(self, pod: Record) -> None:
+        """Who is stopped by the controller itself is not counted as failed: it is not held for the count."""
+        self._release(pod)
+        current = self.current(PODS, pod.key)
+        if current is not None and current.uid == pod.uid:
+            self.delete(PODS, current)
+
     def _suspend(self, status: Json, active: list[Record]) -> None:
         for pod in active:
-            self.delete(PODS, pod)
+            self._stop(pod)
         status.pop("startTime", None)
         condition = {
             "type": "Suspended",
@@ -205,7 +212,7 @@ class JobController(PodOwner):
         else:
             wanted = parallelism if not succeeded else len(active)
         for pod in active[wanted:]:
-            self.delete(PODS, pod)
+            self._stop(pod)
         active = active[:wanted]
         if len(active) < wanted and not self._backs_off(record, status):
             indexed = spec.get("completionMode") == "Indexed"

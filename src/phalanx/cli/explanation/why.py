@@ -42,7 +42,9 @@ _OWNER_WORDS = {
 _COMPOSITE_WORDS = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "composite"})
 
 
+_OTHERS_NAMED = 5
 _NOUNS = {
+    "": "gang, job or pod",
     "pod": "pod",
     "gang": "group object or pod that declares a gang",
     "composite": "CompositePodGroup",
@@ -51,7 +53,7 @@ _NOUNS = {
 
 
 @click.command()
-@click.argument("target", metavar="KIND/NAME", nargs=-1, required=True)
+@click.argument("target", metavar="[KIND/]NAME", nargs=-1, required=True)
 @namespace_option
 @connection_options
 @scheduler_names_option("to judge")
@@ -71,8 +73,11 @@ def why(
 
     KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that only labels declare is a podgroup
     too. Of a job (Kubernetes' or Volcano's; vcjob only the latter), replicaset or statefulset it says why its pods
-    do not exist or wait. The answer comes from a dry run over the live cluster, so it is current even while no
-    scheduler runs. Nothing is changed.
+    do not exist or wait; a jobset, pytorchjob, raycluster or whatever else has pods that start together is asked
+    about in the same way. NAME alone is a gang as `phalanx jobs` shows it, or else a job or a pod.
+
+    The answer comes from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is
+    changed.
 
     Of a podgroup that was left to a hub it says, at the hub, which clusters were asked, what each answered,
     where it is and why.
@@ -84,6 +89,7 @@ def why(
     phalanx why pod/worker-0 -n training
     phalanx why podgroup/tf-smoke-gpu
     phalanx why job/train
+    phalanx why train
     """
     import msgspec
 
@@ -100,7 +106,8 @@ def why(
 
     async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         from phalanx.daemon.policy_file import dialect_options
-        from phalanx.model.gang import GangKey
+        from phalanx.model.gang import GangKey, shown_name
+        from phalanx.reports.gang_names import AmbiguousGangError
         from phalanx.reports.missing_pods import add_missing_pods, why_owner
         from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
         from phalanx.reports.promised_starts import read_plan
@@ -108,7 +115,7 @@ def why(
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.why import WhyReport
 
-        if kind == "gang":
+        if kind in ("gang", ""):
             sent = await dispatch_of(client, namespace or client.namespace, name)
             if sent is not None:
                 return dispatch_answer(sent)
@@ -119,18 +126,31 @@ def why(
         stored = await read_plan(client, lease_namespace, scheduler_names)
         inquiry = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
+        answer = None
+        try:
+            gangs = inquiry.gangs_called(where, name, "" if kind in ("gang", "") else kind)
+        except AmbiguousGangError as error:
+            raise click.ClickException(str(error)) from error
         if kind == "pod":
             answer = await add_past_eviction(client, where, name, inquiry.pod(where, name))
         elif kind == "composite":
             answer = inquiry.composite(GangKey(where, name))
         elif kind in _OWNER_WORDS:
             answer = await why_owner(client, inquiry, kind, where, name)
-        else:
-            answer = await add_past_gang_eviction(client, where, name, inquiry.gang(GangKey(where, name)))
-            key = GangKey(where, name)
+        elif gangs or kind == "gang":
+            key = gangs[0] if gangs else GangKey(where, name)
+            answer = await add_past_gang_eviction(client, where, key.name, inquiry.gang(key))
             answer = await add_missing_pods(client, answer, inquiry.object_path(key), inquiry.member_uids(key))
+            if answer is not None and len(gangs) > 1:
+                others = ", ".join(shown_name(each.name) for each in gangs[1:_OTHERS_NAMED])
+                answer.warnings.append(f"it is one of {len(gangs)} gangs of {name}: {others}")
+        if answer is None and kind in ("gang", ""):
+            # It is a job without a gang, or one whose pods are another scheduler's.
+            answer = await why_owner(client, inquiry, "job", where, name)
+        if answer is None and not kind:
+            answer = inquiry.pod(where, name)
         if answer is None:
-            what = _NOUNS[kind]
+            what = _NOUNS.get(kind, f"pods of a {kind}")
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
         if answer.state in ("Waiting", "Partial", "Evicting"):
             namespace_of, _, gang = answer.gang.partition("/")
@@ -179,7 +199,10 @@ def render(answer: WhyAnswer) -> str:
             )
             if value
         ]
-        lines.append(f"  Gang {answer.gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
+        from phalanx.model.gang import GangKey
+
+        gang = GangKey(*answer.gang.split("/", 1))
+        lines.append(f"  Gang {gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
@@ -219,10 +242,14 @@ def _size_lines(size: GangSize) -> list[str]:
 
 
 def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
-    """KIND/NAME or KIND NAME; (pod | gang | composite, name)."""
+    """NAME, KIND/NAME or KIND NAME; ("" | pod | gang | composite | the kind of an owner, name)."""
+    from phalanx.dialects.workloads.table import owner_words
+
     words = target[0].split("/", 1) if len(target) == 1 else list(target)
-    if len(words) != 2 or not all(words):
-        raise click.UsageError("expected KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu")
+    if len(words) > 2 or not all(words):
+        raise click.UsageError("expected NAME or KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu")
+    if len(words) == 1:
+        return "", words[0]
     kind, _, group = words[0].lower().partition(".")
     if kind in _POD_WORDS:
         return "pod", words[1]
@@ -232,5 +259,11 @@ def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
         return "composite", words[1]
     if kind in _OWNER_WORDS:
         return "vcjob" if group.endswith("batch.volcano.sh") else _OWNER_WORDS[kind], words[1]
-    expected = "pod, podgroup, compositepodgroup, job, vcjob, replicaset or statefulset"
-    raise click.UsageError(f"unknown kind {words[0]!r}: expected {expected}")
+    owners = owner_words()
+    if kind in owners:
+        return owners[kind], words[1]
+    if "/" in words[1]:
+        return "", "/".join(words)
+    expected = "pod, podgroup, compositepodgroup, job, vcjob, replicaset, statefulset"
+    others = ", ".join(sorted(set(owners.values()) - {"job"}))
+    raise click.UsageError(f"unknown kind {words[0]!r}: expected {expected}, or one of {others}")

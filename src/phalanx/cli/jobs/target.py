@@ -14,7 +14,10 @@ def parse_job(text: str) -> tuple[str, str]:
     """(kind or "", name). Raises click.UsageError."""
     from phalanx.reports.jobs.kinds import WORDS
 
-    word, slash, name = text.rpartition("/")
+    word, slash, name = text.partition("/")
+    if not slash or ("/" in name and word.lower() not in WORDS):
+        # (A part of what an owner starts has slashes in its name, as lists show it.)
+        word, slash, name = "", "", text
     kind = WORDS.get(word.lower(), "")
     if not name or (slash and not kind):
         raise click.UsageError(

@@ -231,21 +231,26 @@ def _left_closed(snapshot: Snapshot) -> list[str]:
 
 def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
     from phalanx.model.gang import GangKey
+    from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
     from phalanx.scheduling.defragmentation.relocation import RoomFor
 
     if kind == "gang":
-        key = GangKey(namespace, name)
-        if key not in snapshot.state.gangs:
+        try:
+            found = gangs_called(snapshot.state.gangs, namespace, name)
+        except AmbiguousGangError as error:
+            raise click.ClickException(str(error)) from error
+        if not found:
             raise click.ClickException(
                 f"no group object or pod that declares a gang {name!r} in namespace {namespace!r}"
             )
-        return RoomFor(key, f"gang {key}")
+        return RoomFor(found[0], f"gang {found[0]}")
     pods = (record.pod for record in snapshot.state.pods.values())
     pod = next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
         raise click.ClickException(f"no pod {name!r} in namespace {namespace!r}")
     if pod.gang:
-        return RoomFor(GangKey(namespace, pod.gang), f"gang {namespace}/{pod.gang}")
+        key = GangKey(namespace, pod.gang)
+        return RoomFor(key, f"gang {key}")
     return RoomFor(pod.uid, f"pod {pod.key}")
 
 

@@ -23,7 +23,7 @@ def start(row: GangRow, now: float) -> str:
 
 
 def shown_name(row: GangRow) -> str:
-    return f"pod/{row.name}" if row.kind == "pod" else row.name
+    return f"pod/{row.name}" if row.kind == "pod" else row.title or row.name
 
 
 def why(row: GangRow) -> str:

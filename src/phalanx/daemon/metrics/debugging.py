@@ -24,7 +24,7 @@ _HERE = {PodState.BOUND, PodState.RUNNING, PodState.EVICTING, PodState.TERMINATI
 def state_dump(state: ClusterState, scheduler: Scheduler) -> dict[str, Any]:
     """Sizes and sums; no names of pods."""
     gangs = {
-        str(key): {
+        key.path: {
             name: count
             for name in ("pending", "gated", "assumed", "bound", "running", "terminating", "succeeded", "failed")
             if (count := getattr(gang.counts(), name))

@@ -21,12 +21,13 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A gang, or a pod on its own (`kind` pod). `state` is one word as of `phalanx why`. While it waits, `reason`
     is a code, `message` a sentence and `change` the smallest change that would help, as the last rehearsal has
     them; `start` is when it starts at the latest, or is planned to (`start_kind` promised or planned). `asks` is
-    what all members that are there ask for together."""
+    what all members that are there ask for together. `title` is what people call it where `name` is longer."""
 
     id: str
     kind: str
     namespace: str
     name: str
+    title: str = ""
     queue: str = ""
     priority: int = 0
     state: str

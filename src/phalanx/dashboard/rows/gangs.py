@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
 from phalanx.dashboard.rows.entries import GangRow
-from phalanx.model.gang import GangCounts
+from phalanx.model.gang import GangCounts, shown_name
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
@@ -29,10 +29,11 @@ def gang_row(record: GangRecord, verdict: RehearsedVerdict | None, start: Planne
     )
     priority = spec.priority if spec is not None else None
     row = GangRow(
-        id=str(record.key),
+        id=record.key.path,
         kind=spec.source.kind if spec is not None and spec.source is not None else "gang",
         namespace=record.key.namespace,
         name=record.key.name,
+        title=shown if (shown := shown_name(record.key.name)) != record.key.name else "",
         queue=spec.queue if spec is not None else "",
         priority=priority if priority is not None else max((m.pod.priority for m in members), default=0),
         state=gang_state(counts, minimum, verdict),

@@ -75,7 +75,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
         promised = each.start.no_later_than
         pods = f"{each.pods} pod" if each.pods == 1 else f"{each.pods} pods"
         row = ReservationRow(
-            id=f"start/{title}",
+            id=f"start/{each.gang.path if each.gang is not None else each.pod}",
             kind="start",
             title=title,
             namespace=namespace,

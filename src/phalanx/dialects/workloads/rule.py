@@ -12,7 +12,7 @@ from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.naming import GangNaming, Precedence
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole, show
-from phalanx.model.gang import MOST_GANGS, GangKey, GangRules, MatchPolicy
+from phalanx.model.gang import MOST_GANGS, GangKey, GangRules, MatchPolicy, owned_name
 from phalanx.model.topology import SubgroupRule
 
 # Above the smallest number for a minimum on an owner, in the order of preference.
@@ -173,7 +173,7 @@ def inner(holder: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 def by_owner(kind: str, name: str, uid: str) -> str:
     """The name of the gang of an owner's pods. No object can have such a name, so no declared gang has it."""
-    return f"{kind.lower()}:{name}:{uid}"
+    return owned_name(kind, name, uid)
 
 
 def group_of(uid: str) -> str:

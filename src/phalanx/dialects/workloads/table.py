@@ -21,3 +21,14 @@ BUILT_IN_RULES: tuple[WorkloadRule, ...] = (
     YUNIKORN,
     JOB,
 )
+
+
+def owner_words() -> dict[str, str]:
+    """What people may call the kind of an owner (the plural, too), and the kind, all in small letters."""
+    words: dict[str, str] = {}
+    for rule in BUILT_IN_RULES:
+        if rule.owner is not None:
+            kind = rule.owner.kind.lower()
+            words |= {kind: kind, rule.owner.plural: kind}
+        words |= {kind.lower(): kind.lower() for _, kind in rule.controllers}
+    return words

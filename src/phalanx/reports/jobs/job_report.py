@@ -17,6 +17,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.gang import shown_name
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
     EventEntry,
@@ -70,6 +71,8 @@ class _Row:
         self.resource = resource
         self.pods: list[Json] = []
         self.groups: list[Json] = []
+        # What its pods state, where they alone declare the gang that they are.
+        self.minimum = ""
 
 
 class JobReader:
@@ -163,7 +166,8 @@ class JobReader:
         """The job to which the PodGroup of that name belongs, or the pods that name such a gang."""
         for found in await self.jobs(namespace, now):
             named = {_name(group) for group in found.groups}
-            if name in named or (not named and name in {self._gang_of(pod)[0] for pod in found.members[:1]}):
+            of_pods = {self._gang_of(pod)[0] for pod in found.members} if not named else set()
+            if name in named or name in of_pods or name in map(shown_name, of_pods):
                 return found
         return None
 
@@ -282,6 +286,9 @@ def _join(
             row.pods = [pod for _, pod, _ in of_group]
             row.groups = [group]
     for (namespace, name), of_gang in members.items():
+        for root, _, minimum in of_gang:
+            if root:
+                rows[root].minimum = minimum
         free = [(pod, minimum) for root, pod, minimum in of_gang if not root]
         if free:
             rows[f"{namespace}/{name}"] = _declared(namespace, name, free)
@@ -289,9 +296,9 @@ def _join(
 
 def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Row:
     """A gang that only its pods declare."""
-    stated = next((minimum for _, minimum in members if minimum.isascii() and minimum.isdecimal()), "")
+    stated = next((found for _, minimum in members if (found := _whole(minimum))), 0)
     created = min(text(mapping(pod["metadata"]).get("creationTimestamp")) for pod, _ in members)
-    spec = {"minMember": int(stated[:9] or 0)}
+    spec = {"minMember": stated}
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": created}
     row = _Row(GANG, {"metadata": metadata, "spec": spec}, None)
     row.pods = [pod for pod, _ in members]
@@ -316,9 +323,16 @@ def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collecti
         rows[key].pods.append(pod)
 
 
+def _whole(text: str) -> int:
+    """A number of members, 0 for what is none."""
+    return int(text[:9]) if text.isascii() and text.isdecimal() else 0
+
+
 def _found(row: _Row, now: float) -> FoundJob:
     pods = sorted(map(read_pod, row.pods), key=lambda pod: (pod.task, pod.index, pod.name))
     entry = job_entry(row.kind, row.document, pods, row.groups, now)
+    if not row.groups and row.kind in (JOB, JOB_SET) and (stated := _whole(row.minimum)):
+        entry = msgspec.structs.replace(entry, minimum=stated)
     return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
 
 

@@ -140,7 +140,7 @@ def job_entry(kind: str, document: Json, pods: Sequence[PodEntry], groups: Seque
         entry = msgspec.structs.replace(
             entry,
             group=text(mapping(group.get("metadata")).get("name")),
-            minimum=entry.minimum or minimum_of(group),
+            minimum=_minimum(kind, entry, groups),
             queue=entry.queue or text(spec.get("queue")),
         )
     if not entry.reason and not entry.over:
@@ -271,6 +271,12 @@ def _gang(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry
         minimum=minimum_of(document),
         total=len(pods),
     )
+
+
+def _minimum(kind: str, entry: JobEntry, groups: Sequence[Json]) -> int:
+    """Of a job with PodGroups. A Volcano Job states its own; of others the groups say what starts together."""
+    stated = sum(map(minimum_of, groups))
+    return entry.minimum or stated if kind == VCJOB else stated or entry.minimum
 
 
 def minimum_of(group: Json) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.gang import shown_name
+
 NOW = "Now"
 AFTER_EVICTIONS = "AfterEvictions"
 LATER = "Later"
@@ -112,6 +114,17 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     interrupted: list[InterruptedGang] = []
     notes: list[str] = []
     missing: list[str] = []
+
+
+def with_shown_names(answer: WhatIfAnswer) -> WhatIfAnswer:
+    """Gangs as people know them; until then their names tell them apart."""
+    blockers = [each for asked in answer.asked for each in asked.blockers]
+    named: list[AskedStart | EvictedGang | MovedStart | InterruptedGang | Blocker]
+    named = [*answer.asked, *answer.evicted, *answer.moved, *answer.interrupted, *blockers]
+    for each in named:
+        namespace, _, name = each.name.partition("/")
+        each.name = f"{namespace}/{shown_name(name)}"
+    return answer
 
 
 def to_builtins(answer: msgspec.Struct) -> object:

@@ -13,6 +13,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
+from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.whatif.answer import (
     AFTER_EVICTIONS,
@@ -28,6 +29,7 @@ from phalanx.reports.whatif.answer import (
     Starts,
     Verdict,
     WhatIfAnswer,
+    with_shown_names,
 )
 from phalanx.reports.whatif.changes import QueueChange, changed_queue, lost_nodes, more_nodes, with_priority
 from phalanx.reports.whatif.manifests import PriorityClasses, submission
@@ -80,13 +82,15 @@ def answer_question(question: Question) -> WhatIfAnswer:
     capture, horizon = changed.capture, question.horizon
     after = _forecast(changed, RunTimes.LIMITS, horizon)
     names = _names(after, asked)
+    if question.gang and not names:
+        raise InputError(f"--gang {question.gang}: none of its pods is this scheduler's to place, or runs")
     differs = bool(question.objects or question.changes)
     before = _forecast(without, RunTimes.LIMITS, horizon) if differs else after
     expected = None
     if any(isinstance(event, PodUpdated) and event.pod.run_time.estimate for event in changed.events):
         expected = _forecast(changed, RunTimes.ESTIMATES, horizon, names)
     reasons = _Reasons(changed, question)
-    return WhatIfAnswer(
+    answer = WhatIfAnswer(
         format_moment(capture.moment),
         horizon,
         [_asked_start(name, after, expected, reasons) for name in names],
@@ -99,6 +103,7 @@ def answer_question(question: Question) -> WhatIfAnswer:
         notes + after.failures,
         list(capture.missing),
     )
+    return with_shown_names(answer)
 
 
 def answer_starts(question: Question, others: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:
@@ -109,7 +114,7 @@ def answer_starts(question: Question, others: Collection[str] = (), most_reasons
     """
     changed, (pods, gangs), _ = _as_it_would_be(question, _as_it_is(question))
     changed.events = _in_order(changed.events, question.objects, gangs, changed.capture.moment)
-    named = {*others, *(str(key) for key in gangs)}
+    named = {*others, *(key.path for key in gangs)}
     after = _forecast(changed, RunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
     reasons = _Reasons(changed, question)
     found = []
@@ -227,12 +232,20 @@ def _as_it_would_be(
 
 
 def _waiting_gang(text: str, namespace: str, events: Sequence[ClusterEvent]) -> GangKey:
-    space, _, name = text.rpartition("/")
-    key = GangKey(space or namespace, name)
-    for event in events:
-        if isinstance(event, PodUpdated) and GangKey(event.pod.namespace, event.pod.gang) == key:
-            return key
-    raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME of a PodGroup that has pods")
+    there = dict.fromkeys(
+        GangKey(event.pod.namespace, event.pod.gang)
+        for event in events
+        if isinstance(event, PodUpdated) and event.pod.gang
+    )
+    # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
+    space, slash, name = text.partition("/")
+    try:
+        for where, what in ((space, name), (namespace, text)) if slash else ((namespace, text),):
+            if found := gangs_called(there, where, what):
+                return found[0]
+    except AmbiguousGangError as error:
+        raise InputError(f"--gang {text}: {error}") from error
+    raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
 
 
 def _check_new(there: Sequence[FileObject], made: Sequence[FileObject]) -> None:
@@ -251,7 +264,7 @@ def _address(entry: FileObject) -> tuple[str, str, str, str]:
 
 def _names(after: Forecast, asked: tuple[frozenset[str], frozenset[GangKey]]) -> list[str]:
     pods, gangs = asked
-    named = {str(key) for key in gangs}
+    named = {key.path for key in gangs}
     return [name for name in sorted(after.jobs) if name in named or not pods.isdisjoint(after.members[name])]
 
 
@@ -397,7 +410,7 @@ class _Reasons:
             state = ClusterState(world.capture.schedulers)
             snapshot = Snapshot(state, world.intake, usages=list(world.capture.usages))
             snapshot.apply_events(world.events)
-            self._keys = {str(key): key for key in state.gangs}
+            self._keys = {key.path: key for key in state.gangs}
             self._report = WhyReport(snapshot, world.policy, world.capture.moment)
         namespace, _, rest = name.partition("/")
         key = self._keys.get(name)

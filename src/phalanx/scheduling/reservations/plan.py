@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -427,6 +428,29 @@ class ReservationPlan(StandingPlan):
         reservation.slips = (*reservation.slips, slip)[-_REMEMBERED:]
 
     # -- a turn ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def opened_to(self, keys: Iterable[UnitKey]) -> Iterator[None]:
+        """While somebody looks where units could be, what is kept for them themselves is open to them; also within
+        a turn in which something was lifted."""
+        chosen = [
+            each for key in keys if (each := self._reservations.get(key)) is not None and key not in self._lifted
+        ]
+        if not chosen:
+            yield
+            return
+        self._catch_up()
+        for each in chosen:
+            self._lifted[each.key] = each
+            self._take_off(each.window)
+        self._look_again(each.window for each in chosen)
+        try:
+            yield
+        finally:
+            for each in chosen:
+                del self._lifted[each.key]
+                self._put_on(each.window)
+            self._look_again(each.window for each in chosen)
 
     def lift(self, key: UnitKey, priority: int) -> bool:
         """Opens to a unit what is kept for it, and for those whom it outranks, while it has its turn.

@@ -13,7 +13,9 @@ export function Evictions() {
   const reasons = useMemo(() => [...new Set(all.map((row) => row.reason))].sort(), [all]);
   const rows = all.filter((row) => (!reason || row.reason === reason) && (!filter || `${row.namespace}/${row.pod} ${row.gang || ""} ${row.message}`.toLowerCase().includes(filter.toLowerCase())));
   const open = (row) => {
-    const [namespace, name] = (row.gang || `${row.namespace}/${row.pod}`).split("/");
+    // (A gang's name may have slashes.)
+    const [namespace, ...rest] = (row.gang || `${row.namespace}/${row.pod}`).split("/");
+    const name = rest.join("/");
     location.hash = to(`/${row.gang ? "gangs" : "pods"}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
   };
   const where = store.namespace ? `-n ${store.namespace}` : "-A";

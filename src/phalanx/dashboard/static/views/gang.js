@@ -11,9 +11,10 @@ export function Gang({ pod, namespace, name }) {
   const rehearsed = store.tables.summary.rows.get("cluster")?.summary.rehearsed;
   // Asked again whenever its row changes, or a rehearsal may have another answer for it.
   const answer = useAnswer(`${pod ? "pods" : "gangs"}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, `${JSON.stringify(live)} ${live && live.state !== "Running" ? rehearsed : ""}`);
-  const line = `phalanx why ${pod ? "pod" : "podgroup"}/${name} -n ${namespace}`;
+  const title = (live || (answer.value && answer.value.row) || {}).title || name;
+  const line = `phalanx why ${pod ? "pod" : "podgroup"}/${title} -n ${namespace}`;
   if (!answer.value) {
-    return html`<${Page} title=${name} cli=${line}>${answer.loading ? html`<${Empty}>Rehearsing …</${Empty}>` : html`<div class="alert" role="alert">${answer.error}</div>`}</${Page}>`;
+    return html`<${Page} title=${title} cli=${line}>${answer.loading ? html`<${Empty}>Rehearsing …</${Empty}>` : html`<div class="alert" role="alert">${answer.error}</div>`}</${Page}>`;
   }
   const { why, members, marks, problem, omitted } = answer.value;
   const row = live || answer.value.row;
@@ -27,7 +28,7 @@ export function Gang({ pod, namespace, name }) {
     ["Domain", why && why.domain],
     ["Part of", why && why.composite],
   ].filter(([, value]) => value) : [];
-  return html`<${Page} title=${name} cli=${line} tools=${store.session.writes && html`<${Orders} pod=${pod} namespace=${namespace} name=${name} />`} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
+  return html`<${Page} title=${title} cli=${line} tools=${store.session.writes && html`<${Orders} pod=${pod} namespace=${namespace} name=${name} />`} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
     <div class="grid gangpage">
       <${Why} why=${why} row=${row} problem=${problem} />
       <section class="card"><h2>Facts</h2><dl class="facts">${facts.map(([title, value]) => html`<div key=${title}><dt>${title}</dt><dd>${value}</dd></div>`)}</dl>

@@ -85,7 +85,7 @@ export function Gangs() {
         columns=${["state", "gang", "queue", "members", "asks", "age", ...(timed ? ["start"] : []), "why"].map(column)}
         row=${(row) => html`
           <td class="state"><${State} word=${row.state} /></td>
-          <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.name : html`<span class="muted">${row.namespace}/</span>${row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
+          <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.title || row.name : html`<span class="muted">${row.namespace}/</span>${row.title || row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
           <td class="queue">${row.queue || ""}</td>
           <td class="members" title=${`${row.running || 0} run, ${row.placed || 0} have nodes, ${row.minimum || 0} are the minimum`}>${row.placed || 0}/${row.minimum || 0}</td>
           <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>

@@ -88,7 +88,7 @@ def node_of(nodes: NodeTable, row: int) -> Document:
 def job_of(gang: GangRecord) -> Document:
     noun = gang.spec
     return {
-        "UID": str(gang.key),
+        "UID": gang.key.path,
         "Name": gang.key.name,
         "Namespace": gang.key.namespace,
         "Queue": noun.queue if noun is not None else "",
