@@ -157,6 +157,64 @@ async def test_who_may_only_look_is_refused_by_the_api_server_in_words(
     assert 'answer="403 the API server refused' in line or "answer='403 the API server refused" in line
 
 
+async def account(site: Site, name: str, rule: dict[str, Any]) -> str:
+    """The token of somebody with one rule in `ours`, beside listing pods."""
+    accounts = "/api/v1/namespaces/ours/serviceaccounts"
+    await site.client.create(accounts, {"metadata": {"name": name}})
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
+    await allow_here(site, f"{name}-pods", pods, name)
+    await allow_here(site, name, rule, name)
+    issued = await site.client.create(f"{accounts}/{name}/token", {"spec": {}})
+    return str(issued["status"]["token"])
+
+
+async def test_who_may_delete_the_pods_alone_cancels_nothing(
+    site: Site, writing: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    """He does not see the PodGroup, which would stay, and have its pods made anew."""
+    await site.gang("ours", "half-seen", 2, requests={"cpu": "1"})
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
+    token = await account(site, "pods-only", rule)
+    status, told = await order(writing, "cancel", "half-seen", token=token)
+    assert status == 409, told
+    assert "you may not list podgroups." in told["error"]
+    assert "nothing was done" in told["error"]
+    for path in (f"{VOLCANO}/namespaces/ours/podgroups/half-seen", "/api/v1/namespaces/ours/pods/half-seen-0"):
+        assert await exists(site, path)
+    await site.client.delete(f"{VOLCANO}/namespaces/ours/podgroups/half-seen")
+
+
+async def test_who_may_delete_the_group_alone_cancels_nothing(site: Site, writing: Page) -> None:
+    await site.gang("ours", "half-owned", 2, requests={"cpu": "1"})
+    rule = {"apiGroups": ["*"], "resources": ["podgroups"], "verbs": ["*"]}
+    token = await account(site, "groups-only", rule)
+    status, told = await confirmed(writing, "cancel", "half-owned", token=token)
+    assert status == 409, told
+    assert "only a part of it could be deleted, so nothing was" in told["error"]
+    for path in (f"{VOLCANO}/namespaces/ours/podgroups/half-owned", "/api/v1/namespaces/ours/pods/half-owned-1"):
+        assert await exists(site, path)
+    await site.client.delete(f"{VOLCANO}/namespaces/ours/podgroups/half-owned")
+
+
+async def test_a_gang_that_only_its_pods_declare_is_known_by_the_oldest_of_them(
+    site: Site, writing: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = {
+        "pod-group.scheduling.sigs.k8s.io/name": "loose",
+        "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+    }
+    for name in ("loose-0", "loose-1"):
+        await site.client.create("/api/v1/namespaces/ours/pods", pod(name, labels=labels, requests={"cpu": "900"}))
+    uid = (await site.client.get("/api/v1/namespaces/ours/pods/loose-0"))["metadata"]["uid"]
+    with caplog.at_level(logging.INFO, "phalanx.dashboard.audit"):
+        status, told = await confirmed(writing, "cancel", "loose", token=site.token("ours"))
+    assert (status, told["done"], told["uid"]) == (200, True, uid), told
+    (line,) = [each for each in caplog.messages if each.startswith("write:")]
+    assert f"object='podgroup/loose' uid='{uid}'" in line
+    assert not await exists(site, "/api/v1/namespaces/ours/pods/loose-0")
+    assert not await exists(site, "/api/v1/namespaces/ours/pods/loose-1")
+
+
 async def test_a_gang_of_another_tenant_is_not_even_looked_up(site: Site, writing: Page) -> None:
     body = json.dumps({"namespace": "hidden-ns", "name": "covert-train"})
     status, answer = await writing.ask(

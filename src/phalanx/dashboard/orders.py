@@ -14,6 +14,7 @@ from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.rows.entries import OrderAnswer, OrderRequest
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.gang import owner_of_name
 from phalanx.orders import cancelling, holding
 from phalanx.orders.errors import OrderError
 from phalanx.orders.target import Target, TargetFinder
@@ -47,7 +48,12 @@ class Orders:
             raise AccessError(403, "this page changes nothing: whoever runs it can switch that on (--writes)")
         if verb not in _ORDERS:
             raise AccessError(404, f"there is no such order: write one of {', '.join(_ORDERS)}")
-        if not order.name or "/" in order.name or len(order.name) > _LONGEST_NAME:
+        # (Only a gang that is named by its owner has slashes in its name.)
+        if (
+            not order.name
+            or ("/" in order.name and not owner_of_name(order.name)[0])
+            or len(order.name) > _LONGEST_NAME
+        ):
             raise AccessError(400, "this cannot be the name of a gang")
         # Once it has begun it is done and written down, whether or not the viewer waits for it.
         task = asyncio.create_task(self._noted(viewer, verb, order))

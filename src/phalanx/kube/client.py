@@ -193,9 +193,10 @@ class KubeClient:
         version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
+        dry_run: bool = False,
     ) -> Any:
-        """DELETE. With ``uid`` only that very object is deleted, never its successor of the same name, with
-        ``version`` (its resourceVersion) only as it was read (409)."""
+        """DELETE; with ``dry_run`` only whether it would be done. With ``uid`` only that very object is deleted,
+        never its successor of the same name, with ``version`` (its resourceVersion) only as it was read (409)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -205,6 +206,8 @@ class KubeClient:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
             options["propagationPolicy"] = propagation
+        if dry_run:
+            options["dryRun"] = ["All"]
         answer = await self.request("DELETE", path, body=_encode(options), repeatable=uid is not None)
         return _read(answer)
 

@@ -37,17 +37,37 @@ def refuse_foreign_members(target: Target) -> None:
 async def cancel(client: KubeClient, target: Target) -> str:
     """Says what happened. Raises OrderError."""
     refuse_foreign_members(target)
-    if target.document is not None:
-        await client.delete(target.path, uid=target.uid, propagation="Background")
+    top = [(target.path, target.uid)] if target.document is not None else []
+    rest: list[tuple[str, str]] = []
     if target.resource is None or target.resource.kind in _LOOSE:
-        rest = [pod for pod in target.members if _uid(pod) != target.uid]
-        await asyncio.gather(*(_delete(client, target.namespace, pod) for pod in rest))
+        found = [(PODS.path(target.namespace, name_of(pod)), _uid(pod)) for pod in target.members]
+        rest = [each for each in found if each not in top]
+    if top and rest:
+        await _refuse_parts(client, target, [*top, *rest])
+    for path, uid in top:
+        await client.delete(path, uid=uid, propagation="Background")
+    await asyncio.gather(*(_delete(client, path, uid) for path, uid in rest))
     return f"{target.title} cancelled: it and its {len(target.members)} pods are deleted"
 
 
-async def _delete(client: KubeClient, namespace: str, pod: dict[str, object]) -> None:
+async def _refuse_parts(client: KubeClient, target: Target, objects: list[tuple[str, str]]) -> None:
+    """Raises OrderError where only a part would be deleted: a gang is cancelled as a whole or not at all."""
+    for number, (path, uid) in enumerate(objects):
+        try:
+            await client.delete(path, uid=uid, dry_run=True)
+        except ApiError as error:
+            if error.status == 404:
+                continue
+            if not number:
+                raise
+            raise OrderError(
+                f"{target.title}: only a part of it could be deleted, so nothing was: {error.message}"
+            ) from error
+
+
+async def _delete(client: KubeClient, path: str, uid: str) -> None:
     try:
-        await client.delete(PODS.path(namespace, name_of(pod)), uid=_uid(pod))
+        await client.delete(path, uid=uid)
     except ApiError as error:
         if error.status != 404:
             raise

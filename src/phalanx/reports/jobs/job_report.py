@@ -84,6 +84,8 @@ class JobReader:
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
         self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
         self.warnings: list[str] = []
+        # The kinds that may not be listed.
+        self.forbidden: list[Resource] = []
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
@@ -222,6 +224,8 @@ class JobReader:
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
+            if error.status == 403:
+                self.forbidden.append(resource)
             self.warnings.append(f"{resource.plural}.{resource.group or 'core'} not read: {error.message}")
             return []
         items: list[Json] = listed["items"]
