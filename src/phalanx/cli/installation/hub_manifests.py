@@ -102,7 +102,7 @@ def member_access(namespace: str) -> list[Manifest]:
         make_rule([""], ["pods"], [*READ, "create", "delete", "patch"]),
         make_rule(groups, ["podgroups"], [*READ, "create", "delete"]),
         *_job_rules([*READ, "create", "delete", "patch"]),
-        *_reading(),
+        *member_reading(),
     ]
     return [
         make_object("v1", "Namespace", namespace),
@@ -145,7 +145,8 @@ def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> 
     ]
 
 
-def _reading() -> Iterator[Manifest]:
+def member_reading() -> Iterator[Manifest]:
+    """What a forecast reads besides pods and their groups."""
     yield make_rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], READ)
     yield make_rule([""], ["services", "replicationcontrollers"], READ)
