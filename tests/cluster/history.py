@@ -160,11 +160,11 @@ class History:
             transaction.rollback()
             return
         mark = self.draw.choice(MARKS)
-        together = defaultdict[GangKey | str, list[tuple[PodRecord, int]]](list)
+        together = defaultdict[GangKey | str | None, list[tuple[PodRecord, int]]](list)
         for record, row in transaction.commit():
             self.story.append(f"place {record.pod.uid} on row {row} with {mark}")
-            one_by_one = record.gang is None or self.draw.random() < 0.3
-            together[record.pod.uid if one_by_one or record.gang is None else record.gang.key].append((record, row))
+            everyone = record.gang.key if record.gang is not None else None
+            together[record.pod.uid if self.draw.random() < 0.3 else everyone].append((record, row))
         for placed in together.values():
             self.state.pods.assume_all(placed, mark)
 

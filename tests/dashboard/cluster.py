@@ -15,8 +15,11 @@ from phalanx.cli.installation.dashboard_manifests import ACCOUNT, dashboard_acce
 from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
 from phalanx.dashboard.server import Dashboard, ServeOptions, dashboard
 from phalanx.dashboard.watch import WatchOptions
+from phalanx.hub.dispatch import GangReference, new_dispatch
+from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
 from phalanx.kube.auth.config import load_config
-from phalanx.kube.client import KubeClient
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError
 from phalanx_local.server import ApiServer
 from tests.e2e.world import pod
 
@@ -44,16 +47,45 @@ class Site:
     async def install_dashboard(self) -> None:
         """Makes the account that the chart makes, and a kubeconfig of it."""
         namespace = "phalanx-system"
-        for each in dashboard_access(namespace):
-            group = "" if each["apiVersion"] == "v1" else "/apis/rbac.authorization.k8s.io/v1"
-            where = f"/namespaces/{each['metadata']['namespace']}" if "namespace" in each["metadata"] else ""
-            path = f"{group or '/api/v1'}{where}/{each['kind'].lower()}s"
-            await self.client.create(path, each)
+        await self.apply(dashboard_access(namespace))
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{ACCOUNT}/token"
         issued = await self.client.create(path, {"spec": {"expirationSeconds": 36_000}})
         config = self.server.kubeconfig()
         config["users"][0]["user"] = {"token": issued["status"]["token"]}
         (self.directory / "dashboard.kubeconfig").write_text(json.dumps(config))
+
+    async def apply(self, manifests: list[Object]) -> None:
+        """As `phalanx install` does; what is there already stays."""
+        for each in manifests:
+            group = "/api/v1" if each["apiVersion"] == "v1" else f"/apis/{each['apiVersion']}"
+            where = f"/namespaces/{each['metadata']['namespace']}" if "namespace" in each["metadata"] else ""
+            try:
+                await self.client.create(f"{group}{where}/{each['kind'].lower()}s", each)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+
+    async def member(self, name: str, active: Object, has: Object | None = None, **spec: Any) -> None:
+        """A MemberCluster, with what its hub says of it."""
+        document = {
+            "apiVersion": MEMBER_CLUSTERS.api_version,
+            "kind": MEMBER_CLUSTERS.kind,
+            "metadata": {"name": name},
+            "spec": {"kubeconfigSecret": name, **spec},
+        }
+        await self.client.create(MEMBER_CLUSTERS.path(), document)
+        condition = {"type": "Active", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z", **active}
+        status = {"conditions": [condition], "lastSeen": "2026-01-02T03:04:00Z", **(has or {})}
+        await self.client.patch(MEMBER_CLUSTERS.path(None, name, "status"), {"status": status}, PatchType.MERGE)
+
+    async def dispatch(self, namespace: str, gang: str, status: Object) -> None:
+        """A Dispatch as a hub has written it."""
+        reference = GangReference("scheduling.volcano.sh/v1beta1", gang, f"uid-{gang}")
+        document = new_dispatch(namespace, reference)
+        del document["metadata"]["finalizers"]
+        await self.client.create(DISPATCHES.path(namespace), document)
+        path = DISPATCHES.path(namespace, document["metadata"]["name"], "status")
+        await self.client.patch(path, {"status": status}, PatchType.MERGE)
 
     async def node(self, name: str, rack: str = "r1", **amounts: str) -> None:
         offered = {"cpu": "8", "memory": "32Gi", "pods": "110", **amounts}

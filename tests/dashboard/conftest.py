@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from phalanx.cli.installation.hub_manifests import hub_access, hub_definitions
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx_local.options import ServerOptions
@@ -19,7 +20,7 @@ from tests.e2e.conftest import install
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     directory: Path = tmp_path_factory.mktemp("dashboard")
-    server = ApiServer(ServerOptions(controllers=frozenset({"definitions"})))
+    server = ApiServer(ServerOptions(controllers=frozenset({"definitions", "clusterroles"})))
     await server.start()
     server.write_kubeconfig(directory / "kubeconfig")
     try:
@@ -28,6 +29,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             made = Site(server, client, directory)
             await made.install_dashboard()
             await seed(made)
+            await seed_hub(made)
             yield made
     finally:
         await server.stop()
@@ -53,6 +55,32 @@ async def seed(site: Site) -> None:
         "ours", "train-9", "Preempted by gang hidden-ns/covert-train on node shy-node: queue covert-queue"
     )
     await site.evicted("hidden-ns", "quiet-pod", "Preempted by gang ours/train")
+
+
+async def seed_hub(site: Site) -> None:
+    """It is a hub: west takes gangs of both tenants, east has not answered for a while."""
+    await site.apply([*hub_definitions(), *hub_access("phalanx-system")])
+    silent = {"reason": "Silent", "message": "no answer for 5m"}
+    has = {
+        "version": "v1.36.2",
+        "nodes": {"total": 10, "ready": 9},
+        "allocatable": {"cpu": "80", "memory": "320Gi", "nvidia.com/gpu": "16"},
+        "used": {"cpu": "12500m", "nvidia.com/gpu": "4"},
+    }
+    await site.member("west", {"status": "True", "reason": "Connected"}, has, cost=2)
+    await site.member("east", {"status": "False", **silent}, state="Drain")
+    answers = [
+        {"cluster": "west", "start": "2026-01-02T03:09:00Z", "message": "after gang other/long"},
+        {"cluster": "east", "message": "no node has 8 nvidia.com/gpu"},
+    ]
+    lost = {"epoch": 1, "cluster": "east", "outcome": "Lost", "message": "silent", "time": "2026-01-02T03:00:00Z"}
+    sent = {"phase": "Granted", "epoch": 2, "cluster": "west", "promised": "2026-01-02T03:09:00Z"}
+    await site.dispatch("ours", "train", {**sent, "answers": answers, "attempts": [lost]})
+    await site.dispatch(
+        "ours", "parked", {"phase": "Pending", "reason": "NoCluster", "message": "no cluster has room"}
+    )
+    unknown = {"phase": "Granted", "epoch": 1, "cluster": "east", "unknownSince": "2026-01-02T03:04:05Z"}
+    await site.dispatch("hidden-ns", "covert-train", unknown)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -44,6 +44,8 @@ VIEWS = {
     "/nodes?mode=fragments&resource=nvidia.com/gpu&size=2": "Nodes",
     "/reservations": "Reservations",
     "/evictions": "Evictions",
+    "/clusters": "Clusters",
+    "/clusters?q=train&open=ours/train-uidtrain": "Clusters",
     "/what-if": "What if",
 }
 

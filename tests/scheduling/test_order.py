@@ -52,6 +52,21 @@ class TestAge:
         world = Scenario().node("n1", gpu=3).job("b", 2, gpu=1).job("a", 2, gpu=1).run()
         assert world.order == ["a-0", "a-1"]
 
+    def test_pods_of_a_kind_that_are_of_the_same_age_go_with_the_first_of_them(self) -> None:
+        world = Scenario().node("n1", gpu=9)
+        world.pod("a", gpu=1).pod("b", gpu=2).pod("c", gpu=1).pod("d", gpu=2).run()
+        assert world.order == ["a", "c", "b", "d"]
+
+    def test_a_kind_does_not_pull_a_younger_pod_forward(self) -> None:
+        world = Scenario().node("n1", gpu=9).pod("a", gpu=1, created=1).pod("b", gpu=2, created=1)
+        world.pod("c", gpu=1, created=2).run()
+        assert world.order == ["a", "b", "c"]
+
+    def test_nor_past_a_gang_of_the_same_age(self) -> None:
+        world = Scenario().node("n1", gpu=3).pod("a", gpu=1, created=5).gang("b", 1, created=5)
+        world.pod("b-0", gang="b", gpu=2).pod("c", gpu=1, created=5).run()
+        assert (world.order, world.waiting()) == (["a", "b-0"], ["c"])
+
     def test_gangs_and_single_pods_stand_in_one_queue(self) -> None:
         world = Scenario().node("n1", gpu=2).pod("young", gpu=1, created=2000).job("job", 2, gpu=1).run()
         assert world.waiting() == ["young"]

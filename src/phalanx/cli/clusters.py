@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @kubeconfig_option
 @output_option
 def clusters(gangs: bool, kubeconfig: str | None, output: str) -> None:
-    """List the member clusters of a hub, whether they can be used and why not, and how many gangs are there.
+    """List the member clusters of a hub, whether they can be used, what they have, and how many gangs are there.
+
+    NODES are ready/all. CPU and GPU are used/all, where used is what pods held when the hub last asked the cluster
+    about a gang. CREDENTIAL says for how long the hub's kubeconfig there is good.
 
     \b
     phalanx clusters
@@ -63,9 +66,30 @@ def _cluster(member: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         "reason": printable(active.get("reason", "NotSeenByHub")),
         "message": printable(active.get("message", "")),
         "lastSeen": printable(status.get("lastSeen", "")),
+        "version": printable(status.get("version", "")),
+        "nodes": {key: _part(status, "nodes").get(key) for key in ("total", "ready")},
+        "allocatable": _texts(_part(status, "allocatable")),
+        "used": _texts(_part(status, "used")),
+        "credentialExpires": printable(status.get("credentialExpires", "")),
         "cost": spec.get("cost", 0),
-        "gangs": sum((each.get("status") or {}).get("cluster") == name for each in records),
+        "gangs": sum(_is_at(each, name) for each in records),
     }
+
+
+def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _texts(amounts: dict[str, Any]) -> dict[str, str]:
+    from phalanx.hub.objects import printable
+
+    return {printable(name): printable(amount) for name, amount in amounts.items()}
+
+
+def _is_at(record: dict[str, Any], cluster: str) -> bool:
+    status = record.get("status") or {}
+    return status.get("cluster") == cluster and status.get("phase") != "Ended"
 
 
 def _gang(record: dict[str, Any]) -> dict[str, Any]:
@@ -97,10 +121,49 @@ def _lines(members: list[dict[str, Any]], records: list[dict[str, Any]]) -> list
 
     if not members:
         return ["No member clusters; docs/many-clusters.md says how one joins."]
-    keys = ("name", "state", "active", "reason", "lastSeen", "gangs", "cost", "message")
-    head = ("NAME", "STATE", "ACTIVE", "REASON", "LAST SEEN", "GANGS", "COST", "MESSAGE")
+    head = ("NAME", "STATE", "ACTIVE", "REASON", "VERSION", "NODES", "CPU", "GPU", "GANGS", "COST", "CREDENTIAL")
     entries = [_cluster(member, records) for member in members]
-    return columns(head, [[str(entry[key]) for key in keys] for entry in entries])
+    return columns((*head, "LAST SEEN", "MESSAGE"), [_cells(entry) for entry in entries])
+
+
+def _cells(entry: dict[str, Any]) -> list[str]:
+    """NODES are ready/all, CPU and GPU used/all."""
+    nodes = entry["nodes"]
+    first = [str(entry[key]) for key in ("name", "state", "active", "reason", "version")]
+    devices = sorted(name for name in entry["allocatable"] if name.endswith("/gpu"))
+    return [
+        *first,
+        f"{nodes['ready']}/{nodes['total']}" if nodes["total"] is not None else "",
+        _of(entry, "cpu"),
+        ",".join(_of(entry, name) for name in devices),
+        *(str(entry[key]) for key in ("gangs", "cost")),
+        _expiry(entry["credentialExpires"]),
+        str(entry["lastSeen"]),
+        str(entry["message"]),
+    ]
+
+
+def _of(entry: dict[str, Any], resource: str) -> str:
+    total = entry["allocatable"].get(resource)
+    if total is None:
+        return ""
+    return f"{entry['used'].get(resource, '?')}/{total}"
+
+
+def _expiry(moment: str) -> str:
+    """How long the hub's credential there is good for."""
+    import time
+
+    from phalanx.cli.listing.ages import span
+    from phalanx.kube.timestamps import parse_time
+
+    if not moment:
+        return ""
+    try:
+        left = parse_time(moment) - time.time()
+    except ValueError:
+        return moment
+    return f"{span(left)} left" if left > 0 else "expired"
 
 
 def _gang_lines(records: list[dict[str, Any]]) -> list[str]:

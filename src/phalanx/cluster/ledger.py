@@ -130,8 +130,8 @@ class Ledger:
             record.gang.count_allocated(record.footprint, 1)
         self._dirty[payer.key] = payer
 
-    def place_all(self, records: Iterable[PodRecord], gang: GangRecord) -> None:
-        """`book` for members of one gang that have just been placed."""
+    def place_all(self, records: Iterable[PodRecord], gang: GangRecord | None) -> None:
+        """`book` for members of one gang, or for pods of none, that have just been placed."""
         placed, asked = Counter[tuple[ChargePath, Footprint]](), ChargeState.PENDING
         for record in records:
             footprint, payer = record.footprint, record.charge_path
@@ -143,7 +143,8 @@ class Ledger:
         for (payer, footprint), number in placed.items():
             payer.move(footprint, ChargeState.PENDING, -number)
             payer.move(footprint, ChargeState.ALLOCATED, number)
-            gang.count_allocated(footprint, number)
+            if gang is not None:
+                gang.count_allocated(footprint, number)
             self._dirty[payer.key] = payer
 
     def leave(self, record: PodRecord) -> None:

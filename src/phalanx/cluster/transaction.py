@@ -17,6 +17,8 @@ from phalanx.model.pod import MemberState
 
 # Beyond so many those that are over are forgotten.
 _REMEMBERED = 32
+# Up to so many pods are charged one by one: cheaper than what numpy needs to begin.
+_FEW = 6
 
 
 class Transaction:
@@ -235,8 +237,9 @@ class Transaction:
             payer.charge(footprint, count)
 
     def _put(self, footprint: Footprint, rows: list[int], sign: int) -> None:
-        if len(rows) == 1:
-            self._nodes.charge(rows[0], footprint.usage, footprint.scored, sign)
+        if len(rows) <= _FEW:
+            for row in rows:
+                self._nodes.charge(row, footprint.usage, footprint.scored, sign)
         else:
             distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
             self._nodes.charge_many(distinct, counts, footprint.usage, footprint.scored, sign)

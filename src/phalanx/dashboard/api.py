@@ -121,6 +121,7 @@ class Api:
                 schedulers=list(self._watch.options.schedulers),
                 what_if=scope.everything,
                 writes=self._orders.enabled,
+                hub=self._watch.clusters.hub and (scope.clusters or scope.dispatches),
                 namespaces=sorted(self._watch.tables["gangs"].scopes()) if scope.everything else None,
             )
         )

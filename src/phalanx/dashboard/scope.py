@@ -11,12 +11,14 @@ from phalanx.dashboard.access import AccessError, Login, Right, Viewer
 from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.schema import schema
 from phalanx.dashboard.watch import ClusterWatch
+from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
 from phalanx.kube.paths import Resource
 from phalanx.reports.jobs.kinds import QUEUES
 
 _EVERY_GANG = Right("list", "pods")
 _NODES = Right("list", "nodes")
 _EVENTS = "events"
+_CLUSTERS = Right("list", MEMBER_CLUSTERS.plural, MEMBER_CLUSTERS.group)
 _QUEUES = Resource(QUEUES.group, QUEUES.version, QUEUES.plural, QUEUES.kind, namespaced=False)
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 # What may be a name, or names joined as people join them: namespace/name.
@@ -45,10 +47,13 @@ class Audience(NamedTuple):
     nodes: bool
     evictions: bool
     queues: frozenset[str] | None
+    clusters: bool
+    dispatches: bool
 
 
 class Scope(msgspec.Struct):
-    """`namespace` is the only one that is seen, "" for all. `queues` are those that are seen, None for all."""
+    """`namespace` is the only one that is seen, "" for all. `queues` are those that are seen, None for all.
+    `clusters` are the member clusters of a hub, `dispatches` which gangs are where."""
 
     viewer: Viewer
     namespace: str = ""
@@ -56,10 +61,20 @@ class Scope(msgspec.Struct):
     nodes: bool = True
     evictions: bool = True
     queues: frozenset[str] | None = None
+    clusters: bool = True
+    dispatches: bool = True
 
     @property
     def audience(self) -> Audience:
-        return Audience(self.namespace, self.everything, self.nodes, self.evictions, self.queues)
+        return Audience(
+            self.namespace,
+            self.everything,
+            self.nodes,
+            self.evictions,
+            self.queues,
+            self.clusters,
+            self.dispatches,
+        )
 
     def sees(self, table: str) -> Any:
         """Which scopes of a table's rows are seen."""
@@ -69,7 +84,9 @@ class Scope(msgspec.Struct):
             return lambda scope: self.queues is None or scope in self.queues
         if table == "nodes":
             return lambda scope: self.nodes
-        if table == "evictions" and not self.evictions:
+        if table == "clusters":
+            return lambda scope: self.clusters
+        if (table == "evictions" and not self.evictions) or (table == "dispatches" and not self.dispatches):
             return lambda scope: False
         if self.namespace:
             return lambda scope: scope == self.namespace
@@ -85,6 +102,10 @@ class Scope(msgspec.Struct):
             return ["evictions: you may not list events here"]
         if table == "reservations" and not self.everything:
             return ["reservations and maintenance: you may not list pods in all namespaces"]
+        if table == "clusters":
+            return [] if self.clusters else ["clusters: you may not list memberclusters"]
+        if table == "dispatches" and not self.dispatches:
+            return ["gangs: you may not list dispatches here"]
         return [f"other namespaces than {self.namespace}"] if self.namespace and table != "summary" else []
 
 
@@ -108,7 +129,9 @@ async def scope_of(
         here = Right("list", "pods", namespace=namespace)
         if not await login.may(viewer, here, again=again):
             raise AccessError(403, f"you may not {here.words}")
-    events = Right("list", _EVENTS, namespace="" if everything else namespace)
+    where = "" if everything else namespace
+    events = Right("list", _EVENTS, namespace=where)
+    dispatches = Right("list", DISPATCHES.plural, DISPATCHES.group, namespace=where)
     return Scope(
         viewer,
         namespace,
@@ -116,6 +139,9 @@ async def scope_of(
         await login.may(viewer, _NODES, again=again),
         await login.may(viewer, events, again=again),
         await _queues(login, viewer, namespace, everything, watch, again),
+        # (Nobody is asked about what is not there.)
+        watch.clusters.hub and await login.may(viewer, _CLUSTERS, again=again),
+        watch.clusters.hub and await login.may(viewer, dispatches, again=again),
     )
 
 

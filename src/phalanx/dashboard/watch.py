@@ -21,6 +21,7 @@ from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.news import News
 from phalanx.dashboard.rehearsal.messages import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
 from phalanx.dashboard.rehearsal.process import RehearsalEnded, RehearsalProcess
+from phalanx.dashboard.rows.clusters import Clusters
 from phalanx.dashboard.rows.entries import ClusterSummary, GangRow, Mark, QueueRow, SummaryRow
 from phalanx.dashboard.rows.evictions import Evictions
 from phalanx.dashboard.rows.gangs import gang_row, pod_row
@@ -122,6 +123,7 @@ class ClusterWatch:
         self._node_cursor = -1
         self._rehearsed_version = -1
         self.evictions = Evictions(client, self.tables["evictions"], self._gang_of, self._failures)
+        self.clusters = Clusters(client, self.tables, self.news.tell, self._failures)
         self._observer: Observer | None = None
 
     async def run(self) -> None:
@@ -141,7 +143,7 @@ class ClusterWatch:
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(observer.run())
-            for reflector in self.evictions.reflectors:
+            for reflector in (*self.evictions.reflectors, *self.clusters.reflectors):
                 tasks.create_task(reflector.run())
             tasks.create_task(self._drain(intake))
             tasks.create_task(self._guard_rehearsal())

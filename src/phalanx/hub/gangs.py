@@ -10,6 +10,7 @@ import msgspec
 from phalanx.controllers.store import ObjectStore
 from phalanx.dialects.dispatched import WHEN_LOST
 from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
+from phalanx.hub.data_objects import DataNeeds, DataObjects
 from phalanx.hub.dispatch import Dispatch, GangReference, Phase, read_dispatch
 from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
 from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, QUEUES, RERUN_AFTER, GroupKind
@@ -51,6 +52,7 @@ class HubObjects:
         self.records: ObjectStore[Dispatch] = ObjectStore(
             read_dispatch, index=lambda each: each.gang.uid, changed=self._record_changed
         )
+        self.data = DataObjects(self._batch_job)
         self._gang_of: dict[str, str] = {}
         self.queues: ObjectStore[StoredObject] = ObjectStore(read_object)
         self.clusters: ObjectStore[StoredObject] = ObjectStore(
@@ -74,6 +76,7 @@ class HubObjects:
                 Reflector(client, resource, bytes, sink, failures=failures, optional=True)
                 for resource, sink in jobs
             ),
+            *self.data.reflectors(client, failures),
         ]
 
     # -- what is asked --------------------------------------------------------------------------------------
@@ -110,6 +113,17 @@ class HubObjects:
                 if each.document["metadata"].get("deletionTimestamp") is None and is_left(kind, each.document):
                     return kind, each
         return None
+
+    def data_needs(self, gang_uid: str) -> DataNeeds:
+        found = self.group(gang_uid)
+        if found is None:
+            return DataNeeds()
+        kind, group = found
+        return self.data.needs(kind.resource.api_version, kind.resource.kind, group)
+
+    def _batch_job(self, namespace: str, name: str) -> StoredObject | None:
+        store = next(store for kind, store in self.jobs if kind.resource.group == "batch")
+        return store.get((namespace, name))
 
     def members(self, kind: GangKind, group: StoredObject) -> Iterable[StoredObject]:
         """The pods of a group that are left to the hub, by name. A job is its only member."""

@@ -93,6 +93,7 @@ class HubService:
             self._connect,
             self._cluster_changed,
             options.secret_period,
+            self._used,
         )
         self._policy = policy
         self._estimates = Estimates(policy, options.scheduler_names)
@@ -236,6 +237,10 @@ class HubService:
         client = KubeClient(bounded, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
         fenced = client.fenced(self._leadership.holds)
         return ClusterConnection(name, fenced, self._origin, self._records, self._copies_changed, self.options.pace)
+
+    def _used(self, cluster: str) -> Mapping[str, int] | None:
+        account = self._estimates.account(cluster)
+        return account.used() if account is not None else None
 
     def _queues_here(self) -> dict[str, Queue]:
         """The hub's own queues, read anew where one has changed."""

@@ -10,6 +10,8 @@ from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.kube.paths import Resource
 
 _MOST = 8192
+# Why a gang waits at the hub, and the type of the event that tells it.
+_WAITS = {"NoCluster": "Warning", "StageIn": "Normal", "DataSourceClaim": "Warning"}
 
 
 class ToldUsers:
@@ -55,8 +57,8 @@ def _words(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
     message = printable(status.message)
     if status.unknown_since and not before.unknown_since:
         return "ClusterSilent", message, "Warning"
-    if status.reason == "NoCluster" and (before.reason, before.message) != (status.reason, status.message):
-        return "NoCluster", message, "Warning"
+    if status.reason in _WAITS and (before.reason, before.message) != (status.reason, status.message):
+        return status.reason, message, _WAITS[status.reason]
     if status.reason == "RecallRefused" and before.phase == Phase.RECALLING.value:
         return "RecallRefused", message, "Normal"
     if status.phase == before.phase:

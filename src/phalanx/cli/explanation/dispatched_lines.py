@@ -8,10 +8,6 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 Json = dict[str, Any]
-_HELP = {
-    "QuotaExceeded": "raise the queue's capability at the hub, or wait until some of its gangs have ended",
-    "NoCluster": "let it go to more clusters (phalanx.dev/clusters), or make room: `phalanx why` in one",
-}
 
 
 async def dispatch_of(client: KubeClient, namespace: str, gang: str) -> Json | None:
@@ -30,30 +26,13 @@ async def dispatch_of(client: KubeClient, namespace: str, gang: str) -> Json | N
 
 
 def dispatch_answer(record: Json) -> Json:
-    """As data, with the texts of other clusters made harmless."""
-    from phalanx.hub.objects import printable
+    """As data."""
+    import msgspec
 
-    status = record.get("status") or {}
-    texts = {
-        key: printable(status.get(key, ""))
-        for key in ("cluster", "since", "promised", "unknownSince", "reason", "message")
-    }
-    phase = printable(status.get("phase", "Pending"))
-    return {
-        "gang": f"{record['metadata']['namespace']}/{printable(record['spec']['gang']['name'])}",
-        "phase": phase,
-        "epoch": status.get("epoch", 0),
-        **texts,
-        "answers": [
-            {key: printable(each.get(key, "")) for key in ("cluster", "start", "message")}
-            for each in status.get("answers") or ()
-        ],
-        "attempts": [
-            {key: printable(each.get(key, "")) for key in ("epoch", "cluster", "outcome", "message", "time")}
-            for each in status.get("attempts") or ()
-        ],
-        "change": _HELP.get(texts["reason"], "") if phase == "Pending" else "",
-    }
+    from phalanx.hub import dispatch_answer as answers
+
+    found: Json = msgspec.to_builtins(answers.dispatch_answer(record))
+    return found
 
 
 def dispatch_lines(answer: Json) -> list[str]:

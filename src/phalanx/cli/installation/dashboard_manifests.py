@@ -14,6 +14,7 @@ from phalanx.cli.installation.manifests import (
 from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
+from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 
 ACCOUNT = "phalanx-dashboard"
@@ -26,6 +27,7 @@ def dashboard_access(namespace: str) -> list[Manifest]:
     rules = [
         *reading_rules(),
         make_rule([""], ["events", "resourcequotas"], READ),
+        make_rule([PHALANX], ["memberclusters", "dispatches"], READ),
         # What would make pods that do not exist.
         make_rule(["batch", "batch.volcano.sh"], ["jobs"], ["get"]),
         make_rule(["apps"], ["replicasets", "statefulsets"], ["get"]),

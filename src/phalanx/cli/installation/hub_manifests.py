@@ -12,6 +12,7 @@ from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE
 from phalanx.dialects.registry import Dialects
+from phalanx.hub.data_objects import DATA_LOADS, DATA_SETS_OF_FLUID, DATA_SOURCE_CLAIMS, DATA_SOURCES
 from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS
 from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
 
@@ -50,6 +51,9 @@ def hub_access(namespace: str) -> list[Manifest]:
         make_rule([PHALANX], ["dispatches/status"], ["update"]),
         make_rule([PHALANX], ["memberclusters"], READ),
         make_rule([QUEUES.group], [QUEUES.plural], READ),
+        # Where the data of gangs are, and whether they have been brought in.
+        make_rule([DATA_SOURCES.group], [DATA_SOURCES.plural, DATA_SOURCE_CLAIMS.plural], READ),
+        make_rule([DATA_LOADS.group], [DATA_LOADS.plural, DATA_SETS_OF_FLUID.plural], READ),
         make_rule([PHALANX], ["memberclusters/status"], ["patch"]),
     ]
     return [
@@ -98,7 +102,7 @@ def member_access(namespace: str) -> list[Manifest]:
         make_rule([""], ["pods"], [*READ, "create", "delete", "patch"]),
         make_rule(groups, ["podgroups"], [*READ, "create", "delete"]),
         *_job_rules([*READ, "create", "delete", "patch"]),
-        *_reading(),
+        *member_reading(),
     ]
     return [
         make_object("v1", "Namespace", namespace),
@@ -141,7 +145,8 @@ def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> 
     ]
 
 
-def _reading() -> Iterator[Manifest]:
+def member_reading() -> Iterator[Manifest]:
+    """What a forecast reads besides pods and their groups."""
     yield make_rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], READ)
     yield make_rule([""], ["services", "replicationcontrollers"], READ)

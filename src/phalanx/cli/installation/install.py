@@ -46,6 +46,8 @@ _PLURALS = {
 )
 @click.option("--hub", "with_hub", is_flag=True, help="Also what `phalanx hub` needs in its own cluster.")
 @click.option("--multikueue", "with_multikueue", is_flag=True, help="Also what nominates clusters for MultiKueue.")
+@click.option("--karmada", "with_karmada", is_flag=True, help="Only what schedules for Karmada, at its API server.")
+@click.option("--karmada-member", is_flag=True, help="Only what --karmada reads in a member cluster of Karmada.")
 @click.option("--member", "with_member", is_flag=True, help="Also an account with which a hub may send gangs here.")
 @click.option(
     "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
@@ -70,6 +72,8 @@ def install(
     with_policies: bool,
     with_hub: bool,
     with_multikueue: bool,
+    with_karmada: bool,
+    karmada_member: bool,
     with_member: bool,
     namespace: str,
     scheduler_name: str,
@@ -81,7 +85,7 @@ def install(
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
-    from phalanx.cli.installation import admission, hub_manifests, manifests
+    from phalanx.cli.installation import admission, hub_manifests, karmada_manifests, manifests
     from phalanx.kube.own_objects import LABELS
 
     if with_policies and crds_only:
@@ -95,6 +99,11 @@ def install(
         rights += hub_manifests.multikueue_access(namespace)
     if with_member and not crds_only:
         rights += hub_manifests.member_access(namespace)
+    if with_karmada or karmada_member:
+        # Karmada's API server runs no pods, and its members have a scheduler of their own.
+        definitions, queues, rights = [], [], []
+        rights += karmada_manifests.karmada_access(namespace) if with_karmada else []
+        rights += karmada_manifests.karmada_member_access(namespace) if karmada_member else []
     policies = admission.policies(scheduler_name, LABELS) if with_policies else []
     if print_only:
         import yaml

@@ -37,6 +37,11 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     show_default=True,
     help="Where MultiKueue has the Secrets with kubeconfigs.",
 )
+@click.option(
+    "--karmada",
+    is_flag=True,
+    help="Dispatch nothing: schedule the bindings of Karmada whose policies say schedulerName: phalanx.",
+)
 @log_level_option
 @log_format_option
 def hub(
@@ -48,6 +53,7 @@ def hub(
     patience: int,
     multikueue_dispatcher: bool,
     kueue_namespace: str,
+    karmada: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -59,16 +65,22 @@ def hub(
 
     With --multikueue-dispatcher it is the external dispatcher of Kueue's MultiKueue instead: it writes which
     cluster starts a Workload first, and Kueue sends it there (docs/multikueue.md).
+
+    With --karmada it is a scheduler of Karmada, at its API server: it writes which cluster starts a job first, and
+    Karmada sends it there (docs/karmada.md).
     """
     from phalanx.cli.connection import run_connected
     from phalanx.cli.services.logs import set_up_logging
     from phalanx.cli.services.service_run import run_until_signal
     from phalanx.daemon.policy_file import read_policy
+    from phalanx.hub.karmada.service import KarmadaOptions, KarmadaService
     from phalanx.hub.multikueue.service import MultiKueueOptions, MultiKueueService
     from phalanx.hub.service import HubOptions, HubService
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.framework.errors import PolicyError
 
+    if karmada and multikueue_dispatcher:
+        raise click.UsageError("--karmada and --multikueue-dispatcher are two processes; give one of them")
     set_up_logging(log_level, log_format)
     try:
         policy = read_policy(config)
@@ -85,9 +97,13 @@ def hub(
         leader_elect=leader_elect,
     )
 
+    there = KarmadaOptions(namespace=namespace, scheduler_names=scheduler_names, leader_elect=leader_elect)
+
     async def work(client: KubeClient) -> bool:
-        service: HubService | MultiKueueService
-        if multikueue_dispatcher:
+        service: HubService | MultiKueueService | KarmadaService
+        if karmada:
+            service = KarmadaService(client, there, policy)
+        elif multikueue_dispatcher:
             service = MultiKueueService(client, beside, policy)
         else:
             service = HubService(client, options, policy)

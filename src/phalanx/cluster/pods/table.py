@@ -102,13 +102,13 @@ class PodTable(dict[str, PodRecord]):
         self._transition(record, PodEvent.ASSUME, row, mark)
 
     def assume_all(self, placed: Sequence[tuple[PodRecord, int]], mark: PlanMark | None) -> None:
-        """`assume` for members of one gang, in this order, with one change of what they have in common.
+        """`assume` for members of one gang, or for pods of none, in this order, as one change.
 
         Whoever is not simply pending (a nomination is over, say) is taken by itself.
         """
         plain = [entry for entry in placed if _waits(entry[0]) and not entry[0].pod.placeholder]
         gang = placed[0][0].gang if placed else None
-        if gang is None or len(plain) < len(placed) or any(record.gang is not gang for record, _ in plain):
+        if len(plain) < len(placed) or any(record.gang is not gang for record, _ in plain):
             for record, row in placed:
                 self.assume(record, row, mark)
             return
@@ -117,10 +117,16 @@ class PodTable(dict[str, PodRecord]):
             record.footprint = record.pod_class.footprint
             record.assumed_node = names[row]
         self._by_node.put_all(plain)
-        gang.assume_all(records, mark)
+        if gang is not None:
+            gang.assume_all(records, mark)
+            self._gangs.mark_changed(gang.key)
+        else:
+            for record in records:
+                record.state, record.mark = MemberState.ASSUMED, mark
+                del self.standalone[record.pod.uid]
+                self._changes.pods[record.pod.uid] = None
         self._ledger.place_all(records, gang)
         self._changes.version += len(records)
-        self._gangs.mark_changed(gang.key)
         stories = self.stories
         now, cycle = stories.now, stories.cycle
         event, before, after = PodEvent.ASSUME, PodState.PENDING, PodState.ASSUMED

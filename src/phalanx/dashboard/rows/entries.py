@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from phalanx.hub.dispatch_answer import DispatchAnswer
 from phalanx.reports.account_entries import QueueEntry, QuotaEntry
 from phalanx.reports.whatif.answer import WhatIfAnswer
 from phalanx.reports.why import WhyAnswer
@@ -205,9 +206,45 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
     total: dict[str, list[float]] = {}
 
 
+class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A member cluster of this hub. `active` is "True" while it can be used, `reason` and `message` say why not, as
+    of the MemberCluster's condition; `state` is what an operator wants of it. `gangs` counts those that are there
+    by the phase of their Dispatch, `unknown` those of them of which nobody knows because it does not answer.
+    `offered` is what its nodes offer together, `used` what pods held when it was last asked about a gang, both as
+    quantities; `credential_expires` is until when the hub's credential there is good."""
+
+    id: str
+    state: str = "Active"
+    active: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_seen: str = ""
+    cost: int = 0
+    gangs: dict[str, int] = {}
+    unknown: int = 0
+    version: str = ""
+    nodes: int = 0
+    ready: int = 0
+    offered: dict[str, str] = {}
+    used: dict[str, str] = {}
+    credential_expires: str = ""
+    credential_ends: bool = False
+
+
+class DispatchRow(msgspec.Struct, kw_only=True):
+    """A gang that is left to this hub."""
+
+    id: str
+    namespace: str
+    name: str
+    created: str
+    dispatch: DispatchAnswer
+
+
 class SessionAnswer(msgspec.Struct, kw_only=True):
     """Who looks. `namespace` is the only one that he sees, "" for all. `namespaces` has those with gangs, among
-    which he may choose; None for who knows his own himself. `writes`: whether orders to gangs are taken here."""
+    which he may choose; None for who knows his own himself. `writes`: whether orders to gangs are taken here.
+    `hub`: whether gangs are sent from here to other clusters, and he may see which."""
 
     user: str
     login: str
@@ -218,6 +255,7 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     what_if: bool
     namespaces: list[str] | None = None
     writes: bool = False
+    hub: bool = False
 
 
 class LoginAnswer(msgspec.Struct, kw_only=True):
@@ -282,6 +320,8 @@ ROWS: dict[str, type[msgspec.Struct]] = {
     "nodes": NodeRow,
     "evictions": EvictionRow,
     "reservations": ReservationRow,
+    "clusters": ClusterRow,
+    "dispatches": DispatchRow,
 }
 #: What each path answers, but for those of tables.
 ANSWERS: dict[str, Any] = {

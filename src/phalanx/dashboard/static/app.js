@@ -10,6 +10,7 @@ import { Gang } from "/static/views/gang.js";
 import { Nodes } from "/static/views/nodes.js";
 import { Reservations } from "/static/views/reservations.js";
 import { Evictions } from "/static/views/evictions.js";
+import { Clusters } from "/static/views/clusters.js";
 import { WhatIf } from "/static/views/whatif.js";
 import { Login } from "/static/views/login.js";
 
@@ -20,7 +21,8 @@ const VIEWS = [
   { path: "/nodes", key: "n", name: "Nodes", view: Nodes, icon: "M4 5h16v6H4zM4 13h16v6H4zM8 8h.01M8 16h.01" },
   { path: "/reservations", key: "r", name: "Reservations", view: Reservations, icon: "M12 4a8 8 0 1 0 .01 0M12 8v4l3 2" },
   { path: "/evictions", key: "e", name: "Evictions", view: Evictions, icon: "M4 8h14l-4-4M20 16H6l4 4" },
-  { path: "/what-if", key: "i", name: "What if", view: WhatIf, icon: "M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .8-1 1.7M12 17h.01" },
+  { path: "/clusters", key: "c", name: "Clusters", view: Clusters, shown: (session) => session.hub, icon: "M9 3h6v5H9zM3 16h6v5H3zM15 16h6v5h-6zM12 8v4M6 16v-4h12v4" },
+  { path: "/what-if", key: "i", name: "What if", view: WhatIf, shown: (session) => session.what_if, icon: "M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .8-1 1.7M12 17h.01" },
 ];
 
 function App() {
@@ -64,12 +66,13 @@ function App() {
   });
   if (!known.session) return html`<${Login} />`;
   const { view: View, args } = route(where.path);
+  const views = shownViews(known.session);
   return html`
     <a class="skip" href="#title" onClick=${(event) => { event.preventDefault(); document.querySelector("#title")?.focus(); }}>Skip to the content</a>
     <div class="shell">
       <nav class="side" aria-label="Views">
         <div class="brand"><img src="/static/icon.svg" alt="" width="26" height="26" /><strong>Phalanx</strong></div>
-        <ul>${VIEWS.filter((view) => view.path !== "/what-if" || known.session.what_if).map((view) => html`
+        <ul>${views.map((view) => html`
           <li key=${view.path}><${Link} to=${to(view.path)} aria-current=${active(where.path, view.path) ? "page" : null} title=${`g ${view.key}`}>
             <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${view.icon} /></svg><span>${view.name}</span></${Link}></li>`)}</ul>
         <div class="foot">
@@ -86,7 +89,7 @@ function App() {
         <${View} key=${where.path} ...${args} />
       </main>
     </div>
-    ${going && html`<div class="toast" role="status">g … ${VIEWS.map((view) => `${view.key} ${view.name}`).join(" · ")}</div>`}
+    ${going && html`<div class="toast" role="status">g … ${views.map((view) => `${view.key} ${view.name}`).join(" · ")}</div>`}
     ${help && html`<${Help} close=${() => setHelp(false)} />`}
   `;
 }
@@ -126,10 +129,15 @@ function Help({ close }) {
   const box = useRef(null);
   useEffect(() => box.current?.focus(), []);
   const keys = [["/", "filter"], ["j k", "next and previous row"], ["Enter", "open the row"], ["t", "dark or light"], ["?", "this help"], ["Esc", "close"],
-    ...VIEWS.map((view) => [`g ${view.key}`, view.name])];
+    ...shownViews(store.session).map((view) => [`g ${view.key}`, view.name])];
   return html`<div class="veil" onClick=${close}><div class="dialog" role="dialog" aria-modal="true" aria-label="Keys" tabindex="-1" ref=${box} onClick=${(event) => event.stopPropagation()}>
     <h2>Keys</h2><dl class="keys">${keys.map(([key, what]) => html`<div key=${key}><dt>${key.split(" ").map((one) => html`<kbd key=${one}>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl>
     <button onClick=${close}>Close</button></div></div>`;
+}
+
+// Not every cluster is a hub, and not everybody may ask what would be.
+function shownViews(session) {
+  return VIEWS.filter((view) => !view.shown || view.shown(session));
 }
 
 function active(path, view) {

@@ -1,6 +1,6 @@
 // What the page knows: tables that are listed once and then followed by one stream, and who is logged in.
 
-const TABLES = ["summary", "gangs", "queues", "nodes", "evictions", "reservations"];
+const TABLES = ["summary", "gangs", "queues", "nodes", "evictions", "reservations", "clusters", "dispatches"];
 
 export class Refused extends Error {
   constructor(status, message) {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from phalanx.hub.data_objects import DataNeeds
 from phalanx.hub.dispatch import Dispatch
 from phalanx.hub.jobs.copies import TooManyPodsError, job_question
 from phalanx.hub.jobs.kinds import JobKind
@@ -15,8 +16,9 @@ from phalanx.hub.observed import GangView
 from phalanx.reports.capture.captured_kinds import captured
 
 
-def kind_of(documents: Sequence[Json], gang: GangView, record: Dispatch) -> str:
-    """Gangs of one kind are alike for every cluster: what a scheduler reads of them is the same but for names."""
+def kind_of(documents: Sequence[Json], gang: GangView, record: Dispatch, needs: DataNeeds) -> str:
+    """Gangs of one kind are alike for every cluster: what a scheduler reads of them is the same but for names, and
+    they need the same data."""
     name = record.gang.name
     parts = []
     for document in documents:
@@ -32,7 +34,8 @@ def kind_of(documents: Sequence[Json], gang: GangView, record: Dispatch) -> str:
         parts.append(msgspec.json.encode([metadata.get("namespace"), plain, rest], order="deterministic"))
     refused = [attempt.cluster for attempt in record.status.attempts if attempt.outcome == "Refused"]
     digest = hashlib.blake2b(b"\0".join(sorted(parts)), digest_size=16)
-    digest.update(msgspec.json.encode([gang.clusters, refused, record.gang.api_version, record.gang.kind]))
+    here = [gang.clusters, refused, record.gang.api_version, record.gang.kind, needs]
+    digest.update(msgspec.json.encode(here))
     return digest.hexdigest()
 
 

@@ -18,8 +18,9 @@ MOST_WAITING = 20
 class Candidate(msgspec.Struct, frozen=True):
     """A cluster that may take the gang. `start` (seconds since the epoch) is when it says it would, None where it
     cannot say; `never` when it would not within its horizon. `message` is what it said. `cost` is the operator's,
-    `dispatches` how many gangs are there, `moving` the seconds that the gang's data would take to get there: they
-    are lost unless they pass while it waits."""
+    `dispatches` how many gangs are there, `bytes_to_move` how much of what the gang would rather have is not there,
+    `moving` the seconds that the gang's data would take to get there: they are lost unless they pass while it
+    waits."""
 
     name: str
     start: int | None = None
@@ -28,6 +29,7 @@ class Candidate(msgspec.Struct, frozen=True):
     cost: int = 0
     dispatches: int = 0
     moving: int = 0
+    bytes_to_move: int = 0
 
     def answer(self) -> Answer:
         return Answer(self.name, format_time(self.start) if self.start is not None else "", self.message)
@@ -38,7 +40,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def best(candidates: Iterable[Candidate], now: int) -> Candidate | None:
-    """The earliest start; among equals the cheapest, then the one with the fewest gangs, then by name.
+    """The earliest start; among equals where the fewest data have to be moved, then the cheapest, then the one with
+    the fewest gangs, then by name.
 
     Who cannot say is taken only where nobody says anything, and who would never start it is not taken at all: the
     gang waits at the hub, where it can still go anywhere.
@@ -50,7 +53,7 @@ def best(candidates: Iterable[Candidate], now: int) -> Candidate | None:
     if told:
         earliest = min(each.begins(now) for each in told)
         able = [each for each in told if each.begins(now) < earliest + SAME_START]
-    return min(able, key=lambda each: (each.cost, each.dispatches, each.name))
+    return min(able, key=lambda each: (each.bytes_to_move, each.cost, each.dispatches, each.name))
 
 
 def refusals(answers: Sequence[Candidate]) -> str:

@@ -38,12 +38,15 @@ class Account(msgspec.Struct, frozen=True):
     held: dict[str, Amounts]
     copies: Amounts = {}
 
-    def free(self) -> Amounts:
-        left = dict(self.total)
+    def used(self) -> Amounts:
+        taken: Amounts = {}
         for amounts in (*self.held.values(), self.copies):
-            for name, amount in amounts.items():
-                left[name] = left.get(name, 0) - amount
-        return left
+            _add(taken, amounts)
+        return taken
+
+    def free(self) -> Amounts:
+        taken = self.used()
+        return {name: self.total.get(name, 0) - taken.get(name, 0) for name in {**self.total, **taken}}
 
 
 class Demand(msgspec.Struct, frozen=True):

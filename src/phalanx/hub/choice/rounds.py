@@ -17,6 +17,7 @@ from phalanx.hub.choice.asked_objects import declared, kind_of
 from phalanx.hub.choice.assignment import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
 from phalanx.hub.choice.estimates import AskedGang, Estimates
 from phalanx.hub.choice.ledger import Demand, Ledger, WaitingGang, demand_of
+from phalanx.hub.data_objects import DataNeeds, bytes_to_move, held_data
 from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, Phase
 from phalanx.hub.gangs import GangKind, HubObjects
 from phalanx.hub.jobs.kinds import JOB_KINDS, JobKind
@@ -56,6 +57,7 @@ class _Considered(msgspec.Struct):
     waiting: WaitingGang
     asked: AskedGang
     kind: str
+    needs: DataNeeds = DataNeeds()
     unasked: str = ""
 
 
@@ -141,12 +143,12 @@ class Rounds:
             async with limit:
                 await self._carry_out(each, decision, now)
 
-        async def hold(each: _Considered, refusal: str) -> None:
+        async def hold(each: _Considered, reason: str, refusal: str) -> None:
             async with limit:
-                await self._tell(each, "QuotaExceeded", refusal, (), now)
+                await self._tell(each, reason, refusal, (), now)
 
         await asyncio.gather(
-            *(one(each, decisions[each.record.uid]) for each in batch), *(hold(each, why) for each, why in held)
+            *(one(each, decisions[each.record.uid]) for each in batch), *(hold(*each) for each in held)
         )
         return self._next()
 
@@ -157,26 +159,36 @@ class Rounds:
 
     # -- who is asked about ---------------------------------------------------------------------------------
 
-    def _batch(self) -> tuple[list[_Considered], list[tuple[_Considered, str]]]:
-        """The next gangs in the ledger's order, and those that a limit holds back."""
+    def _batch(self) -> tuple[list[_Considered], list[tuple[_Considered, str, str]]]:
+        """The next gangs in the ledger's order, and those that a limit holds back, or data that are not there, with
+        the reason and what it is."""
         clock = asyncio.get_running_loop().time()
         due: dict[str, _Considered] = {}
+        held: list[tuple[_Considered, str, str]] = []
         for gang_uid in [uid for uid, moment in self._waiting.items() if moment <= clock]:
             each = self._consider(gang_uid)
             if each is None:
                 self._waiting.pop(gang_uid)
                 self._considered.pop(gang_uid, None)
+            elif each.needs.waits_for:
+                # It holds nobody up: its turn comes when it could start.
+                self._waiting[gang_uid] = clock + _AGAIN
+                told = each.record.status
+                if len(held) < _MOST_REFUSED and (told.reason, told.message) != (
+                    each.needs.reason,
+                    each.needs.waits_for,
+                ):
+                    held.append((each, each.needs.reason, each.needs.waits_for))
             else:
                 due[each.waiting.uid] = each
         ledger, batch = self._ledger(), list[_Considered]()
-        held: list[tuple[_Considered, str]] = []
         refusals_of, names = dict[str, int](), set[str]()
         for waiting, refusal in ledger.in_order(each.waiting for each in due.values()):
             each = due[waiting.uid]
             if refusal:
                 refusals_of[waiting.demand.queue] = refusals_of.get(waiting.demand.queue, 0) + 1
                 if refusals_of[waiting.demand.queue] <= _MOST_REFUSED:
-                    held.append((each, refusal))
+                    held.append((each, "QuotaExceeded", refusal))
                 self._waiting[each.gang.uid] = clock + _AGAIN
             elif (known := self._refused.get(each.kind)) is not None and known[0] > clock:
                 self._waiting[each.gang.uid] = known[0]
@@ -198,7 +210,8 @@ class Rounds:
             return None
         kind, group = found
         pods = self._objects.members(kind, group)
-        version = (group.resource_version, tuple(pod.uid for pod in pods), gang, record.version)
+        needs = self._objects.data_needs(gang_uid)
+        version = (group.resource_version, tuple(pod.uid for pod in pods), gang, record.version, needs)
         known = self._considered.get(gang_uid)
         if known is not None and known[0] == version:
             return known[1]
@@ -213,7 +226,8 @@ class Rounds:
             gang,
             WaitingGang(record.uid, name, created, demand),
             asked,
-            kind_of(asked.copies, gang, record),
+            kind_of(asked.copies, gang, record, needs),
+            needs,
             unasked,
         )
         self._considered[gang_uid] = (version, made)
@@ -272,7 +286,8 @@ class Rounds:
         gang = self._objects.view(record.gang.uid)
         if gang is None:
             return False
-        answer = self._standing_answer(cluster, record, gang, int(time.time()))
+        needs = self._objects.data_needs(record.gang.uid)
+        answer = self._standing_answer(cluster, record, gang, needs, int(time.time()))
         return answer is not None and not answer.never
 
     # -- the question ---------------------------------------------------------------------------------------
@@ -280,7 +295,7 @@ class Rounds:
     def _wish(self, each: _Considered, now: int) -> Wish:
         candidates, asked = list[Candidate](), set[str]()
         for name in sorted(self._connections):
-            candidate = self._standing_answer(name, each.record, each.gang, now)
+            candidate = self._standing_answer(name, each.record, each.gang, each.needs, now)
             if candidate is not None:
                 if each.unasked and not candidate.never:
                     candidate = msgspec.structs.replace(candidate, message=each.unasked)
@@ -289,7 +304,9 @@ class Rounds:
                     asked.add(name)
         return Wish(each.record.uid, each.kind, tuple(candidates), frozenset(asked))
 
-    def _standing_answer(self, name: str, record: Dispatch, gang: GangView, now: int) -> Candidate | None:
+    def _standing_answer(
+        self, name: str, record: Dispatch, gang: GangView, needs: DataNeeds, now: int
+    ) -> Candidate | None:
         """None for a cluster that the gang may not go to at all; never for one that need not be asked."""
         connection, spec = self._connections[name], self._specs.get(name, {})
         if gang.clusters and name not in gang.clusters:
@@ -307,8 +324,14 @@ class Rounds:
         if served and served[0] not in connection.kinds:
             said = f"does not serve {served[0].plural}.{served[0].group}"
             return Candidate(name, never=True, message=said)
+        missing = 0
+        if not needs.anywhere:
+            there = held_data(spec)
+            if refusal := there.refusal(name, needs):
+                return Candidate(name, never=True, message=refusal)
+            missing = bytes_to_move(there, map(held_data, self._specs.values()), needs)
         cost = spec.get("cost")
-        return Candidate(name, cost=cost if isinstance(cost, int) else 0)
+        return Candidate(name, cost=cost if isinstance(cost, int) else 0, bytes_to_move=missing)
 
     async def _ask(self, batch: Sequence[_Considered], wishes: Sequence[Wish]) -> dict[str, dict[str, Candidate]]:
         """By cluster and gang. Who takes too long holds up one round, and is passed over until it has answered."""

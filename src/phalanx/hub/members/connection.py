@@ -22,6 +22,7 @@ from phalanx.hub.copies import copy_view
 from phalanx.hub.dispatch import Dispatch
 from phalanx.hub.jobs.copies import is_copy, job_view
 from phalanx.hub.jobs.kinds import JOB_KINDS
+from phalanx.hub.members.capacity import Capacity, read_capacity
 from phalanx.hub.names import DISPATCH_LABEL, GROUP_KINDS, LEASE_NAMESPACE, RESULT_FINALIZER
 from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.client import KubeClient, PatchType
@@ -56,11 +57,13 @@ class RefusedError(Exception):
 
 
 class ConnectionPace(msgspec.Struct, frozen=True):
-    """Seconds between renewals of the lease, and the longest between tries to connect."""
+    """Seconds between renewals of the lease, the longest between tries to connect, for an answer, and between looks
+    at what the cluster has."""
 
     renew: float = LEASE_SECONDS / 6
     retry: float = 15.0
     answer: float = 10.0
+    survey: float = 300.0
 
 
 class ClusterConnection:
@@ -83,6 +86,8 @@ class ClusterConnection:
         self.lost = False
         self.silent_since = int(time.time())
         self.last_seen = 0
+        #: As it was read last.
+        self.capacity: Capacity | None = None
         self._last_sent = 0
         self._sweep_due = False
         self.kinds: frozenset[Resource] = frozenset()
@@ -176,6 +181,7 @@ class ClusterConnection:
             backoff.reset()
             log.info("cluster %s: active", self.name)
             self._changed("")
+            tasks.create_task(self._survey())
             swept = time.monotonic()
             while True:
                 await asyncio.sleep(self._pace.renew)
@@ -186,6 +192,18 @@ class ClusterConnection:
                     swept = time.monotonic()
                 async with asyncio.timeout(self._pace.answer):
                     lease = await self._renew(lease)
+
+    async def _survey(self) -> None:
+        """What it has is told, and decides nothing: whatever it shows, the session goes on."""
+        while True:
+            try:
+                async with asyncio.timeout(_SYNC_SECONDS):
+                    self.capacity = await read_capacity(self.client)
+            except (ApiError, ConnectionLost, TimeoutError) as error:
+                log.info("cluster %s: what it has is not known: %s", self.name, printable(error))
+            except Exception as error:
+                self._failures.record_failure("capacity of cluster", self.name, error)
+            await asyncio.sleep(self._pace.survey)
 
     def _reflector(self, resource: Resource, store: ObjectStore[StoredObject]) -> Reflector[bytes]:
         return Reflector(

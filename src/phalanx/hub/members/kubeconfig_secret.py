@@ -40,7 +40,7 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
     Raises ConfigError, which names the entry and the field, for what is not a kubeconfig or states what it may not;
     entries that are not used are judged as well, so that nobody relies on one by switching the context.
     """
-    document = _document(secret, name)
+    document = read_document(secret, name)
     for kind, entry, fields in _entries(document):
         for field, why in _REFUSED[kind].items():
             if fields.get(field):
@@ -53,7 +53,8 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
     return config_of(Kubeconfig.of_document(document, name), None, {}, Overrides())
 
 
-def _document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
+def read_document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The kubeconfig as it stands there, unjudged. Raises ConfigError."""
     data = secret.get("data")
     encoded = data.get(KEY) if isinstance(data, Mapping) else None
     if not isinstance(encoded, str):

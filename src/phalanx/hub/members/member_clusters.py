@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from phalanx.dialects.times import format_time
+from phalanx.hub.members.capacity import written
 from phalanx.hub.members.connection import ClusterConnection
+from phalanx.hub.members.credential_expiry import CredentialLife, credential_life
 from phalanx.hub.members.kubeconfig_secret import KEY, cluster_config
 from phalanx.hub.names import MEMBER_CLUSTERS
 from phalanx.hub.objects import Json, StoredObject, printable
@@ -32,11 +34,13 @@ class _Connected(msgspec.Struct):
     task: asyncio.Task[None]
     #: Of the Secret that it was made with.
     digest: str
+    life: CredentialLife
 
 
 class MemberClusters:
     """`connect` makes a connection of a name and what its Secret says; `listed` gives the MemberClusters. A Secret
-    is read again every `period` seconds, and its new content used in place of the old."""
+    is read again every `period` seconds, and its new content used in place of the old. `used` says what the pods of
+    a cluster held when it was last asked about gangs, in the scheduler's units."""
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class MemberClusters:
         connect: Callable[[str, ClusterConfig], ClusterConnection],
         changed: Callable[[str], None],
         period: float = 5.0,
+        used: Callable[[str], Mapping[str, int] | None] = lambda name: None,
     ) -> None:
         self.connections: dict[str, ClusterConnection] = {}
         self.specs: dict[str, Json] = {}
@@ -55,6 +60,7 @@ class MemberClusters:
         self._connect = connect
         self._changed = changed
         self._period = period
+        self._used = used
         self._connected: dict[str, _Connected] = {}
         self._problems: dict[str, str] = {}
         self._wake = asyncio.Event()
@@ -109,7 +115,9 @@ class MemberClusters:
         await self._disconnect(cluster.name)
         connection = self._connect(cluster.name, config)
         self.connections[cluster.name] = connection
-        self._connected[cluster.name] = _Connected(connection, asyncio.create_task(connection.run()), digest)
+        self._connected[cluster.name] = _Connected(
+            connection, asyncio.create_task(connection.run()), digest, credential_life(found, where)
+        )
 
     async def _disconnect(self, name: str) -> None:
         known = self._connected.pop(name, None)
@@ -122,7 +130,8 @@ class MemberClusters:
         self._changed("")
 
     async def _tell(self, cluster: StoredObject) -> None:
-        """Writes the status where it has changed, and once a minute when it was last heard of."""
+        """Writes the status where it has changed, and once a minute when it was last heard of, with what it had
+        then."""
         connection = self.connections.get(cluster.name)
         problem = self._problems.get(cluster.name)
         if connection is not None and (connection.ready or problem is None):
@@ -131,19 +140,52 @@ class MemberClusters:
             reason, _, message = (problem or "Connecting: ").partition(": ")
             status = "False"
         old = cluster.document.get("status") or {}
-        before: Json = next((each for each in old.get("conditions") or () if each.get("type") == "Active"), {})
         now = int(time.time())
-        told = {"type": "Active", "status": status, "reason": reason, "message": message[:500]}
-        same = {key: before.get(key) for key in told} == told
+        told = [{"type": "Active", "status": status, "reason": reason, "message": message[:500]}]
+        known = self._connected.get(cluster.name)
+        life = known.life if known is not None else CredentialLife()
+        if life.ends:
+            told.append(_expiry(life, now))
+        former = {each.get("type"): each for each in old.get("conditions") or () if isinstance(each, dict)}
+        same = all({key: former.get(each["type"], {}).get(key) for key in each} == each for each in told)
         seen = connection.last_seen if connection is not None else 0
-        if same and (not seen or format_time(seen - seen % _SEEN_PERIOD) == old.get("lastSeen")):
+        capacity = connection.capacity if connection is not None else None
+        unsaid = capacity is not None and not old.get("nodes")
+        if same and not unsaid and (not seen or format_time(seen - seen % _SEEN_PERIOD) == old.get("lastSeen")):
             return
-        changed = before.get("lastTransitionTime") if before.get("status") == status else None
-        body: dict[str, Any] = {"conditions": [{**told, "lastTransitionTime": changed or format_time(now)}]}
+        conditions = []
+        for each in told:
+            last: Json = former.get(each["type"], {})
+            since = last.get("lastTransitionTime") if last.get("status") == each["status"] else None
+            conditions.append({**each, "lastTransitionTime": since or format_time(now)})
+        body: dict[str, Any] = {"conditions": conditions}
         if seen:
             body["lastSeen"] = format_time(seen - seen % _SEEN_PERIOD)
+        body["credentialExpires"] = format_time(life.ends) if life.ends else None
+        if capacity is not None:
+            body["version"] = capacity.version or None
+            body["nodes"] = {"total": capacity.nodes, "ready": capacity.ready}
+            body["allocatable"] = _replacing(old.get("allocatable"), written(capacity.allocatable))
+            used = self._used(cluster.name)
+            if used is not None:
+                offered = {name: used.get(name, 0) for name in capacity.allocatable}
+                body["used"] = _replacing(old.get("used"), written(offered))
         patch = {"metadata": {"uid": cluster.uid}, "status": body}
         try:
             await self._client.patch(MEMBER_CLUSTERS.path(None, cluster.name, "status"), patch, PatchType.MERGE)
         except (ApiError, ConnectionLost) as error:
             log.warning("the status of MemberCluster %s was not written: %s", cluster.name, error)
+
+
+def _expiry(life: CredentialLife, now: int) -> dict[str, str]:
+    """The condition CredentialExpires. (Its message says no time that is left: it would change with each look.)"""
+    soon, when = life.ends_soon(now), format_time(life.ends)
+    said = f"put a kubeconfig with a new credential into its Secret before {when}" if soon else ""
+    status, reason = ("True", "Soon") if soon else ("False", "InTime")
+    return {"type": "CredentialExpires", "status": status, "reason": reason, "message": said}
+
+
+def _replacing(before: object, now: dict[str, str]) -> dict[str, str | None]:
+    """A merge patch that leaves these alone of a map."""
+    gone = [key for key in before if key not in now] if isinstance(before, dict) else []
+    return {**dict.fromkeys(gone), **now}

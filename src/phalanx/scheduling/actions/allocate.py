@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import MOST_GANGS, GangKey
-from phalanx.model.pod import PlanMark
+from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
@@ -154,6 +154,8 @@ class _Walk:
         except Exception:
             session.decisions.undo_turn(marks)
             for unit in units:
+                if unit.pod is not None and unit.pod.state is MemberState.ASSUMED:
+                    session.mark_tried(unit)  # it was bound before another one failed
                 if unit.key not in session.tried and unit.pod is not None:
                     try_each(session, [unit], partial(self._place_pods, [unit], unit.pod))
 
@@ -224,8 +226,8 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, 
         transaction = session.state.transaction(charging=False)
         transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
         transaction.commit()
-        for (unit, record), row in zip(waiting, rows, strict=False):
-            session.decisions.bind(record, row, None, None)
+        session.decisions.bind_all([(each[1], row) for each, row in zip(waiting, rows, strict=False)], None, None)
+        for unit, _ in waiting[: len(rows)]:
             session.mark_tried(unit)
         waiting = waiting[len(rows) :]
         if waiting and session.out_of_time():

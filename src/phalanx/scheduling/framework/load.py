@@ -109,6 +109,6 @@ class Load:
         if self.copies is None:
             result = (used + request) * inverse
         else:
-            step = np.broadcast_to(request, used.shape)[..., None] * (self.copies - less)
+            step = np.multiply.outer(request, self.copies - less)
             result = (used[..., None] + step) * inverse[..., None]
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import count
+from itertools import chain, count
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import PodRecord
@@ -27,6 +27,8 @@ class TurnQueue:
         self._units: list[QueuedUnit] = []
         self._next = 0
         self._sorted = True
+        # Up to where units that differ in nothing but their names stand by kind.
+        self._grouped = 0
         self._turns: list[tuple[Rank, int, SurplusTurn]] = []
 
     def __len__(self) -> int:
@@ -49,23 +51,44 @@ class TurnQueue:
         return gang.spec.created if gang.spec is not None else 0, gang.key.namespace, gang.key.name
 
     def take(self, alone: bool) -> list[QueuedUnit] | SurplusTurn:
-        """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn."""
+        """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn.
+
+        Pods of its kind that were created in the same second come along, whatever their names: one step for many.
+        """
         if self._next == len(self._units):
             return heapq.heappop(self._turns)[2]
         self._sort()
         start = self._next
         kind = _kind(self._units[start])
-        self._next += 1
-        while (
-            alone and kind is not None and self._next < len(self._units) and _kind(self._units[self._next]) == kind
-        ):
+        if alone and kind is not None:
+            if self._grouped <= start:
+                self._group(start)
+            self._next += 1
+            while self._next < len(self._units) and _kind(self._units[self._next]) == kind:
+                if self._grouped <= self._next:
+                    self._group(self._next)
+                self._next += 1
+        else:
             self._next += 1
         return self._units[start : self._next]
 
     def _sort(self) -> None:
         if not self._sorted:
             self._units[self._next :] = sorted(self._units[self._next :], key=_rank)
-            self._sorted = True
+            self._sorted, self._grouped = True, self._next
+
+    def _group(self, start: int) -> None:
+        """Puts those who differ from the one at `start` in nothing but their names by kind, each kind where its
+        first one was; up to the first that goes by itself."""
+        units, age = self._units, self._units[start].rank[:-2]
+        kinds: dict[Hashable, list[QueuedUnit]] = {}
+        end = start
+        while end < len(units) and units[end].rank[:-2] == age and (kind := _kind(units[end])) is not None:
+            kinds.setdefault(kind, []).append(units[end])
+            end += 1
+        if len(kinds) > 1:
+            units[start:end] = chain.from_iterable(kinds.values())
+        self._grouped = end
 
 
 class QueueBranch:

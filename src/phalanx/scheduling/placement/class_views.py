@@ -120,7 +120,7 @@ class ClassViews:
     @property
     def single(self) -> bool:
         """Whether copies have to be placed one at a time, whatever their class."""
-        return any(scorer.depends_on_other_nodes for scorer in self._wide)
+        return bool(self._wide) and any(scorer.depends_on_other_nodes for scorer in self._wide)
 
     def invalidate(self) -> None:
         """What filters and preferences say is different now although no node has changed."""
@@ -165,7 +165,10 @@ class ClassViews:
 
     def copies(self, view: ClassView, rows: Rows) -> IntArray:
         cls = view.cls
-        idle = self._nodes.idle[cls.columns][:, rows]
+        if isinstance(rows, slice):
+            idle = self._nodes.idle[cls.columns][:, rows]
+        else:
+            idle = self._nodes.idle.take(rows, axis=1).take(cls.columns, axis=0)
         fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0)
         np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
         for plugin in self._rooms:
@@ -295,7 +298,7 @@ class ClassViews:
 
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
-        afresh = view.cursor < 0 or any(scorer.depends_on_other_nodes for scorer in self._wide)
+        afresh = view.cursor < 0 or self.single
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
         self._score_rows(view, rows)

@@ -113,13 +113,9 @@ class Decisions:
         together: str = "",
         held: tuple[str, ...] = (),
     ) -> None:
-        """The same for pods of one gang."""
+        """The same for pods of one gang, or for several of none."""
         self.steps += len(placed)
-        if gang is None:
-            for record, row in placed:
-                self._state.pods.assume(record, row, mark)
-        else:
-            self._state.pods.assume_all(placed, mark)
+        self._state.pods.assume_all(placed, mark)
         # The binding clears the nomination, and one that this cycle has made need not be written.
         self._unbound = tuple(record for record, _ in placed)
         names, binds = self._state.nodes.names, self.plan.binds

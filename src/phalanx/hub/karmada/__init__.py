@@ -1,0 +1,1 @@
+"""Beside Karmada: the scheduler of bindings whose policy names it."""

@@ -1,0 +1,303 @@
+"""Rounds of choice for bindings: all that wait are asked about at once, and each is sent where it starts first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from phalanx.controllers.store import ObjectStore
+from phalanx.hub.choice.assignment import Candidate, Decision, Standing, decide
+from phalanx.hub.choice.estimates import AskedCluster, Estimates
+from phalanx.hub.jobs.kinds import at
+from phalanx.hub.karmada import bindings
+from phalanx.hub.karmada.bindings import Step
+from phalanx.hub.karmada.questions import AskedBinding, Questions, RefusedError, consider, wish
+from phalanx.hub.objects import Json, StoredObject, printable
+from phalanx.kube.changes import Key
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.timestamps import format_time
+
+log = logging.getLogger(__name__)
+
+#: How many bindings one question is about.
+_MOST_ASKED = 64
+#: Seconds: to gather what comes together, until who goes nowhere is asked about again, until other words for the
+#: same reason are written, and for how long what was sent is counted before its cluster shows it.
+_GATHER = 0.05
+_AGAIN = 15.0
+_NEW_WORDS = 300.0
+_UNSEEN = 120.0
+_FORBIDDEN = frozenset({400, 403, 422})
+
+Tell = Callable[[StoredObject, str, str, str], None]
+
+
+class BindingRounds:
+    """`connect` gives the connection to a cluster by name; `tell` records an event (reason, note, type) at a
+    binding's template."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        stored: ObjectStore[StoredObject],
+        clusters: ObjectStore[StoredObject],
+        estimates: Estimates,
+        connect: Callable[[str], AskedCluster],
+        tell: Tell,
+        again: float = _AGAIN,
+    ) -> None:
+        self._client = client
+        self._bindings = stored
+        self._clusters = clusters
+        self._estimates = estimates
+        self._questions = Questions(estimates, connect)
+        self._tell = tell
+        self._again = again
+        #: What is to be looked at, with when (by the event loop's clock).
+        self._due: dict[Key, float] = {}
+        #: By the binding's uid: to which cluster it was sent, and until when it is counted there unseen.
+        self._sent: dict[str, tuple[str, float]] = {}
+        #: By the binding's uid: the event that was recorded last, and when a failure was written.
+        self._told: dict[str, str] = {}
+        self._failed: dict[str, float] = {}
+        self._wake = asyncio.Event()
+
+    def changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+        """What the store of bindings tells."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self._forget(old.uid)
+        if new is None:
+            self._due.pop(key, None)
+        else:
+            self._due[key] = 0.0
+            self._wake.set()
+
+    def clusters_changed(self) -> None:
+        for binding in self._bindings.values():
+            self._due[(binding.namespace, binding.name)] = 0.0
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                pause = await self.round()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                await asyncio.sleep(_GATHER)
+        finally:
+            await self._questions.close()
+
+    async def round(self) -> float:
+        """Seconds until the next, if nothing happens before."""
+        clock = asyncio.get_running_loop().time()
+        clusters = self._by_name()
+        self._release(clock)
+        waiting = []
+        for key in [key for key, moment in self._due.items() if moment <= clock]:
+            binding = self._bindings.get(key)
+            step = bindings.next_step(binding.document, clusters) if binding is not None else Step.LEAVE
+            if binding is not None and step is Step.CHOOSE:
+                waiting.append(binding)
+                continue
+            self._due.pop(key, None)
+            if step is Step.CONFIRM:
+                await self._follow(key, clusters)
+        waiting.sort(key=_order)
+        await self._choose(waiting, clusters)
+        if not self._due:
+            return 60.0
+        return max(0.0, min(self._due.values()) - asyncio.get_running_loop().time())
+
+    def _by_name(self) -> dict[str, StoredObject]:
+        return {each.name: each for each in self._clusters.values()}
+
+    # -- what has a cluster ---------------------------------------------------------------------------------
+
+    async def _follow(self, key: Key, clusters: Mapping[str, StoredObject]) -> None:
+        """What is written into a binding that has a cluster, once: nothing where all is said."""
+        binding = self._bindings.get(key)
+        if binding is None:
+            return
+        if moment := bindings.asks_to_move(binding.document):
+            note = "a gang is not moved on request; delete the job and create it anew to have it sent elsewhere"
+            self._once(binding, "NotMoved", f"{note} (asked at {printable(moment, 40)})")
+        patch = bindings.upkeep(binding.document)
+        if patch is not None:
+            written = await self._write(binding, patch)
+            if written is None:
+                return
+            binding = written
+        status = bindings.confirmation(binding.document, clusters, time.time())
+        if status is not None:
+            await self._write(binding, status, "status")
+
+    def _release(self, clock: float) -> None:
+        """What its cluster shows by now is not counted there a second time."""
+        for binding in self._bindings.values():
+            sent = self._sent.get(binding.uid)
+            if sent is not None and (clock > sent[1] or bindings.applied(binding.document, sent[0])):
+                self._forget_sent(binding.uid)
+
+    def _forget_sent(self, uid: str) -> None:
+        cluster, _ = self._sent.pop(uid)
+        self._estimates.left(cluster, uid)
+
+    def _forget(self, uid: str) -> None:
+        self._told.pop(uid, None)
+        self._failed.pop(uid, None)
+        if uid in self._sent:
+            self._forget_sent(uid)
+
+    # -- what needs one -------------------------------------------------------------------------------------
+
+    async def _choose(self, waiting: Sequence[StoredObject], clusters: Mapping[str, StoredObject]) -> None:
+        asked: dict[str, AskedBinding] = {}
+        for binding in waiting:
+            if len(asked) == _MOST_ASKED:
+                break  # the others are still due
+            key = (binding.namespace, binding.name)
+            self._due[key] = asyncio.get_running_loop().time() + self._again
+            try:
+                each = await consider(self._client, binding, clusters)
+            except RefusedError as refusal:
+                await self._refuse(binding, refusal)
+            except (ApiError, ConnectionLost) as error:
+                log.info("binding %s/%s: %s", *key, error)
+            except Exception as error:
+                # Whatever a template looks like, it is no reason to keep others from being sent.
+                log.warning("binding %s/%s: %s: %s", *key, type(error).__name__, printable(error))
+                await self._refuse(binding, RefusedError(f"its template cannot be read: {type(error).__name__}"))
+            else:
+                if each.gang.name in asked:
+                    self._due[key] = 0.0  # two of one name are asked about one after the other
+                else:
+                    asked[each.gang.name] = each
+        if asked:
+            await self._decide(list(asked.values()))
+
+    async def _decide(self, batch: Sequence[AskedBinding]) -> None:
+        told = await self._questions.ask(batch)
+        now = int(time.time())
+        wishes = [wish(each, told) for each in batch]
+        decisions = decide(wishes, told, self._standings(now), now)
+        for each in batch:
+            await self._carry_out(each, decisions[each.gang.uid], now)
+
+    def _standings(self, now: int) -> dict[str, Standing]:
+        found = {name: Standing() for name in self._by_name()}
+        for binding in self._bindings.values():
+            for name in bindings.targets(binding.document):
+                if (standing := found.get(name)) is not None:
+                    standing.dispatches += 1
+                    standing.waiting += bindings.promised_later(binding.document, now)
+        return found
+
+    async def _carry_out(self, each: AskedBinding, decision: Decision, now: int) -> None:
+        key = (each.binding.namespace, each.binding.name)
+        if decision.again:
+            self._due[key] = 0.0
+            return
+        answers = sorted((*decision.answers, *each.barred), key=lambda answer: answer.name)
+        if not decision.cluster:
+            message = "; ".join(map(_why_not, answers)) or "no cluster is in the policy's placement"
+            await self._fail(each.binding, bindings.NO_CLUSTER_FIT, message)
+            return
+        start = format_time(max(decision.start, now)) if decision.start is not None else ""
+        before = bindings.targets(each.binding.document)
+        if each.gang.uid in self._sent:
+            self._forget_sent(each.gang.uid)
+        self._sent[each.gang.uid] = (decision.cluster, asyncio.get_running_loop().time() + _UNSEEN)
+        self._estimates.sent(decision.cluster, each.gang)
+        written = await self._write(
+            each.binding, bindings.result(each.binding.document, decision.cluster, answers, start)
+        )
+        if written is None:
+            self._forget_sent(each.gang.uid)
+            return
+        said = bindings.answers_text(answers)
+        instead = printable(f" instead of {', '.join(before)}", 100) if before else ""
+        self._event(written, "Dispatched", f"goes to cluster {decision.cluster}{instead}: {said}", "Normal")
+        await self._follow(key, self._by_name())
+
+    # -- writes ---------------------------------------------------------------------------------------------
+
+    async def _write(
+        self, binding: StoredObject, patch: Json, subresource: str | None = None
+    ) -> StoredObject | None:
+        """Of the version that was read. None where it was not taken: somebody was faster, or forbids it."""
+        key = (binding.namespace, binding.name)
+        path = bindings.BINDINGS.path(*key, subresource)
+        try:
+            answer = await self._client.patch(path, patch, PatchType.MERGE)
+        except ApiError as error:
+            if error.status in _FORBIDDEN and subresource is None:
+                reason = bindings.QUOTA_EXCEEDED if "quota" in str(error).lower() else bindings.SCHEDULER_ERROR
+                await self._fail(binding, reason, f"the result was refused: {error}")
+            elif error.status not in (404, 409):
+                log.warning("binding %s/%s: %s", *key, printable(error))
+            self._due[key] = asyncio.get_running_loop().time() + self._again
+            return None
+        except ConnectionLost as error:
+            log.info("binding %s/%s: %s", *key, error)
+            self._due[key] = asyncio.get_running_loop().time() + self._again
+            return None
+        self._bindings.put(key, msgspec.json.encode(answer))
+        return self._bindings.get(key)
+
+    async def _refuse(self, binding: StoredObject, refusal: RefusedError) -> None:
+        if refusal.quiet:
+            return
+        self._due.pop((binding.namespace, binding.name), None)  # its next change is looked at
+        await self._fail(binding, bindings.UNSCHEDULABLE, str(refusal))
+
+    async def _fail(self, binding: StoredObject, reason: str, message: str) -> None:
+        self._once(binding, reason, message)
+        known = at(binding.document, ("status", "conditions"))
+        same = isinstance(known, list) and any(
+            isinstance(each, dict) and (each.get("type"), each.get("reason")) == (bindings.SCHEDULED, reason)
+            for each in known
+        )
+        clock = asyncio.get_running_loop().time()
+        if same and clock < self._failed.get(binding.uid, 0.0):
+            return
+        patch = bindings.failure(binding.document, reason, message, time.time())
+        if patch is None:
+            return
+        self._failed[binding.uid] = clock + _NEW_WORDS
+        due = self._due.get((binding.namespace, binding.name))
+        if await self._write(binding, patch, "status") is not None and due is not None:
+            # (Its own echo is no reason to ask at once.)
+            self._due[(binding.namespace, binding.name)] = due
+
+    def _once(self, binding: StoredObject, reason: str, message: str) -> None:
+        if self._told.get(binding.uid) != reason:
+            self._told[binding.uid] = reason
+            self._event(binding, reason, message, "Warning")
+
+    def _event(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
+        if kind == "Normal":
+            self._told.pop(binding.uid, None)
+        self._tell(binding, reason, note, kind)
+
+
+def _order(binding: StoredObject) -> tuple[int, str, str, str]:
+    """Karmada's own: the highest priority first, then the oldest."""
+    priority = at(binding.document, ("spec", "schedulePriority", "priority"))
+    created = str(at(binding.document, ("metadata", "creationTimestamp")) or "")
+    return -priority if isinstance(priority, int) else 0, created, binding.namespace, binding.name
+
+
+def _why_not(answer: Candidate) -> str:
+    """Without moments of time, which would be other words at each look."""
+    if answer.start is not None:
+        return f"{answer.name}: as many gangs wait there as may"
+    return f"{answer.name}: {answer.message or 'cannot take it'}"

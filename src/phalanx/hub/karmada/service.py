@@ -1,0 +1,170 @@
+"""The scheduler of Karmada's bindings as a service: watch them and the clusters, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import platform
+
+import msgspec
+
+from phalanx.controllers.store import ObjectStore
+from phalanx.hub.choice.estimates import Estimates
+from phalanx.hub.jobs.kinds import at
+from phalanx.hub.karmada.bindings import BINDINGS, CLUSTERS, is_ours
+from phalanx.hub.karmada.rounds import BindingRounds
+from phalanx.hub.objects import StoredObject, printable, read_object
+from phalanx.kube.changes import Key
+from phalanx.kube.client import KubeClient
+from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.failures import Failures
+from phalanx.kube.http.connections import Transports
+from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
+from phalanx.kube.reflector import Reflector
+from phalanx.scheduling.framework.policy import Policy
+
+log = logging.getLogger(__name__)
+
+_ANSWER_BYTES = 64 * 2**20
+
+
+class KarmadaOptions(msgspec.Struct, frozen=True):
+    """`namespace` holds the lease of replicas. `again` is after how many seconds a binding that goes nowhere is
+    asked about again."""
+
+    namespace: str = "phalanx-system"
+    scheduler_names: tuple[str, ...] = ("phalanx",)
+    leader_elect: bool = False
+    lease_name: str = "phalanx-karmada"
+    again: float = 15.0
+
+
+class _Member(msgspec.Struct, frozen=True):
+    """A cluster that can be asked; `uid` is its Cluster's."""
+
+    name: str
+    client: KubeClient
+    uid: str
+
+
+class KarmadaService:
+    """`run` ends when `stop` is called or leadership is lost; `ready` is set when all bindings have been seen.
+
+    Clusters are reached through Karmada's own API server (its aggregated API `clusters/proxy`), which sends on
+    whose request it is: what may be read there is said there, and no credentials of clusters are read here."""
+
+    def __init__(
+        self, client: KubeClient, options: KarmadaOptions, policy: Policy, transports: Transports | None = None
+    ) -> None:
+        self.ready = asyncio.Event()
+        self.lost_leadership = False
+        self._stopping = asyncio.Event()
+        self._failures = Failures()
+        self._transports = transports
+        lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
+        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._client = client.fenced(self._leadership.holds)
+        self._recorder = EventRecorder(
+            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
+        )
+        self._estimates = Estimates(policy, options.scheduler_names)
+        self._bindings = ObjectStore(_own_binding, changed=self._binding_changed)
+        self._clusters = ObjectStore(read_object, changed=self._cluster_changed)
+        self._members: dict[str, _Member] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._rounds = BindingRounds(
+            self._client,
+            self._bindings,
+            self._clusters,
+            self._estimates,
+            self._member,
+            self._tell,
+            options.again,
+        )
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _lost(self) -> None:
+        self.lost_leadership = True
+        self.stop()
+
+    async def run(self) -> None:
+        try:
+            await run_while_leading(
+                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self._lost
+            )
+        finally:
+            self._estimates.close()
+            for name in list(self._members):
+                self._disconnect(name)
+            await asyncio.gather(*self._closing)
+
+    async def _serve(self) -> None:
+        await self._leadership.acquired()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
+            # Bindings after clusters: a cluster that has not been seen yet must not be taken for one that has left.
+            for resource, store in ((CLUSTERS, self._clusters), (BINDINGS, self._bindings)):
+                reflector = Reflector(self._client, resource, bytes, store.sink, failures=self._failures)
+                tasks.create_task(reflector.run())
+                await reflector.synced.wait()
+            self.ready.set()
+            tasks.create_task(self._failures.keep_running("the choice of clusters", self._rounds.run))
+
+    def _binding_changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+        self._rounds.changed(key, old, new)
+
+    def _cluster_changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._disconnect(old.name)
+        if new is None or old is None or _scheduling(old) != _scheduling(new):
+            self._rounds.clusters_changed()
+
+    def _member(self, name: str) -> _Member:
+        known = self._members.get(name)
+        if known is not None:
+            return known
+        cluster = self._clusters.get(("", name))
+        config = self._client.config
+        server = f"{config.server}{CLUSTERS.path(None, name, 'proxy')}"
+        through = dataclasses.replace(config, server=server, answer_limit=_ANSWER_BYTES)
+        client = KubeClient(through, user_agent="phalanx-hub", max_connections=4, transports=self._transports)
+        made = self._members[name] = _Member(name, client, cluster.uid if cluster is not None else "")
+        return made
+
+    def _disconnect(self, name: str) -> None:
+        """It is another cluster, or none."""
+        self._estimates.forget(name)
+        member = self._members.pop(name, None)
+        if member is not None:
+            task = asyncio.ensure_future(member.client.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _tell(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
+        """At the template, where users look."""
+        resource = at(binding.document, ("spec", "resource"))
+        version, template, name, uid = (
+            str(at(resource, (key,)) or "") for key in ("apiVersion", "kind", "name", "uid")
+        )
+        about = ObjectReference(template, name, binding.namespace, uid, version)
+        self._recorder.record(about, reason=reason, action="Schedule", note=printable(note, 1000), type=kind)
+
+
+def _own_binding(raw: bytes) -> StoredObject | None:
+    """Bindings of other schedulers are not even remembered."""
+    found = read_object(raw)
+    return found if found is not None and is_ours(found.document) else None
+
+
+def _scheduling(cluster: StoredObject) -> object:
+    """What a choice depends on; a cluster's status is written every few seconds."""
+    document = cluster.document
+    return (
+        at(document, ("metadata", "labels")),
+        at(document, ("metadata", "deletionTimestamp")),
+        *(at(document, ("spec", key)) for key in ("provider", "region", "zones", "taints")),
+        at(document, ("status", "apiEnablements")),
+    )

@@ -1,0 +1,84 @@
+"""Until when a kubeconfig's credential is good, as it says itself. Nothing is verified: the cluster does that."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.hub.members.kubeconfig_secret import read_document
+from phalanx.kube.errors import ConfigError
+
+#: Seconds before the end from which on it is said, or the last quarter of a life where that is shorter.
+WARNED_BEFORE = 24 * 3600
+_QUARTER = 4
+
+
+class CredentialLife(msgspec.Struct, frozen=True):
+    """In seconds since the epoch; `begins` is 0 where that is not said, `ends` 0 where it does not end or nobody
+    can tell."""
+
+    begins: int = 0
+    ends: int = 0
+
+    def ends_soon(self, now: int) -> bool:
+        warned = WARNED_BEFORE
+        if 0 < self.begins < self.ends:
+            warned = min(warned, (self.ends - self.begins) // _QUARTER)
+        return bool(self.ends) and now >= self.ends - warned
+
+
+def credential_life(secret: Mapping[str, Any], name: str) -> CredentialLife:
+    """Of the user of the current context in a kubeconfig Secret: a service account's token, or a certificate."""
+    try:
+        user = _current_user(read_document(secret, name))
+    except ConfigError:
+        return CredentialLife()
+    token, certificate = user.get("token"), user.get("client-certificate-data")
+    if isinstance(token, str):
+        return _of_token(token)
+    return _of_certificate(certificate) if isinstance(certificate, str) else CredentialLife()
+
+
+def _current_user(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    context = _named(document, "contexts", "context", document.get("current-context"))
+    return _named(document, "users", "user", context.get("user"))
+
+
+def _named(document: Mapping[str, Any], section: str, part: str, name: object) -> Mapping[str, Any]:
+    entries = document.get(section)
+    for each in entries if isinstance(entries, list) else ():
+        if isinstance(each, dict) and each.get("name") == name and isinstance(found := each.get(part), dict):
+            return found
+    return {}
+
+
+def _of_token(token: str) -> CredentialLife:
+    """A JSON Web Token carries when it was issued and when it expires (RFC 7519, 4.1)."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return CredentialLife()
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return CredentialLife()
+    begins, ends = (claims.get(key) if isinstance(claims, dict) else None for key in ("iat", "exp"))
+    return CredentialLife(
+        *(int(each) if isinstance(each, int | float) and each > 0 else 0 for each in (begins, ends))
+    )
+
+
+def _of_certificate(encoded: str) -> CredentialLife:
+    try:
+        from cryptography import x509
+    except ImportError:
+        return CredentialLife()  # it is an extra; the hub works without
+    try:
+        certificate = x509.load_pem_x509_certificate(base64.b64decode(encoded))
+    except (binascii.Error, ValueError):
+        return CredentialLife()
+    moments = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    return CredentialLife(*(int(each.timestamp()) for each in moments))

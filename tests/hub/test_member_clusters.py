@@ -1,0 +1,80 @@
+"""What is told of a member cluster: what it has, and until when it can be reached."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from phalanx.hub.members.credential_expiry import CredentialLife, credential_life
+from phalanx.hub.names import MEMBER_CLUSTERS
+from tests.hub.federation import Federation, Json, federation, until
+
+HOUR, DAY = 3600, 24 * 3600
+
+
+def secret(**user: str) -> Json:
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"user": "hub"}}, {"name": "d", "context": {"user": "other"}}],
+        "users": [{"name": "other", "user": {"token": token(exp=1)}}, {"name": "hub", "user": user}],
+    }
+    return {"data": {"kubeconfig": base64.b64encode(json.dumps(document).encode()).decode()}}
+
+
+def token(**claims: Any) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
+
+
+class TestCredentials:
+    def test_a_service_accounts_token_says_when_it_ends(self) -> None:
+        assert credential_life(secret(token=token(iat=1000, exp=9000)), "s") == CredentialLife(1000, 9000)
+
+    @pytest.mark.parametrize("text", ["", "opaque", "a.b", "a.!.c", "e30.W10.x", token(exp="soon"), token(exp=-1)])
+    def test_what_says_nothing_of_the_kind_does_not_end(self, text: str) -> None:
+        assert credential_life(secret(token=text), "s").ends == 0
+
+    def test_a_kubeconfig_that_cannot_be_read_does_not_end(self) -> None:
+        assert credential_life({"data": {"kubeconfig": "?"}}, "s") == CredentialLife()
+        assert credential_life({}, "s") == CredentialLife()
+
+    def test_it_ends_soon_a_day_before_or_in_the_last_quarter_of_a_shorter_life(self) -> None:
+        month = CredentialLife(begins=1, ends=1 + 30 * DAY)
+        assert not month.ends_soon(month.ends - DAY - 1)
+        assert month.ends_soon(month.ends - DAY)
+        short = CredentialLife(begins=1, ends=1 + 4 * HOUR)
+        assert not short.ends_soon(short.ends - HOUR - 1)
+        assert short.ends_soon(short.ends - HOUR)
+        assert not CredentialLife().ends_soon(2**40)
+
+
+@pytest_asyncio.fixture
+async def three(tmp_path: Path) -> AsyncIterator[Federation]:
+    async with federation(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.e2e
+@pytest.mark.asyncio
+async def test_a_member_says_what_it_has_and_how_much_was_used(three: Federation) -> None:
+    east = three.members["east"]
+    await east.node("n1", "8")
+    await east.node("n2", "4500m")
+    await three.join("east")
+    await three.start_hub()
+
+    async def has_nodes() -> Json:
+        found = (await three.hub.client.get(MEMBER_CLUSTERS.path(None, "east"))).get("status") or {}
+        return found if found.get("nodes") else {}
+
+    status = await until(has_nodes, "east says what it has")
+    assert status["nodes"] == {"total": 2, "ready": 0}
+    assert status["allocatable"] == {"cpu": "12500m", "memory": "64Gi", "pods": "220"}
+    assert status["version"].startswith("v1.")
+    (active,) = [each for each in status["conditions"] if each["type"] == "Active"]
+    assert active["status"] == "True"
