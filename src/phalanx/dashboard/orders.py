@@ -49,11 +49,8 @@ class Orders:
         if verb not in _ORDERS:
             raise AccessError(404, f"there is no such order: write one of {', '.join(_ORDERS)}")
         # (Only a gang that is named by its owner has slashes in its name.)
-        if (
-            not order.name
-            or ("/" in order.name and not owner_of_name(order.name)[0])
-            or len(order.name) > _LONGEST_NAME
-        ):
+        strange = "/" in order.name and not owner_of_name(order.name)[0]
+        if not order.name or strange or len(order.name) > _LONGEST_NAME:
             raise AccessError(400, "this cannot be the name of a gang")
         # Once it has begun it is done and written down, whether or not the viewer waits for it.
         task = asyncio.create_task(self._noted(viewer, verb, order))

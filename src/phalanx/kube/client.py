@@ -195,8 +195,9 @@ class KubeClient:
         propagation: str | None = None,
         dry_run: bool = False,
     ) -> Any:
-        """DELETE; with ``dry_run`` only whether it would be done. With ``uid`` only that very object is deleted,
-        never its successor of the same name, with ``version`` (its resourceVersion) only as it was read (409)."""
+        """DELETE; with ``dry_run`` it is only asked whether it would be done. With ``uid`` only that very object is
+        deleted, never its successor of the same name, with ``version`` (its resourceVersion) only as it was read
+        (409)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}

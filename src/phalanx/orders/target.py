@@ -77,11 +77,12 @@ class Target:
     @property
     def uid(self) -> str:
         """Of the object at the top; of a gang that only its pods declare, that of the oldest of them."""
-        documents = [mapping(each.get("metadata")) for each in (self.members if self.document is None else ())]
-        oldest = min(
-            documents, key=lambda each: (text(each.get("creationTimestamp")), text(each.get("name"))), default={}
-        )
-        return text(mapping((self.document or {}).get("metadata")).get("uid")) or text(oldest.get("uid"))
+        if self.document is None:
+            pods = [mapping(each.get("metadata")) for each in self.members]
+            keys = ("creationTimestamp", "name", "uid")
+            ages = sorted(tuple(text(each.get(key)) for key in keys) for each in pods)
+            return ages[0][2] if ages else ""
+        return text(mapping(self.document.get("metadata")).get("uid"))
 
     def note(self, part: str, key: str) -> str:
         """A label (`part` labels) or annotation of the object at the top."""
@@ -148,11 +149,10 @@ class TargetFinder:
         if groups:
             resource, document = groups[0]
             return self._target(resource, document, (), groups, members)
-        if hidden := [each for each in self._reader.forbidden if each.kind == "PodGroup"]:
-            kinds = ", ".join(sorted({f"{each.plural}.{each.group}" for each in hidden}))
+        if kinds := self._reader.unread_groups(members):
             raise OrderError(
-                f"podgroup/{name}: you may not list {kinds} in namespace {self._namespace}, so whether there is a "
-                "PodGroup, which would stay, is not known: nothing was done; ask for the right to list them"
+                f"podgroup/{name}: you may not list {', '.join(kinds)} in namespace {self._namespace}, and its "
+                "pods name one, which would stay: nothing was done; ask for the right to list and delete them"
             )
         return Target(f"podgroup/{name}", self._namespace, None, None, (), (), tuple(members))
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.gangs.declaration import GangDeclarations
+from phalanx.dialects.gangs.declaration import Declaration, GangDeclarations
 from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
@@ -242,15 +242,30 @@ class JobReader:
             raise
         return found
 
+    def unread_groups(self, pods: Iterable[Json]) -> list[str]:
+        """The kinds of PodGroups that may not be listed and of which the pods name one."""
+        named = {each.naming for pod in pods if (each := self._declared(pod)) is not None}
+        groups = {
+            kind.kind.group
+            for dialect in installed_dialects()
+            if any(naming in named and not naming.rules.alone for naming in dialect.namings)
+            for kind in dialect.groups
+        }
+        hidden = [each for each in self.forbidden if each.kind == "PodGroup" and each.group in groups]
+        return sorted({f"{each.plural}.{each.group}" for each in hidden})
+
     def _gang_of(self, pod: Json) -> tuple[str, str]:
         """The gang that a pod names and the minimum that it states, "" for none."""
-        try:
-            declared = self._gangs.declare(decode_pod(msgspec.json.encode(pod)))
-        except msgspec.DecodeError:
-            return "", ""
+        declared = self._declared(pod)
         if declared is None:
             return "", ""
         return declared.name, declared.minimum.value if declared.minimum is not None else ""
+
+    def _declared(self, pod: Json) -> Declaration | None:
+        try:
+            return self._gangs.declare(decode_pod(msgspec.json.encode(pod)))
+        except msgspec.DecodeError:
+            return None
 
 
 class AmbiguousName(Exception):  # noqa: N818 - nothing failed yet
