@@ -1,0 +1,137 @@
+"""How the page looks at three sizes, compared with how it looked when somebody last looked at it.
+
+Pictures are compared as thumbnails of grey cells of 16 x 16 pixels: other fonts and ages of seconds do not matter,
+but a column that is gone, a card that has moved or a colour that is lost does. After a change that is meant, look at
+the page and make them anew: `PHALANX_NEW_LOOKS=1 pytest tests/dashboard/test_looks.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from phalanx.kube.auth.config import load_config
+from phalanx.kube.client import KubeClient
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer
+from tests.dashboard.cluster import Page, Site
+from tests.dashboard.conftest import seed, seed_hub
+from tests.dashboard.test_browser import Tab, browser, logged_in, pytestmark
+from tests.e2e.conftest import install
+
+__all__ = ["browser", "pytestmark"]
+
+LOOKS = Path(__file__).parent / "looks"
+SIZES = [(1280, 800), (1024, 768), (390, 844)]
+VIEWS = {
+    "overview": ("/", "Overview"),
+    "gangs": ("/gangs", "Gangs"),
+    "gang": ("/gangs/ours/train", "train"),
+    "queues": ("/queues", "Queues"),
+    "nodes": ("/nodes", "Nodes"),
+    "clusters": ("/clusters", "Clusters"),
+    "what-if": ("/what-if", "What if"),
+}
+#: Greys of 256: the mean difference of two looks that are the same, and by how much one cell may differ, but for so
+#: many of a hundred.
+MEAN, CELL, ODD_CELLS = 0.7, 24, 0.7
+# What is still being drawn is looked at again.
+_TRIES = 10
+# A picture as greys of 0 to 255, one for each cell, row by row; and as a small picture of them.
+_SMALL = """async ([picture, cell]) => {
+  const shot = await createImageBitmap(await (await fetch(`data:image/png;base64,${picture}`)).blob());
+  const wide = Math.max(1, Math.floor(shot.width / cell)), tall = Math.max(1, Math.floor(shot.height / cell));
+  const canvas = new OffscreenCanvas(wide, tall), pen = canvas.getContext("2d");
+  pen.imageSmoothingEnabled = true;
+  pen.imageSmoothingQuality = "high";
+  pen.filter = "grayscale(1)";
+  pen.drawImage(shot, 0, 0, wide, tall);
+  const dots = pen.getImageData(0, 0, wide, tall).data;
+  const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/png" })).arrayBuffer());
+  const greys = Array.from({ length: wide * tall }, (_, index) => dots[4 * index]);
+  return { greys, png: btoa(String.fromCharCode(...bytes)) };
+}"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def still(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    """A page over a cluster in which nothing happens."""
+    directory: Path = tmp_path_factory.mktemp("looks")
+    server = ApiServer(ServerOptions(controllers=frozenset({"definitions", "clusterroles"})))
+    await server.start()
+    server.write_kubeconfig(directory / "kubeconfig")
+    try:
+        await install(directory / "kubeconfig")
+        async with KubeClient(load_config(str(directory / "kubeconfig"))) as client:
+            made = Site(server, client, directory)
+            await seed(made)
+            await seed_hub(made)
+            async with made.dashboard() as page:
+                yield page
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_it_looks_as_it_did(browser: Any, still: Page, size: tuple[int, int], scheme: str) -> None:
+    viewport = {"width": size[0], "height": size[1]}
+    wrong: dict[str, str] = {}
+    context = await browser.new_context()
+    try:
+        desk = await context.new_page()
+        async with logged_in(
+            browser, still, viewport=viewport, color_scheme=scheme, reduced_motion="reduce"
+        ) as tab:
+            for name, (view, title) in VIEWS.items():
+                await tab.go(view)
+                await tab.title(title)
+                await tab.loaded()
+                known = LOOKS / f"{name}-{size[0]}-{scheme}.png"
+                if os.environ.get("PHALANX_NEW_LOOKS"):
+                    await tab.tab.wait_for_timeout(2000)
+                    known.parent.mkdir(exist_ok=True)
+                    known.write_bytes(base64.b64decode((await look(tab, desk))["png"]))
+                    continue
+                was = await desk.evaluate(_SMALL, [base64.b64encode(known.read_bytes()).decode(), 1])
+                said = "not looked at"
+                for _ in range(_TRIES):
+                    said = differs(was["greys"], (await look(tab, desk))["greys"])
+                    if not said:
+                        break
+                    await tab.tab.wait_for_timeout(500)
+                if said:
+                    wrong[f"{name} {size[0]} {scheme}"] = said
+    finally:
+        await context.close()
+    assert wrong == {}
+
+
+async def look(tab: Tab, desk: Any) -> Any:
+    """Without what is drawn of the time that passes."""
+    moving = [tab.tab.locator(each) for each in (".chart", ".strip", "[aria-label='Shares over time']")]
+    shot = base64.b64encode(await tab.tab.screenshot(mask=moving, mask_color="#808080")).decode()
+    return await desk.evaluate(_SMALL, [shot, 16])
+
+
+def differs(was: list[int], now: list[int]) -> str:
+    """How two looks differ; "" where they are the same to a person."""
+    if len(was) != len(now):
+        return f"{len(was)} cells became {len(now)}"
+    apart = [abs(before - after) for before, after in zip(was, now, strict=True)]
+    mean, odd = sum(apart) / len(apart), 100 * sum(each > CELL for each in apart) / len(apart)
+    return f"mean difference {mean:.1f}, {odd:.1f} % of the cells" if mean > MEAN or odd > ODD_CELLS else ""
+
+
+async def test_a_card_that_has_gone_is_noticed() -> None:
+    page = [240] * 4000
+    card = [240] * 1200 + [120] * 600 + [240] * 2200
+    assert differs(page, [*page[:-10], *[0] * 10]) == ""
+    assert differs(page, card)
+    assert differs(page, [239] * 4000)
