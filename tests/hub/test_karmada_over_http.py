@@ -1,5 +1,5 @@
-"""The scheduler of Karmada's bindings, over HTTP, beside a Karmada that is played here: its controllers make bindings
-and evict, and its aggregated API leads to the clusters."""
+"""The scheduler of Karmada's bindings, over HTTP, beside a Karmada that is played here: its controllers make
+bindings and evict, and its aggregated API leads to the clusters."""
 
 from __future__ import annotations
 
