@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from phalanx.cli.installation.hub_manifests import hub_access, hub_definitions, member_access, multikueue_access
+from phalanx.cli.installation.karmada_manifests import karmada_access, karmada_member_access
 from phalanx.cli.main import cli
 from phalanx.hub.jobs.kinds import JOB_KINDS
 from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
@@ -151,6 +152,10 @@ async def test_the_hub_has_no_right_to_the_secrets_of_members_nor_to_give_rights
     own = {"pods/status", "dispatches", "dispatches/status", "memberclusters/status", "leases", "events"}
     # Of a job the status, and nothing that users have written.
     assert writing == own | {f"{kind.resource.plural}/status" for kind in JOB_KINDS}
+    for rule in [*rules(karmada_access("phalanx-system")), *rules(karmada_member_access("phalanx-system"))]:
+        assert "secrets" not in rule["resources"]
+        if set(rule["verbs"]) - {"get", "list", "watch"}:
+            assert set(rule["resources"]) <= {"resourcebindings", "resourcebindings/status", "events", "leases"}
     for rule in rules(multikueue_access("phalanx-system")):
         if set(rule["verbs"]) - {"get", "list", "watch"}:
             assert set(rule["resources"]) <= {"workloads/status", "events", "leases"}

@@ -1,4 +1,5 @@
-"""A scheduler of Karmada's bindings, over HTTP: Karmada's API server is embedded, its controllers are played."""
+"""The scheduler of Karmada's bindings, over HTTP, beside a Karmada that is played here: its controllers make
+bindings and evict, and its aggregated API leads to the clusters."""
 
 from __future__ import annotations
 
@@ -11,255 +12,243 @@ from typing import Any
 
 import pytest
 
-from phalanx.hub.karmada.bindings import ANSWERS, APPLIED_PLACEMENT, BINDINGS, CLUSTERS, PROMISED
+from phalanx.hub.karmada.bindings import BINDINGS, CLUSTERS
 from phalanx.hub.karmada.service import KarmadaOptions, KarmadaService
 from phalanx.kube.auth.config import ClusterConfig, load_config
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.http.connections import default_transport
 from phalanx.kube.http.transport import HttpRequest, HttpResponse, Transport
+from phalanx.kube.paths import Resource
 from phalanx.scheduling.policy.loader import load_policy
-from tests.hub.federation import NAMESPACE, Federation, Json, Site, federation, until
-from tests.hub.test_multikueue_over_http import definition
+from tests.hub.federation import HUB_NAMESPACE, NAMESPACE, Federation, Json, Net, Site, federation, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
-JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-SERVED = [{"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]}]
-NODES_OF = {"east": "1", "north": "16", "west": "16"}
+JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
-class Proxied:
-    """Karmada's way to a member: what is asked below `clusters/NAME/proxy` is asked there."""
+def definition(resource: Resource) -> Json:
+    """As much of one of Karmada's definitions as matters here."""
+    anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}},
+    }
+    names = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+    }
+    scope = "Namespaced" if resource.namespaced else "Cluster"
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {"group": resource.group, "scope": scope, "names": names, "versions": [version]},
+    }
 
-    def __init__(self, config: ClusterConfig, prefix: str, user_agent: str, connections: int) -> None:
-        self._config, self._prefix = config, prefix
-        context = config.tls.context()
-        self._inner = default_transport(config, context, user_agent=user_agent, max_connections=connections)
+
+class _Proxied:
+    """The aggregated API's `clusters/{name}/proxy`: a request goes on to the cluster, as somebody whom it knows."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
     async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
-        assert call.method == "GET", "nothing is written in a member"
-        own = await self._config.credentials().current()
-        return await self._inner.request(call._replace(target=call.target.removeprefix(self._prefix)), own)
+        client = self._site.client
+        own = await client._credentials.current()
+        with client._connections.lease(own) as transport:
+            return await transport.request(call, own)
 
     async def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
-        own = await self._config.credentials().current()
-        stream = self._inner.stream(target.removeprefix(self._prefix), own, accept, read_timeout)
-        async with contextlib.aclosing(stream) as pieces:
-            async for piece in pieces:
-                yield piece
+        client = self._site.client
+        own = await client._credentials.current()
+        with client._connections.lease(own) as transport:
+            async with contextlib.aclosing(transport.stream(target, own, accept, read_timeout)) as pieces:
+                async for piece in pieces:
+                    yield piece
 
     async def close(self) -> None:
-        await self._inner.close()
+        """The site closes its own."""
 
 
 class Karmada:
-    """`run` is the scheduler; `three.hub` is Karmada's API server."""
-
     def __init__(self, three: Federation) -> None:
         self.three = three
         self.client = three.hub.client
+        self.net = Net()
 
-    def transports(
+    def _through(
         self, config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
     ) -> Transport:
-        for name, site in self.three.members.items():
-            path = CLUSTERS.path(None, name, "proxy")
-            if config.server.endswith(path):
-                return Proxied(load_config(str(site.kubeconfig)), path, user_agent, max_connections)
-        return default_transport(config, context, user_agent=user_agent, max_connections=max_connections)
+        start, _, name = config.server.removesuffix("/proxy").rpartition("/")
+        assert start.endswith("/apis/cluster.karmada.io/v1alpha1/clusters")
+        return _Proxied(self.three.members[name])
 
     @contextlib.asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        own = KubeClient(load_config(str(self.three.hub.kubeconfig)))
-        service = KarmadaService(own, KarmadaOptions(again=0.5), load_policy(), self.transports)
+    async def scheduler(self, **options: Any) -> AsyncIterator[KarmadaService]:
+        """It runs until the block ends, or dies as the net says."""
+        self.net.dead = asyncio.Event()
+        own = KubeClient(load_config(str(self.three.hub.kubeconfig)), transports=self.net.transports)
+        chosen = KarmadaOptions(namespace=HUB_NAMESPACE, again=0.5, **options)
+        service = KarmadaService(own, chosen, load_policy(), self._through)
         running = asyncio.create_task(service.run())
         try:
-            yield
+            yield service
         finally:
-            service.stop()
-            await running
+            self.net.dead.set()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
             await own.close()
 
-    async def cluster(self, name: str, served: Any = SERVED, **spec: Any) -> None:
-        document = {
+    async def join(self, name: str) -> None:
+        made = {
             "apiVersion": CLUSTERS.api_version,
-            "kind": CLUSTERS.kind,
-            "metadata": {"name": name, "labels": {"size": "small" if name == "east" else "large"}},
-            "spec": spec,
-            "status": {"apiEnablements": served},
+            "kind": "Cluster",
+            "metadata": {"name": name},
+            "spec": {"syncMode": "Push"},
         }
-        await self.client.create(CLUSTERS.path(), document)
+        await self.client.create(CLUSTERS.path(), made)
+        served = [{"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]}]
         status = {"status": {"apiEnablements": served}}
         await self.client.patch(CLUSTERS.path(None, name, "status"), status, PatchType.MERGE)
 
-    async def job(self, name: str, pods: int = 2, cpu: str = "4") -> str:
-        """Its uid."""
+    async def submit(
+        self, name: str, cpu: str = "1", scheduler: str = "phalanx", placement: Json | None = None
+    ) -> None:
+        """A Job, and what Karmada's detector makes of it and its policy."""
         container = {"name": "main", "image": "train", "resources": {"requests": {"cpu": cpu}}}
-        template = {
-            "spec": {"schedulerName": "phalanx", "restartPolicy": "Never", "containers": [container]},
-        }
-        job = {
+        pod = {"schedulerName": "phalanx", "restartPolicy": "Never", "containers": [container]}
+        spec = {"completionMode": "Indexed", "parallelism": 2, "completions": 2, "template": {"spec": pod}}
+        job = await self.client.create(JOBS.path(NAMESPACE), {"metadata": {"name": name}, "spec": spec})
+        resource = {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name},
-            "spec": {
-                "parallelism": pods,
-                "completions": pods,
-                "completionMode": "Indexed",
-                "template": template,
-            },
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": job["metadata"]["uid"],
         }
-        uid: str = (await self.client.create(JOBS, job))["metadata"]["uid"]
-        return uid
+        await self.bind(name, resource, scheduler, placement)
 
-    async def binding(self, name: str, placement: Any = None, scheduler: str = "phalanx", **spec: Any) -> None:
-        """What Karmada's detector makes of a Job that a policy selects."""
-        uid = await self.job(name) if "resource" not in spec else ""
-        document = {
+    async def bind(
+        self, name: str, resource: Json, scheduler: str = "phalanx", placement: Json | None = None
+    ) -> None:
+        made = {
             "apiVersion": BINDINGS.api_version,
-            "kind": BINDINGS.kind,
+            "kind": "ResourceBinding",
             "metadata": {"name": f"{name}-job"},
             "spec": {
                 "schedulerName": scheduler,
-                "placement": placement or {},
                 "replicas": 2,
-                "resource": {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "namespace": NAMESPACE,
-                    "name": name,
-                    "uid": uid,
-                },
-                **spec,
+                "resource": resource,
+                "placement": placement or {},
             },
         }
-        await self.client.create(BINDINGS.path(NAMESPACE), document)
+        await self.client.create(BINDINGS.path(NAMESPACE), made)
 
-    async def read(self, name: str) -> Json:
+    async def binding(self, name: str) -> Json:
         found: Json = await self.client.get(BINDINGS.path(NAMESPACE, f"{name}-job"))
         return found
 
-    async def change(self, name: str, **spec: Any) -> None:
-        path = BINDINGS.path(NAMESPACE, f"{name}-job")
-        await self.client.patch(path, {"spec": spec}, PatchType.MERGE)
+    async def until_scheduled(self, name: str) -> str:
+        """To which cluster, when the status says it as well."""
 
-    async def until_sent(self, name: str, cluster: str) -> Json:
-        async def sent() -> Json:
-            found = await self.read(name)
-            there = [each["name"] for each in found["spec"].get("clusters") or ()]
-            seen = (found.get("status") or {}).get("schedulerObservedGeneration")
-            return found if there == [cluster] and seen == found["metadata"]["generation"] else {}
+        async def holds() -> str:
+            found = await self.binding(name)
+            status = found.get("status") or {}
+            if status.get("schedulerObservedGeneration") != found["metadata"]["generation"]:
+                return ""
+            return ",".join(each["name"] for each in found["spec"].get("clusters") or ())
 
-        return await until(sent, f"{name} is sent to {cluster}", await self.read(name))
+        return await until(holds, f"{name} is scheduled", await self.binding(name))
 
-    async def until_told(self, name: str, reason: str) -> str:
-        async def told() -> str:
-            for each in ((await self.read(name)).get("status") or {}).get("conditions") or ():
-                if (each["type"], each["status"], each["reason"]) == ("Scheduled", "False", reason):
-                    return str(each["message"])
-            return ""
+    async def until_refused(self, name: str, reason: str) -> str:
+        async def holds() -> str:
+            conditions = ((await self.binding(name)).get("status") or {}).get("conditions") or ()
+            return "".join(each["message"] for each in conditions if each["reason"] == reason)
 
-        return await until(told, f"{name} is told {reason}", await self.read(name))
-
-    async def stays(self, *names: str) -> None:
-        """Nothing is written about these while others come and go."""
-        before = [(await self.read(name))["metadata"]["resourceVersion"] for name in names]
-        await self.binding("another")
-        await self.until_sent("another", "west")
-        assert [(await self.read(name))["metadata"]["resourceVersion"] for name in names] == before
+        return await until(holds, f"{name} is {reason}", await self.binding(name))
 
 
 @contextlib.asynccontextmanager
-async def karmada(folder: Path, **clusters: Any) -> AsyncIterator[Karmada]:
-    kinds = [definition(each) for each in (BINDINGS, CLUSTERS)]
-    async with federation(folder, definitions=kinds) as three:
+async def karmada(folder: Path) -> AsyncIterator[Karmada]:
+    """East is small; north and west are equal."""
+    async with federation(folder, definitions=[definition(each) for each in (BINDINGS, CLUSTERS)]) as three:
         made = Karmada(three)
-        for name, cpu in NODES_OF.items():
-            site: Site = three.members[name]
-            await site.node("n1", cpu)
-            await made.cluster(name, **clusters.get(name, {}))
+        for name, site in three.members.items():
+            await site.node("n1", "1" if name == "east" else "16")
+            await made.join(name)
         yield made
 
 
-async def test_a_gang_goes_whole_to_the_cluster_that_starts_it_first_and_then_nothing_is_written(
+async def test_a_job_goes_whole_to_the_cluster_that_starts_it_first_and_foreign_bindings_are_left_alone(
     tmp_path: Path,
 ) -> None:
-    async with karmada(tmp_path) as made:
-        async with made.run():
-            await made.binding("train")
-            found = await made.until_sent("train", "north")
+    async with karmada(tmp_path) as plane:
+        await plane.submit("foreign", scheduler="default-scheduler")
+        foreign = await plane.binding("foreign")
+        await plane.submit("train", "4")
+        await plane.submit("shared", placement={"replicaScheduling": {"replicaSchedulingType": "Divided"}})
+        await plane.bind("hostile", {"apiVersion": "batch/v1", "kind": "Job", "name": "x/../y\x1b[31m"})
+        async with plane.scheduler():
+            assert await plane.until_scheduled("train") == "north"
+            found = await plane.binding("train")
             assert found["spec"]["clusters"] == [{"name": "north", "replicas": 2}]
-            (condition,) = found["status"]["conditions"]
-            assert (condition["type"], condition["status"], condition["reason"]) == ("Scheduled", "True", "Success")
-            notes = found["metadata"]["annotations"]
-            assert notes[APPLIED_PLACEMENT] == "{}"
-            assert "east: not (" in notes[ANSWERS]
-            assert "north: starts " in notes[ANSWERS]
-            assert notes[PROMISED]
-            await made.stays("train")
-        async with made.run():  # a second time
-            await made.binding("later", {"clusterAffinity": {"clusterNames": ["west"]}})
-            await made.until_sent("later", "west")
-            assert (await made.read("train"))["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+            assert "east: not" in found["metadata"]["annotations"]["phalanx.dev/answers"]
+            assert found["status"]["conditions"][0]["reason"] == "Success"
+            assert "divides replicas" in await plane.until_refused("shared", "Unschedulable")
+            # A second one that would start at once: it goes where there is room besides the first.
+            await plane.submit("next", "6")
+            assert await plane.until_scheduled("next") == "west"
+            before = len(plane.net.writes)
+            await plane.submit("small")
+            await plane.until_scheduled("small")
+            names = [each.partition("/resourcebindings/")[2] for each in plane.net.writes[before:]]
+            assert set(names) == {"small-job", "small-job/status"}
+        assert await plane.binding("foreign") == foreign
 
 
-async def test_bindings_of_other_schedulers_and_suspended_ones_are_left_alone(tmp_path: Path) -> None:
-    async with karmada(tmp_path, north={"taints": [{"key": "mine", "effect": "NoSchedule"}]}) as made, made.run():
-        await made.binding("theirs", scheduler="default-scheduler")
-        await made.binding("held", suspension={"scheduling": True})
-        await made.stays("theirs", "held")
-        await made.change("held", suspension={"scheduling": False})
-        await made.until_sent("held", "west")
+async def test_what_was_evicted_from_a_cluster_is_sent_elsewhere(tmp_path: Path) -> None:
+    async with karmada(tmp_path) as plane, plane.scheduler():
+        await plane.submit("train", "4")
+        assert await plane.until_scheduled("train") == "north"
+        taint = {"spec": {"taints": [{"key": "cluster.karmada.io/not-ready", "effect": "NoExecute"}]}}
+        await plane.client.patch(CLUSTERS.path(None, "north"), taint, PatchType.MERGE)
+        task = {"fromCluster": "north", "reason": "TaintUntolerated", "producer": "TaintManager"}
+        evicted = {"spec": {"clusters": [], "gracefulEvictionTasks": [task]}}
+        await plane.client.patch(BINDINGS.path(NAMESPACE, "train-job"), evicted, PatchType.MERGE)
+
+        async def elsewhere() -> bool:
+            return await plane.until_scheduled("train") == "west"
+
+        await until(elsewhere, "train is in west")
 
 
-async def test_what_no_single_cluster_can_have_is_refused_by_a_sentence(tmp_path: Path) -> None:
-    async with karmada(tmp_path) as made, made.run():
-        await made.binding("divided", {"replicaScheduling": {"replicaSchedulingType": "Divided"}})
-        assert "divides replicas over clusters" in await made.until_told("divided", "Unschedulable")
-        await made.binding("web", resource={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})
-        assert "Deployment of apps/v1 is not scheduled as a gang" in await made.until_told("web", "Unschedulable")
-        small = {"clusterAffinity": {"labelSelector": {"matchLabels": {"size": "small"}}}}
-        await made.binding("huge", small)
-        assert "Insufficient cpu" in await made.until_told("huge", "NoClusterFit")
-        # The policy is mended.
-        await made.change("divided", placement={"replicaScheduling": {"replicaSchedulingType": "Duplicated"}})
-        await made.until_sent("divided", "north")
-
-
-@pytest.mark.slow
-async def test_what_karmada_evicts_from_a_cluster_is_sent_to_another(tmp_path: Path) -> None:
-    async with karmada(tmp_path) as made, made.run():
-        await made.binding("train")
-        await made.until_sent("train", "north")
-        await made.change(
-            "train", clusters=None, gracefulEvictionTasks=[{"fromCluster": "north", "reason": "Taint"}]
-        )
-        found = await made.until_sent("train", "west")
-        assert "north: not (it is being evicted from there (Taint))" in found["metadata"]["annotations"][ANSWERS]
-
-
-@pytest.mark.slow
-async def test_a_policy_that_does_not_allow_its_cluster_any_more_moves_it_and_another_does_not(
-    tmp_path: Path,
+@pytest.mark.parametrize("dies_at", [(1, False), (1, True), (2, False), (2, True)])
+async def test_whoever_dies_at_a_write_is_followed_by_one_who_ends_it(
+    tmp_path: Path, dies_at: tuple[int, bool]
 ) -> None:
-    async with karmada(tmp_path) as made, made.run():
-        await made.binding("train")
-        await made.until_sent("train", "north")
-        await made.change("train", placement={"clusterAffinity": {"exclude": ["east"]}})
-        found = await made.until_sent("train", "north")
-        assert "exclude" in found["metadata"]["annotations"][APPLIED_PLACEMENT]
-        await made.change("train", placement={"clusterAffinity": {"exclude": ["north"]}})
-        await made.until_sent("train", "west")
+    async with karmada(tmp_path) as plane:
+        await plane.submit("train", "4")
+        plane.net.dies_at = dies_at
+        async with plane.scheduler():
+            await asyncio.wait_for(plane.net.dead.wait(), 60)
+        plane.net.dies_at = None
+        async with plane.scheduler():
+            assert await plane.until_scheduled("train") in ("north", "west")
 
 
-@pytest.mark.slow
-async def test_odd_bindings_harm_only_themselves(tmp_path: Path) -> None:
-    async with karmada(tmp_path) as made, made.run():
-        for number, odd in enumerate(({"clusterAffinity": 5}, {"clusterAffinities": [7, {"clusterNames": {}}]})):
-            await made.binding(f"odd-{number}", odd)
-        await made.binding("gone", resource={"apiVersion": "batch/v1", "kind": "Job", "name": "never-was"})
-        await made.binding("train")
-        await made.until_sent("train", "north")
+async def test_nobody_is_sent_where_it_would_never_start_and_two_replicas_take_turns(tmp_path: Path) -> None:
+    async with karmada(tmp_path) as plane:
+        await plane.submit("huge", "400")
+        async with plane.scheduler(leader_elect=True), plane.scheduler(leader_elect=True):
+            said = await plane.until_refused("huge", "NoClusterFit")
+            assert all(name in said for name in ("east", "north", "west"))
+            await plane.submit("train", "4")
+            await plane.until_scheduled("train")
