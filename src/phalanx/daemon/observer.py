@@ -129,14 +129,14 @@ class Observer:
                 self._running[reflector] = tasks.create_task(reflector.run())
             self.kinds.start(tasks)
             tasks.create_task(self._catch_up())
-            # Pods come last: each gang is then resolved once, with its object and its members.
-            await self.kinds.synced()
+            # Nodes first, for pods are charged to them; groups meanwhile, as the server makes their list slowly.
+            await self.nodes.synced.wait()
             self._running[self.pods] = tasks.create_task(self.pods.run())
 
     async def _catch_up(self) -> None:
         await self.kinds.synced()
         await self.pods.synced.wait()
-        self._feed.apply(self._intake.group_objects.catch_up())
+        self._feed.apply(self._intake.catch_up())
         self._caught_up.set()
 
     def list_again(self, *, retell: bool = False) -> None:

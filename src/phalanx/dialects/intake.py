@@ -157,11 +157,10 @@ class Intake:
             self._note_devices(metadata)
         if HELD_ROOM in metadata.annotations and declaration is not None:
             self._note_held(pod, spec)
-        declared = None
+        declared, active = None, not spec.terminating and not spec.finished
         if declaration is not None:
-            active = not spec.terminating and not spec.finished
             declared = MemberDeclaration(declaration, spec.priority, spec.preempts, spec.scheduler, active)
-        owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
+        owners = [f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references]
         facts, shown = self.enrichers.pod(pod, spec)
         if follows:
             self._queues.add_pod(spec.namespace, uid)
@@ -171,10 +170,11 @@ class Intake:
         self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
-        events += facts + self._store(spec, declared, owners)
+        events += facts + self._store(spec, declared, ",".join(sorted(owners)))
         if last is None:
             shown.discard(uid)  # just now it was
-        events += self.apply(([], shown))
+        if shown:
+            events += self.apply(([], shown))
         self._pass_over(
             uid, template.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults
         )
@@ -295,10 +295,15 @@ class Intake:
         shown = (self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods)
         return [*facts, *chain.from_iterable(shown)]
 
+    def catch_up(self) -> list[ClusterEvent]:
+        """Everything that exists has been told: the gangs that were left (`group_objects.postpone`)."""
+        return self.group_objects.catch_up() + self._tell_members()
+
     def _tell_members(self) -> list[ClusterEvent]:
         """The members that were told otherwise than what their gangs say about nodes now; and those that are
         expected."""
-        events = self.apply(([], set(self._gangs.drain_affected_members())))
+        affected = self._gangs.drain_affected_members()
+        events = self.apply(([], set(affected))) if affected else []
         if self._gangs.expecting_changed:
             changed = sorted(self._gangs.expecting_changed)
             self._gangs.expecting_changed.clear()
@@ -347,8 +352,8 @@ class Intake:
             return facts
         self._nodes[spec.name] = spec
         if spec.problems and (last is None or spec.problems != last.problems):
-            message = "; ".join(spec.problems)
-            notice = ObjectWarning(node_ref(spec.name, spec.uid), "Warning", "InvalidNode", message)
+            about, message = node_ref(spec.name, spec.uid), "; ".join(spec.problems)
+            notice = ObjectWarning(about, "Warning", "InvalidNode", message)
             self._object_warnings.add(notice, lambda: self._has_problems(spec))
         return [NodeUpdated(spec), *self._share_nodes(last, spec), *facts]
 
@@ -459,10 +464,8 @@ class Intake:
 
     def account_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
         """The API no longer serves the kind, so its objects are gone."""
-        events: list[ClusterEvent] = []
-        for address in self._accounts.addresses(resource):
-            events += self.account_removed(*address)
-        return events
+        gone = self._accounts.addresses(resource)
+        return list(chain.from_iterable(self.account_removed(*address) for address in gone))
 
     def account_keys(self) -> KeysView[AccountKey]:
         """The accounts that have an object."""
@@ -512,11 +515,8 @@ class Intake:
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
         if namespace.metadata.deletion_timestamp is not None:
             events += self._end(name)
-        return (
-            events
-            + self._namespaces.namespace(namespace.metadata)
-            + self.apply(self.enrichers.namespace(name, labels))
-        )
+        events += self._namespaces.namespace(namespace.metadata)
+        return events + self.apply(self.enrichers.namespace(name, labels))
 
     def _end(self, namespace: str) -> list[ClusterEvent]:
         """What waits there waits for nothing any more, as if somebody held it back."""
@@ -532,8 +532,8 @@ class Intake:
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         self._ending.discard(name)
-        events = self._prefer_queue(name, "")
-        return events + self._namespaces.namespace_removed(name) + self.apply(self.enrichers.namespace(name, None))
+        gone = self._namespaces.namespace_removed(name)
+        return self._prefer_queue(name, "") + gone + self.apply(self.enrichers.namespace(name, None))
 
     def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
         return self._namespaces.resource_quota(quota)

@@ -79,7 +79,7 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        page_size: int = 500,
+        page_size: int = 2000,
         identify: Callable[[T], ObjectHead] | None = None,
         optional: bool = False,
         absent_period: float = 30.0,

@@ -14,6 +14,7 @@ from phalanx.dialects.gangs.resolver import GangContext, Resolved, resolve
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, group_ref, pod_ref
 from phalanx.dialects.workloads.rule import KindKey, WorkloadSize, group_of
+from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
 from phalanx.model.gang import Gang, GangKey, Problem
 from phalanx.model.pod import Pod
@@ -56,17 +57,24 @@ class GangIndex:
         self._sizes: dict[GangKey, WorkloadSize] = {}
         self._left: set[GangKey] = set()
         self._unreadable: set[KindKey] = set()
-        # Until everything has been seen: gangs without members, which nobody has to know yet.
+        # Until everything has been seen: the gangs about which something is known, to be resolved once.
         self._postponed: set[GangKey] | None = None
 
     def postpone(self) -> None:
-        """Leaves gangs without members for `catch_up`: most get some before, and need to be resolved once only."""
+        """Leaves all gangs for `catch_up`: objects and members may come in any order, and each gang needs to be
+        resolved once only."""
         self._postponed = set()
 
     def catch_up(self) -> list[ClusterEvent]:
         """Everything has been seen."""
         postponed, self._postponed = self._postponed, None
-        return self._resolve_all(postponed or ())
+        events = self._resolve_all(postponed or ())
+        for key in postponed or ():
+            # Its members were told before it was known where it waits.
+            entry = self._entries.get(key)
+            if entry is not None and entry.gang is not None and entry.gang.queue != DEFAULT_QUEUE:
+                self._affected[key] = None
+        return events
 
     def gang(self, key: GangKey) -> Gang | None:
         entry = self._entries.get(key)
@@ -94,6 +102,8 @@ class GangIndex:
     def drain_affected_members(self) -> list[str]:
         """The members of gangs that have since the last call changed their queue, or become revocable or ceased to
         be; sorted."""
+        if not self._affected:
+            return []
         turned, self._affected = self._affected, {}
         return sorted(uid for key in turned if key in self._entries for uid in self._entries[key].members.uids())
 
@@ -108,18 +118,18 @@ class GangIndex:
 
     def add_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         news = self._entry(key).members.add(pod.created, pod.name, pod.uid, declared)
-        return self._resolve(key) if news or self._entries[key].gang is None else []
+        return self._resolve_all((key,)) if news or self._entries[key].gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
         news = self._entries[key].members.remove(uid)
-        return self._resolve(key) if news else []
+        return self._resolve_all((key,)) if news else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """A member says something else than before."""
         members = self._entries[key].members
         left = members.remove(pod.uid)
         news = members.add(pod.created, pod.name, pod.uid, declared)
-        return self._resolve(key) if left or news else []
+        return self._resolve_all((key,)) if left or news else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
         """One object used to declare `last` and now declares `specs`."""
@@ -141,12 +151,7 @@ class GangIndex:
                 self._dependents.setdefault(GangKey(namespace, group_of(spec.owner)), set()).add(name)
             if spec.priority_class:
                 self._class_users.setdefault(spec.priority_class, set()).add(name)
-        keys = touched.union(*(self._dependents.get(name, ()) for name in touched))
-        if self._postponed is not None:
-            without = {key for key in keys if key not in self._entries}
-            self._postponed |= without
-            keys -= without
-        return self._resolve_all(keys)
+        return self._resolve_all(touched.union(*(self._dependents.get(name, ()) for name in touched)))
 
     def set_sizes(
         self, namespace: str, last: Iterable[WorkloadSize], sizes: Iterable[WorkloadSize]
@@ -204,6 +209,9 @@ class GangIndex:
         return entry
 
     def _resolve_all(self, keys: Iterable[GangKey]) -> list[ClusterEvent]:
+        if self._postponed is not None:
+            self._postponed.update(keys)
+            return []
         events: list[ClusterEvent] = []
         for key in sorted(keys):
             events += self._resolve(key)
@@ -218,8 +226,6 @@ class GangIndex:
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
             return self._remove(key) if entry is not None else []
         entry = self._entry(key)
-        if self._postponed:
-            self._postponed.discard(key)
         context = GangContext(
             self._naming_of,
             self._classes,

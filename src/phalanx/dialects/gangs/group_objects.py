@@ -63,7 +63,7 @@ class GroupObjects:
         return self._gangs.priority_class_of(value)
 
     def postpone(self) -> None:
-        """Objects of gangs without members may wait until `catch_up`, when everything has been seen."""
+        """Gangs are resolved at `catch_up`, when everything has been seen."""
         self._gangs.postpone()
 
     def catch_up(self) -> list[ClusterEvent]:
