@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,7 +20,13 @@ from tests.e2e.conftest import install
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    directory: Path = tmp_path_factory.mktemp("dashboard")
+    async with seeded_site(tmp_path_factory.mktemp("dashboard"), installed=True) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def seeded_site(directory: Path, *, installed: bool = False) -> AsyncIterator[Site]:
+    """A server of its own, with what both `seed`s put there; with the page's own account if `installed`."""
     server = ApiServer(ServerOptions(controllers=frozenset({"definitions", "clusterroles"})))
     await server.start()
     server.write_kubeconfig(directory / "kubeconfig")
@@ -27,7 +34,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         await install(directory / "kubeconfig")
         async with KubeClient(load_config(str(directory / "kubeconfig"))) as client:
             made = Site(server, client, directory)
-            await made.install_dashboard()
+            if installed:
+                await made.install_dashboard()
             await seed(made)
             await seed_hub(made)
             yield made

@@ -16,14 +16,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from phalanx.kube.auth.config import load_config
-from phalanx.kube.client import KubeClient
-from phalanx_local.options import ServerOptions
-from phalanx_local.server import ApiServer
-from tests.dashboard.cluster import Page, Site
-from tests.dashboard.conftest import seed, seed_hub
+from tests.dashboard.cluster import Page
+from tests.dashboard.conftest import seeded_site
 from tests.dashboard.test_browser import Tab, browser, logged_in, pytestmark
-from tests.e2e.conftest import install
 
 __all__ = ["browser", "pytestmark"]
 
@@ -77,20 +72,8 @@ _SMALL = """async ([picture, cell]) => {
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def still(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
     """A page over a cluster in which nothing happens."""
-    directory: Path = tmp_path_factory.mktemp("looks")
-    server = ApiServer(ServerOptions(controllers=frozenset({"definitions", "clusterroles"})))
-    await server.start()
-    server.write_kubeconfig(directory / "kubeconfig")
-    try:
-        await install(directory / "kubeconfig")
-        async with KubeClient(load_config(str(directory / "kubeconfig"))) as client:
-            made = Site(server, client, directory)
-            await seed(made)
-            await seed_hub(made)
-            async with made.dashboard() as page:
-                yield page
-    finally:
-        await server.stop()
+    async with seeded_site(tmp_path_factory.mktemp("looks")) as made, made.dashboard() as page:
+        yield page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

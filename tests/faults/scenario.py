@@ -219,6 +219,10 @@ def _over(item: Object) -> bool:
 
 def _seen(item: Object) -> tuple[str, ...]:
     status, said = item.get("status") or {}, condition(item, "PodScheduled")
+    admitted = condition(item, "phalanx.dev/Admitted")
+    if not said and admitted.get("status") == "False":
+        # Of one that is held back PodScheduled says so only where it spoke before: that depends on who was faster.
+        said = admitted
     return (
         item["metadata"]["labels"]["story"],
         "bound" if item["spec"].get("nodeName") else "waits",

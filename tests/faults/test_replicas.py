@@ -124,8 +124,8 @@ async def test_a_leader_that_cannot_renew_sends_nothing_after_its_successor_has_
 ) -> None:
     """Its bindings were sent in time and arrive late: they meet those of the successor, and change nothing."""
     first, second = await pair(site, start)
-    first.proxy.hold("update", "leases")
     hold = await waiting(site, first)
+    first.proxy.hold("update", "leases")
     await second.running.ready()
     begun = asyncio.get_running_loop().time()
     await site.world.until_bound(*NAMES)
