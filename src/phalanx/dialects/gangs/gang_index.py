@@ -16,11 +16,15 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, 
 from phalanx.dialects.workloads.rule import KindKey, WorkloadSize, group_of
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
-from phalanx.model.gang import Gang, GangKey, Problem
+from phalanx.model.gang import Gang, GangKey, GroupClaim, Problem
 from phalanx.model.pod import Pod
-from phalanx.model.run_time import NOTHING_STATED
+from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 
 K = TypeVar("K")
+# Where members are told otherwise for what their gang says: is it revocable, its queue, run time and claims.
+_OfMembers = tuple[bool, str, StatedRunTime, tuple[GroupClaim, ...]]
+# What members are told that came before their gang was known.
+_OF_NONE: _OfMembers = (False, DEFAULT_QUEUE, NOTHING_STATED, ())
 
 
 class _Entry:
@@ -68,13 +72,7 @@ class GangIndex:
     def catch_up(self) -> list[ClusterEvent]:
         """Everything has been seen."""
         postponed, self._postponed = self._postponed, None
-        events = self._resolve_all(postponed or ())
-        for key in postponed or ():
-            # Its members were told before it was known where it waits.
-            entry = self._entries.get(key)
-            if entry is not None and entry.gang is not None and entry.gang.queue != DEFAULT_QUEUE:
-                self._affected[key] = None
-        return events
+        return self._resolve_all(postponed or ())
 
     def gang(self, key: GangKey) -> Gang | None:
         entry = self._entries.get(key)
@@ -100,8 +98,7 @@ class GangIndex:
         )
 
     def drain_affected_members(self) -> list[str]:
-        """The members of gangs that have since the last call changed their queue, or become revocable or ceased to
-        be; sorted."""
+        """The members of gangs that say since the last call something else about them; sorted."""
         if not self._affected:
             return []
         turned, self._affected = self._affected, {}
@@ -241,11 +238,7 @@ class GangIndex:
             return []
         self._tell_about(resolved, entry)
         last = entry.gang
-        if (
-            gang.revocable != (last is not None and last.revocable)
-            or (last is not None and gang.queue != last.queue)
-            or gang.run_time != (last.run_time if last is not None else NOTHING_STATED)
-        ):
+        if _of_members(gang) != (_of_members(last) if last is not None else _OF_NONE):
             self._affected[key] = None
         entry.gang = gang
         if gang.expected is not None or (last is not None and last.expected is not None):
@@ -292,6 +285,10 @@ class GangIndex:
     def _says(self, key: GangKey, problem: Problem) -> bool:
         gang = self.gang(key)
         return gang is not None and problem in (gang.problem, *gang.warnings)
+
+
+def _of_members(gang: Gang) -> _OfMembers:
+    return gang.revocable, gang.queue, gang.run_time, gang.claims
 
 
 def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:
