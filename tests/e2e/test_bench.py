@@ -39,6 +39,7 @@ async def test_it_measures_and_cleans_up(world: World, scheduler: str, mode: str
     assert answer["ratio"] == pytest.approx(
         answer["scheduler"]["bindings_per_second"] / answer["bare"]["bindings_per_second"]
     )
+    assert min(answer[who]["created_per_second"] for who in ("scheduler", "bare")) > 0
     assert (answer["scheduler"]["p99_milliseconds"] > 0) == (mode == "live")
     for resource in (NODES, NAMESPACES):
         left = (await world.client.get(resource.path(), {"labelSelector": LABEL}))["items"]

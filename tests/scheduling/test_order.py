@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.model.events import NamespaceWeighed
 
-from .scenario import Scenario
+from .scenario import Scenario, limits
 
 
 class TestPriority:
@@ -60,6 +60,16 @@ class TestAge:
     def test_a_kind_does_not_pull_a_younger_pod_forward(self) -> None:
         world = Scenario().node("n1", gpu=9).pod("a", gpu=1, created=1).pod("b", gpu=2, created=1)
         world.pod("c", gpu=1, created=2).run()
+        assert world.order == ["a", "b", "c"]
+
+    def test_unless_everybody_finds_room_whoever_goes_first(self) -> None:
+        world = Scenario().nodes(3, gpu=2).pod("a", gpu=1, created=1).pod("b", gpu=2, created=1)
+        world.pod("c", gpu=1, created=2).run()
+        assert world.order == ["a", "c", "b"]
+
+    def test_which_a_quota_makes_uncertain(self) -> None:
+        world = Scenario().nodes(3, gpu=2).queue("default", capability=limits({"gpu": 8}))
+        world.pod("a", gpu=1, created=1).pod("b", gpu=2, created=1).pod("c", gpu=1, created=2).run()
         assert world.order == ["a", "b", "c"]
 
     def test_nor_past_a_gang_of_the_same_age(self) -> None:

@@ -193,6 +193,10 @@ def _print(answer: Answer) -> None:
     click.echo(f"  scheduler   {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
     if answer.mode == "live":
         click.echo(
+            f"  pods came at {scheduler.created_per_second:.0f}/s, without groups and a scheduler at "
+            f"{bare.created_per_second:.0f}/s"
+        )
+        click.echo(
             "  from creation to binding (ms): "
             f"P50 {scheduler.p50_milliseconds:.0f}, P90 {scheduler.p90_milliseconds:.0f}, "
             f"P99 {scheduler.p99_milliseconds:.0f}, max {scheduler.max_milliseconds:.0f}"

@@ -18,12 +18,14 @@ PATIENCE = 120.0
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of one round: bindings per second from the first to the last, how long that took, and in milliseconds how
-    long pods waited from their creation to their binding (0 where that was not measured)."""
+    """Of one round: bindings per second from the first to the last, how long that took, how many pods were created
+    per second, and in milliseconds how long they waited from their creation to their binding (0 where that was not
+    measured)."""
 
     pods: int
     bindings_per_second: float
     seconds: float
+    created_per_second: float
     p50_milliseconds: float = 0.0
     p90_milliseconds: float = 0.0
     p99_milliseconds: float = 0.0
@@ -47,10 +49,10 @@ async def backlog(
 ) -> Figures:
     """All pods wait already when the nodes come."""
     async with Stopwatch(client, workload.namespace, told) as watch:
-        await make_gangs(client, workload, concurrency)
+        await make_gangs(client, workload, concurrency, watch.made)
         await make_nodes(client, workload.namespace, nodes, concurrency)
         await watch.all_bound(workload.pods, PATIENCE)
-    return figures(watch, created=False)
+    return figures(watch, waits=False)
 
 
 async def live(client: KubeClient, workload: Workload, concurrency: int, told: Callable[[int], None]) -> Figures:
@@ -58,7 +60,7 @@ async def live(client: KubeClient, workload: Workload, concurrency: int, told: C
     async with Stopwatch(client, workload.namespace, told) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         await watch.all_bound(workload.pods, PATIENCE)
-    return figures(watch, created=True)
+    return figures(watch, waits=True)
 
 
 async def bare(
@@ -69,10 +71,11 @@ async def bare(
     kubeconfig: str | None,
     told: Callable[[int], None],
 ) -> Figures:
-    """As many pods, bound by a process that does nothing but post bindings, so many at once."""
+    """As many pods without groups, created while nobody else does anything, and then bound by a process that does
+    nothing but post bindings, so many at once."""
     workload = msgspec.structs.replace(like, scheduler=BARE, groups=Groups.NONE)
     async with Stopwatch(client, workload.namespace, told) as watch:
-        await make_gangs(client, workload, concurrency)
+        await make_gangs(client, workload, concurrency, watch.made)
         arguments = ["bench", "post", "--namespace", workload.namespace, "--nodes", str(nodes)]
         arguments += ["--concurrency", str(concurrency), *(["--kubeconfig", kubeconfig] if kubeconfig else [])]
         child = await asyncio.create_subprocess_exec(sys.executable, "-m", "phalanx.cli", *arguments)
@@ -82,7 +85,7 @@ async def bare(
             if child.returncode is None:
                 await child.wait()
     await clear(client, workload)
-    return figures(watch, created=False)
+    return figures(watch, waits=False)
 
 
 async def post(client: KubeClient, namespace: str, nodes: int, concurrency: int) -> None:
@@ -103,14 +106,20 @@ async def post(client: KubeClient, namespace: str, nodes: int, concurrency: int)
     await each_of(range(len(listed)), bind, concurrency)
 
 
-def figures(watch: Stopwatch, *, created: bool) -> Figures:
+def figures(watch: Stopwatch, *, waits: bool) -> Figures:
+    """What a watch has seen; `waits`: pods came while others were bound, so that how long each waited matters."""
     bound = sorted(watch.bound_at.values())
-    seconds = max(bound[-1] - bound[0], 1e-6)
-    rate = (len(bound) - 1) / seconds if len(bound) > 1 else 0.0
-    if not created:
-        return Figures(len(bound), rate, seconds)
-    waits = sorted(1e3 * (when - watch.made_at[name]) for name, when in watch.bound_at.items())
-    return Figures(len(bound), rate, seconds, *(_quantile(waits, part) for part in (0.5, 0.9, 0.99, 1.0)))
+    seconds, created = max(bound[-1] - bound[0], 1e-6), _rate(sorted(watch.made_at.values()))
+    if not waits:
+        return Figures(len(bound), _rate(bound), seconds, created)
+    waited = sorted(1e3 * (when - watch.made_at[name]) for name, when in watch.bound_at.items())
+    quantiles = (_quantile(waited, part) for part in (0.5, 0.9, 0.99, 1.0))
+    return Figures(len(bound), _rate(bound), seconds, created, *quantiles)
+
+
+def _rate(moments: Sequence[float]) -> float:
+    """How many a second, from the first to the last."""
+    return (len(moments) - 1) / max(moments[-1] - moments[0], 1e-6) if len(moments) > 1 else 0.0
 
 
 def _quantile(ordered: Sequence[float], part: float) -> float:

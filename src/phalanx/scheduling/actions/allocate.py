@@ -95,7 +95,17 @@ class _Walk:
         for turn in self.turns:
             if turn.members:
                 line.add_turn(turn)
+        session = self._session
+        if session.reservations is None and not self._loans.active and not session.state.ledger.keeps_order:
+            line.room = self._certain_room
         return self._take
+
+    def _certain_room(self, record: PodRecord) -> int:
+        """No ceiling keeps the pod away, and each pod that is placed before it fills one node for it at most."""
+        session = self._session
+        if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:
+            return 0
+        return session.placer.certain_rows(record.pod_class)
 
     def later(self) -> list[Entry]:
         return self._loans.next_round() if self._loans is not None else []

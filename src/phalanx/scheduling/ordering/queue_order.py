@@ -18,6 +18,11 @@ Head = tuple[int, str, str]
 """(created, namespace, name) of who is next: what decides between siblings that are equal in all else."""
 _NOBODY: Head = (0, "", "")
 _OWN, _BELOW = 0, 1
+CertainRoom = Callable[[PodRecord], int]
+"""How many pods, this one among them, may be placed in any order before it could find no room."""
+# Pods that are put in order by kind together, at most, and kinds of them.
+_MOST_TOGETHER = 1024
+_MOST_KINDS = 64
 
 
 class TurnQueue:
@@ -50,10 +55,11 @@ class TurnQueue:
         gang = self._turns[0][2].gang
         return gang.spec.created if gang.spec is not None else 0, gang.key.namespace, gang.key.name
 
-    def take(self, alone: bool) -> list[QueuedUnit] | SurplusTurn:
+    def take(self, alone: bool, room: CertainRoom | None = None) -> list[QueuedUnit] | SurplusTurn:
         """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn.
 
         Pods of its kind that were created in the same second come along, whatever their names: one step for many.
+        With `room` so do later ones, as long as all that they overtake find room as well.
         """
         if self._next == len(self._units):
             return heapq.heappop(self._turns)[2]
@@ -62,11 +68,13 @@ class TurnQueue:
         kind = _kind(self._units[start])
         if alone and kind is not None:
             if self._grouped <= start:
-                self._group(start)
+                self._group(start, room)
             self._next += 1
             while self._next < len(self._units) and _kind(self._units[self._next]) == kind:
                 if self._grouped <= self._next:
-                    self._group(self._next)
+                    if room is not None:
+                        break  # what is certain then must count those that are taken now
+                    self._group(self._next, None)
                 self._next += 1
         else:
             self._next += 1
@@ -77,18 +85,42 @@ class TurnQueue:
             self._units[self._next :] = sorted(self._units[self._next :], key=_rank)
             self._sorted, self._grouped = True, self._next
 
-    def _group(self, start: int) -> None:
+    def _group(self, start: int, room: CertainRoom | None) -> None:
         """Puts those who differ from the one at `start` in nothing but their names by kind, each kind where its
-        first one was; up to the first that goes by itself."""
+        first one was; up to the first that goes by itself. With `room` others behind them, too."""
         units, age = self._units, self._units[start].rank[:-2]
         kinds: dict[Hashable, list[QueuedUnit]] = {}
         end = start
         while end < len(units) and units[end].rank[:-2] == age and (kind := _kind(units[end])) is not None:
             kinds.setdefault(kind, []).append(units[end])
             end += 1
+        if room is not None and end < len(units):
+            end = self._group_others(start, end, kinds, room)
         if len(kinds) > 1:
             units[start:end] = chain.from_iterable(kinds.values())
         self._grouped = end
+
+    def _group_others(
+        self, start: int, end: int, kinds: dict[Hashable, list[QueuedUnit]], room: CertainRoom
+    ) -> int:
+        """Adds to `kinds` who comes later, while all from `start` on are certain to find room in whatever order; up
+        to where it got."""
+        units, least = self._units, _MOST_TOGETHER
+        for kind in list(kinds) if len(kinds) <= _MOST_KINDS else ():
+            least = min(least, _room_of(kinds[kind][0], room))
+        while len(kinds) <= _MOST_KINDS and end < len(units) and end - start < least:
+            unit = units[end]
+            kind = _kind(unit)
+            if kind is None:
+                break
+            if kind not in kinds:
+                least = min(least, _room_of(unit, room))
+                if end - start >= least:
+                    break
+                kinds[kind] = []
+            kinds[kind].append(unit)
+            end += 1
+        return end
 
 
 class QueueBranch:
@@ -158,6 +190,8 @@ class QueueOrder:
         self._way: list[QueueBranch] = []
         # A lane and the branches that lead to it, from the root down.
         self._lanes: dict[tuple[ChargePath, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
+        # Set where pods may be placed in another order if that is to nobody's harm.
+        self.room: CertainRoom | None = None
         # The one lane that has anybody left, once that is known: then nobody needs to be compared.
         self._sole: TurnQueue | None = None
         for unit in units:
@@ -198,7 +232,7 @@ class QueueOrder:
 
     def _taken(self, lane: TurnQueue, way: list[QueueBranch], alone: bool) -> list[QueuedUnit] | SurplusTurn:
         before = len(lane)
-        turn = lane.take(alone)
+        turn = lane.take(alone, self.room)
         gone = before - len(lane)
         for branch in way:
             branch.size -= gone
@@ -264,6 +298,11 @@ class QueueOrder:
 
 def _rank(unit: QueuedUnit) -> Rank:
     return unit.rank
+
+
+def _room_of(unit: QueuedUnit, room: CertainRoom) -> int:
+    assert unit.pod is not None
+    return room(unit.pod)
 
 
 def _kind(unit: QueuedUnit) -> Hashable:

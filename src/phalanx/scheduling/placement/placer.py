@@ -185,6 +185,16 @@ class Placer:
         """Whether at least one copy of the class fits somewhere."""
         return bool(self._in_scope(self._views.complete(cls).score).max() > NOWHERE)
 
+    def certain_rows(self, cls: ClassRecord) -> int:
+        """How many rows have room for a copy of the class, where each takes that from it only by what is placed on
+        that row itself; else 0."""
+        if self._consenters or self._single or self._scope is not None or self._views.allocators_of(cls):
+            return 0
+        view = self._views.current(cls)
+        if view.peering is not None:
+            return 0
+        return int(np.count_nonzero(view.base[: self._nodes.extent] > NOWHERE))
+
     def total_copies(self, cls: ClassRecord) -> int:
         """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
         it matters for the class which pods are where."""
