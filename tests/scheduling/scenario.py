@@ -34,6 +34,7 @@ from phalanx.model.selectors import Taint
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler, never
+from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 from ..cluster.audit import audit
 
@@ -41,6 +42,10 @@ NAMESPACE = "ns"
 QUIET_CYCLES = 5
 MOST_CYCLES = 50
 
+KIND_COLUMNS = (
+    *("priority", "pod_priority", "foreign", "daemon_or_static"),
+    *("non_preemptible", "arriving", "self_protected", "limited"),
+)
 _RESOURCES = {"gpu": "nvidia.com/gpu", "storage": "ephemeral-storage"}
 
 PACKING = """
@@ -270,6 +275,7 @@ class Scenario:
         """One cycle, and no answer from the API yet."""
         plan = self.scheduler.cycle(self.now, should_stop)
         audit(self.state)
+        self._kinds_are_as_if_counted_anew()
         self.plans.append(plan)
         for entry in plan.gangs:
             self._gang_verdicts[entry.gang.name] = entry.verdict
@@ -413,6 +419,15 @@ class Scenario:
 
     def _pod(self, name: str) -> Pod:
         return self.state.pods[name].pod
+
+    def _kinds_are_as_if_counted_anew(self) -> None:
+        """What is kept from cycle to cycle about kinds of pods."""
+        self.state.victim_table()
+        kept, new = self.scheduler.cycle_history.victim_classes(self.state), VictimClassArrays(self.state)
+        payers = [[each.payers[place] for place in each.payer.tolist()] for each in (kept, new)]
+        assert payers[0] == payers[1]
+        for name in KIND_COLUMNS:
+            assert getattr(kept, name).tolist() == getattr(new, name).tolist(), name
 
     def _nothing_exceeds_its_node(self, plan: Plan) -> None:
         nodes = self.state.nodes

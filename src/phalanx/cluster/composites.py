@@ -30,6 +30,8 @@ class Composites:
         self._parent_of: dict[GangKey, GangKey] = {}
         # By root, until a tree changes.
         self._kin: dict[GangKey, tuple[GangKey, ...]] = {}
+        # Grows with every change of a composite.
+        self.version = 0
         self._dirty: dict[GangKey, None] = {}
         self._touched: dict[GangKey, None] = {}
 
@@ -38,6 +40,7 @@ class Composites:
         last = self.nouns.get(composite.key)
         if last == composite:
             return False
+        self.version += 1
         self._kin.clear()
         self._unhang(last)
         self.nouns[composite.key] = composite
@@ -48,6 +51,7 @@ class Composites:
 
     def drop(self, key: GangKey) -> bool:
         last = self.nouns.pop(key, None)
+        self.version += 1
         self._kin.clear()
         self._unhang(last)
         if last is not None:

@@ -37,6 +37,7 @@ class GangTable(dict[GangKey, GangRecord]):
             record.redeclare()
         if old is None or old.queue != gang.queue:
             self._recharge(record)
+        self._victims.gang_changed(record)
         self.mark_changed(gang.key)
         if gang.admission:
             self._changes.version += 1
@@ -52,6 +53,7 @@ class GangTable(dict[GangKey, GangRecord]):
         if record.spec.admission or record.counts().active:
             self._changes.may_fit()
         record.spec, record.admitted = None, False
+        self._victims.gang_changed(record)
         self._recharge(record)
         self._discard_if_empty(record)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -78,8 +78,19 @@ class VictimIndex:
         self._kinds: dict[object, VictimClass] = {}
         self._table: VictimTable | None = None
         self.kinds: list[VictimClass] = []
+        self._of_gang: dict[GangRecord, list[int]] = {}
+        # Kinds whose gangs say something else than before.
+        self.respecified = ChangeLog()
         # Numbers of kinds hold for one generation.
         self.generation = 0
+
+    def of_gang(self, gang: GangRecord) -> Sequence[int]:
+        """The numbers of the kinds that a gang's members are of."""
+        return self._of_gang.get(gang, ())
+
+    def gang_changed(self, gang: GangRecord) -> None:
+        """What declares a gang says something else now."""
+        self.respecified.note_all(self.of_gang(gang))
 
     def table(self, tenants: Mapping[int, Mapping[str, PodRecord]]) -> VictimTable:
         """The table as of now; `tenants` are the pods of each row."""
@@ -88,6 +99,7 @@ class VictimIndex:
             self._rows.clear()
             self._kinds.clear()
             self.kinds.clear()
+            self._of_gang.clear()
             self.generation += 1
             self._tally(tenants, sorted(tenants))
         elif changed and self._table is not None:
@@ -135,6 +147,8 @@ class VictimIndex:
         if kind is None:
             kind = self._kinds[key] = VictimClass(len(self.kinds), record)
             self.kinds.append(kind)
+            if kind.gang is not None:
+                self._of_gang.setdefault(kind.gang, []).append(kind.number)
         return kind.number
 
     def _spliced(self, table: VictimTable, changed: list[int]) -> VictimTable:

@@ -20,7 +20,6 @@ from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
 from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
-from phalanx.scheduling.preemption.victim_classes import victim_class_arrays
 from phalanx.scheduling.session.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
@@ -105,7 +104,7 @@ class Reclaimees:
         self.refused: Counter[str] = Counter()
         self.table: VictimTable = session.state.victim_table()
         self.classes: Sequence[VictimClass] = session.state.victims.kinds
-        self._classes = victim_class_arrays(session)
+        self._classes = session.victim_classes()
         self._protected = protected_pods_of(session)
         counts = self.table.pods(len(self.classes))
         self._counts = counts
@@ -151,7 +150,7 @@ class Reclaimees:
             refuse(np.isin(columns.payer, places), why)
         own: BoolArray = np.zeros(len(self.classes), dtype=np.bool_)
         for gang in self._preemptor.gangs:
-            own[columns.gangs.get(gang, [])] = True
+            own[list(self._session.state.victims.of_gang(gang))] = True
         refuse(own & (columns.pod_priority >= self._preemptor.pod_priority), _OWN)
         high = ~own & below[columns.payer] & (columns.priority >= self._preemptor.priority)
         for number in np.flatnonzero(left & high).tolist() if self.drf is not None else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.quota.usage_history import UsageHistory
@@ -10,6 +11,7 @@ from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.eviction_searches import SearchObserver, Unobserved
 from phalanx.scheduling.session.no_solution import NoSolutionCache
+from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 
 class CycleHistory:
@@ -29,3 +31,13 @@ class CycleHistory:
         self.node_backoff = NodeBackoff()
         self.defragmentation = DefragmentationRuns()
         self.reservations: ReservationPlan | None = None
+        self._victim_classes: VictimClassArrays | None = None
+
+    def victim_classes(self, state: ClusterState) -> VictimClassArrays:
+        """The kinds of pods in `state` as arrays, up to date."""
+        found = self._victim_classes
+        if found is None or found.state is not state:
+            found = self._victim_classes = VictimClassArrays(state)
+        else:
+            found.update()
+        return found

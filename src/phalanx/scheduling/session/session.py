@@ -37,6 +37,7 @@ from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.decisions import Decisions
 from phalanx.scheduling.session.fit_errors import FitErrors
 from phalanx.scheduling.session.memo import Memo
+from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.pipeline import Pipeline
@@ -117,7 +118,7 @@ class Session:
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
         self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         # For whoever computes something from the kinds of pods that there are.
-        self.victim_classes: object = None
+        self._past = past
         self.protected_pods: object = None
         self.quota_check = QuotaCheck(state.ledger, self._ceilings)
         network = pipeline.policy.topology
@@ -142,6 +143,10 @@ class Session:
     def victim_priority(self, gang: GangRecord | None, own: int) -> int:
         """What must be exceeded by whoever evicts a pod for its priority."""
         return self._priorities.victim(gang, own)
+
+    def victim_classes(self) -> VictimClassArrays:
+        """The kinds of pods that there are, as arrays."""
+        return self._past.victim_classes(self.state)
 
     def requirement(self, gang: GangRecord) -> QuorumRequirement:
         noun = gang.spec

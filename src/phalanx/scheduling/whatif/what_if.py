@@ -77,7 +77,7 @@ class _AllPods(Reclaimees):
         # As many as may be: fixtures and pods that are marked may be of one kind.
         left: BoolArray = counts > 0
         for gang in self._preemptor.gangs:
-            for number in self._classes.gangs.get(gang, ()):
+            for number in self._session.state.victims.of_gang(gang):
                 kind = self.classes[number]
                 word = self._by_priority(self._rule_for(kind.payer), kind.gang, kind.priority)
                 left[number] &= not isinstance(word, str)

@@ -19,8 +19,8 @@ from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
 from phalanx.scheduling.preemption.rules.min_available import bundle_of, dispensable_members
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
-from phalanx.scheduling.preemption.victim_classes import VictimClassArrays, victim_class_arrays
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 # From the strictest to the laxest.
 _STRICTNESS = tuple(SelfProtection)
@@ -257,7 +257,7 @@ def protected_pods_of(session: Session) -> ProtectedPods:
     if not isinstance(found, ProtectedPods):
         session.state.ledger.settle()
         session.state.victim_table()  # all kinds are known
-        found = session.protected_pods = ProtectedPods(session, victim_class_arrays(session))
+        found = session.protected_pods = ProtectedPods(session, session.victim_classes())
     return found
 
 
