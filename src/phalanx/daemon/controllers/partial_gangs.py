@@ -42,7 +42,8 @@ class PartialGangs:
         for key in [key for key in self._dealt_with if key not in gangs or not gangs[key].marks]:
             del self._dealt_with[key]
         for key, record in gangs.items():
-            if not record.marks:
+            # Asked of every gang each second: where nobody waits and nothing failed there is nothing to find.
+            if not record.marks or not (record.pending or record.failures):
                 continue
             mark = self._overdue(record)
             if mark is None or self._dealt_with.get(key) == mark:
