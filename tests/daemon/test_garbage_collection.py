@@ -40,3 +40,13 @@ async def test_a_standby_collects_as_ever_while_it_waits_for_its_turn(monkeypatc
     assert not waiting.done()
     ready.set()
     await waiting
+
+
+async def test_what_the_first_cycles_made_is_frozen_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection, "_FIRST_CYCLES", 0.05)
+    ready = asyncio.Event()
+    ready.set()
+    await until_ready(ready)
+    frozen, kept = gc.get_freeze_count(), [[number] for number in range(10_000)]
+    await asyncio.sleep(0.1)
+    assert gc.get_freeze_count() > frozen + len(kept) // 2

@@ -9,6 +9,8 @@ import gc
 _YOUNGEST = 100_000
 # Who is not ready after so many seconds (a standby) is not reading any more.
 _LONGEST = 120.0
+# The first cycles put what was read in order; that stays as well.
+_FIRST_CYCLES = 10.0
 
 
 async def until_ready(ready: asyncio.Event) -> None:
@@ -28,3 +30,4 @@ async def until_ready(ready: asyncio.Event) -> None:
         gc.freeze()
         gc.set_threshold(*thresholds)
     await ready.wait()
+    asyncio.get_running_loop().call_later(_FIRST_CYCLES, gc.freeze)
