@@ -106,8 +106,10 @@ class TurnQueue:
         """Adds to `kinds` who comes later, while all from `start` on are certain to find room in whatever order; up
         to where it got."""
         units, least = self._units, _MOST_TOGETHER
-        for kind in list(kinds) if len(kinds) <= _MOST_KINDS else ():
-            least = min(least, _room_of(kinds[kind][0], room))
+        for alike in list(kinds.values()) if len(kinds) <= _MOST_KINDS else ():
+            least = min(least, _room_of(alike[0], room))
+            if least <= end - start:
+                return end
         while len(kinds) <= _MOST_KINDS and end < len(units) and end - start < least:
             unit = units[end]
             kind = _kind(unit)
