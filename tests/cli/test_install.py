@@ -114,6 +114,7 @@ async def test_the_definitions_are_served_when_the_command_returns(
         assert (await client.get(path))["kind"] == spec["names"]["listKind"]
 
 
+@pytest.mark.slow
 async def test_installing_anew_leaves_the_signing_key_alone(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:

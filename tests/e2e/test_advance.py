@@ -104,6 +104,7 @@ async def test_who_asks_for_one_that_is_not_for_it_or_not_there_is_told(world: W
     await world.until_held("early", words="does not exist")
 
 
+@pytest.mark.slow
 async def test_at_its_end_its_pods_are_evicted_and_the_room_is_for_all(world: World) -> None:
     await scheduler(world)
     await world.node("n1")
@@ -163,6 +164,7 @@ async def test_what_makes_no_sense_is_refused_at_creation(world: World, wrong: d
         await reservation(world, "r", **wrong)
 
 
+@pytest.mark.slow
 async def test_nothing_is_written_while_nothing_changes(world: World, tmp_path: Path) -> None:
     running = await scheduler(world)
     await world.node("n1")

@@ -45,6 +45,7 @@ async def test_whatever_a_command_prints_is_taken_by_why_and_by_the_orders(world
     assert (code, "job/train" in output) == (0, True), output
 
 
+@pytest.mark.slow
 async def test_names_in_lists_as_data_are_taken_as_well(world: World) -> None:
     await world.node("small", cpu="2")
     await indexed_job(world, 3)

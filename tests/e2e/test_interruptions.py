@@ -103,6 +103,7 @@ async def test_watches_that_are_cut_in_the_middle_of_a_gang(world: World, embedd
     await world.until_bound(*NAMES)
 
 
+@pytest.mark.slow
 async def test_a_list_that_fails_now_and_then(world: World, embedded: None) -> None:
     await world.node("n1")
     await world.pods(*NAMES, labels=GANG)

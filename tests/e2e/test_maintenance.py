@@ -113,6 +113,7 @@ async def test_a_gang_is_told_and_evicted_and_the_node_is_open_again_afterwards(
     await world.until_status(WINDOWS, world.name, phase="Completed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 async def test_a_restart_in_the_middle_changes_nothing_and_the_end_uncordons(world: World, how: str) -> None:
     first = await world.scheduler()
@@ -162,6 +163,7 @@ async def test_who_was_cordoned_by_somebody_else_stays_cordoned(world: World) ->
     assert await node(world) == (True, "")
 
 
+@pytest.mark.slow
 async def test_who_uncordons_in_the_middle_means_it(world: World) -> None:
     scheduler = await world.scheduler()
     await world.node("n1")

@@ -24,6 +24,7 @@ async def asked(world: World, policy: str, *arguments: str) -> Any:
     return json.loads(output)
 
 
+@pytest.mark.slow
 async def test_everybody_who_waits_is_told_when_or_why_not(world: World, policy: str) -> None:
     await scheduler(world, policy)
     await full(world)

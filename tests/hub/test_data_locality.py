@@ -189,6 +189,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Federation]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.asyncio
 async def test_gangs_go_where_their_data_are_when_they_are(two: Federation) -> None:

@@ -65,6 +65,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Federation]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.asyncio
 async def test_a_gang_whose_room_never_comes_is_taken_back_and_starts_elsewhere(three: Federation) -> None:
@@ -92,6 +93,7 @@ async def test_a_gang_whose_room_never_comes_is_taken_back_and_starts_elsewhere(
     assert set(left) == {"calm-0", "calm-1"}
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.asyncio
 async def test_a_gang_that_has_started_stays_whatever_another_cluster_says(three: Federation) -> None:

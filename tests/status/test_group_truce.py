@@ -34,6 +34,7 @@ async def test_what_somebody_replaces_again_and_again_is_not_repeated_at_once(wo
     assert await corrected(world, phase="Scheduled") < 4
 
 
+@pytest.mark.slow
 async def test_what_is_new_is_said_at_once(world: World) -> None:
     await corrected(world, phase="Scheduled")
     world.member("a", phase="Failed")
