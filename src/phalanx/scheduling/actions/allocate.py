@@ -100,9 +100,10 @@ class _Walk:
             line.room = self._certain_room
         return self._take
 
-    def _certain_room(self, record: PodRecord) -> int:
+    def _certain_room(self, unit: QueuedUnit) -> int:
         """No ceiling keeps the pod away, and each pod that is placed before it fills one node for it at most."""
-        session = self._session
+        session, record = self._session, unit.pod
+        assert record is not None
         if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:
             return 0
         return session.placer.certain_rows(record.pod_class)

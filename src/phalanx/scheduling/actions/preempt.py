@@ -15,10 +15,10 @@ from phalanx.scheduling.preemption.commit import commit, commit_for_each
 from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors, preemptors_of
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import SOON, solve
-from phalanx.scheduling.preemption.victim_classes import no_lower_priority
 from phalanx.scheduling.queue.signatures import SchedulingSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.session.victim_class_arrays import has_quota
 
 
 def preempt(session: Session) -> None:
@@ -54,7 +54,7 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
             return len(joint.units)
     first = alike[0]
     session.asked.add(first.key)
-    if no_lower_priority(session, first):
+    if _no_lower_priority(session, first):
         session.count_step()
         return 1
     answer: Eviction | NoSolution | None = None
@@ -114,3 +114,24 @@ def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | NoSolution)
         session.queue.ask_preemption_when_bound(unit.key)
     if found.retry_at is not None:
         session.queue.recheck_by(unit, found.retry_at)
+
+
+def _no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
+    """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
+    lower priority make room, and there are none. (False proves nothing.)"""
+    state = session.state
+    if session.pipeline.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
+        return False
+    if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
+        return False
+    table = state.victim_table()
+    lowest = session.victim_classes().lowest_priority(table)
+    if lowest.lowest is None:
+        return True
+    payers = [session.payer(member) for member in unit.members]
+    alike = not lowest.quotas and all({payer.queue} == lowest.queues for payer in payers)
+    return (
+        alike
+        and not any(has_quota(payer) for payer in payers)
+        and all(session.priority(each) <= lowest.lowest for each in (*unit.members, *unit.gangs))
+    )

@@ -18,8 +18,8 @@ Head = tuple[int, str, str]
 """(created, namespace, name) of who is next: what decides between siblings that are equal in all else."""
 _NOBODY: Head = (0, "", "")
 _OWN, _BELOW = 0, 1
-CertainRoom = Callable[[PodRecord], int]
-"""How many pods, this one among them, may be placed in any order before it could find no room."""
+CertainRoom = Callable[[QueuedUnit], int]
+"""Asked of a pod on its own: how many, itself included, may be placed in any order before it could find no room."""
 # Pods that are put in order by kind together, at most, and kinds of them.
 _MOST_TOGETHER = 1024
 _MOST_KINDS = 64
@@ -107,7 +107,7 @@ class TurnQueue:
         to where it got."""
         units, least = self._units, _MOST_TOGETHER
         for alike in list(kinds.values()) if len(kinds) <= _MOST_KINDS else ():
-            least = min(least, _room_of(alike[0], room))
+            least = min(least, room(alike[0]))
             if least <= end - start:
                 return end
         while len(kinds) <= _MOST_KINDS and end < len(units) and end - start < least:
@@ -116,7 +116,7 @@ class TurnQueue:
             if kind is None:
                 break
             if kind not in kinds:
-                least = min(least, _room_of(unit, room))
+                least = min(least, room(unit))
                 if end - start >= least:
                     break
                 kinds[kind] = []
@@ -300,11 +300,6 @@ class QueueOrder:
 
 def _rank(unit: QueuedUnit) -> Rank:
     return unit.rank
-
-
-def _room_of(unit: QueuedUnit, room: CertainRoom) -> int:
-    assert unit.pod is not None
-    return room(unit.pod)
 
 
 def _kind(unit: QueuedUnit) -> Hashable:

@@ -117,8 +117,8 @@ class Session:
         # What is above the session: giving units their turn, and who could make room for whom.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
         self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
-        # For whoever computes something from the kinds of pods that there are.
         self._past = past
+        # For whoever computes something from the kinds of pods that there are.
         self.protected_pods: object = None
         self.quota_check = QuotaCheck(state.ledger, self._ceilings)
         network = pipeline.policy.topology
