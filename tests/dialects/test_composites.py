@@ -12,6 +12,7 @@ from phalanx.dialects.families.composites import (
     composite_conditions,
     read_composite,
 )
+from phalanx.dialects.enricher import no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.composite import Composite
@@ -74,12 +75,12 @@ def test_objects_come_change_and_go() -> None:
     objects = CompositeObjects(ObjectWarnings())
     ((first,), _) = objects.updated(KIND, document())
     assert isinstance(first, CompositeUpdated)
-    assert objects.updated(KIND, document()) == ([], set())
+    assert objects.updated(KIND, document()) == no_changes()
     ((changed,), _) = objects.updated(KIND, document(priority=3))
     assert isinstance(changed, CompositeUpdated)
     assert changed.composite.priority == 3
     assert objects.unserved(KIND) == ([CompositeRemoved(KEY)], set())
-    assert objects.removed(KIND, "default", "g") == ([], set())
+    assert objects.removed(KIND, "default", "g") == no_changes()
 
 
 def test_a_priority_of_the_system_is_for_system_namespaces() -> None:

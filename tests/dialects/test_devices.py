@@ -10,6 +10,7 @@ import pytest
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.devices.device_objects import DeviceObjects
+from phalanx.dialects.enricher import no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec
 from phalanx.model.devices.cards import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
@@ -185,10 +186,10 @@ class TestKoordinator:
         )
         news = ([StockFact("shared-devices", NodeCards("n1", KOORDINATOR, cards))], set[str]())
         assert facet.updated(kind, document) == news
-        assert facet.updated(kind, document) == ([], set())
+        assert facet.updated(kind, document) == no_changes()
         gone = ([StockFact("shared-devices", NodeCards("n1", KOORDINATOR))], set[str]())
         assert facet.unserved(kind) == gone
-        assert facet.removed(kind, "", "n1") == ([], set())
+        assert facet.removed(kind, "", "n1") == no_changes()
 
 
 class TestWholeGpus:

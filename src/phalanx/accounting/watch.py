@@ -91,7 +91,7 @@ class ClusterWatch:
         await self._namespaces.synced.wait()
         await self._kinds.synced()
         await self._reflector.synced.wait()
-        self._feed.tell_of_gangs()
+        await self._feed.tell_of_gangs()
 
     def look(self) -> bool:
         """Whether all pods are known as they are. In the midst of a list those that are gone are not."""

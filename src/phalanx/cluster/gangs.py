@@ -8,6 +8,7 @@ from phalanx.cluster.inqueue import InqueueResources
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.pods.victim_index import VictimIndex
+from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import Gang, GangKey
 
 
@@ -35,7 +36,7 @@ class GangTable(dict[GangKey, GangRecord]):
             record.admitted = False
         if old is not None and old.uid and gang.uid and old.uid != gang.uid:
             record.redeclare()
-        if old is None or old.queue != gang.queue:
+        if (old.queue if old is not None else DEFAULT_QUEUE) != gang.queue:
             self._recharge(record)
         self._victims.gang_changed(record)
         self.mark_changed(gang.key)

@@ -69,9 +69,10 @@ class ClusterState:
 
     def apply(self, event: ClusterEvent) -> None:
         """Takes in one fact. Repeats and facts about unknown things are harmless."""
+        if type(event) is PodUpdated:  # by far the most
+            self.pods.observe(event.pod)
+            return
         match event:
-            case PodUpdated(pod):
-                self.pods.observe(pod)
             case PodRemoved(uid):
                 self.pods.delete(uid)
             case NodeUpdated(node):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from phalanx.daemon.object_feed import ObjectFeed
+from phalanx.daemon.object_feed import ObjectFeed, error_text
 from phalanx.daemon.served import (
     has_native_groups,
     served_accounts,
@@ -20,12 +20,14 @@ from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, decode_object
-from phalanx.kube.changes import Change, Synced
+from phalanx.dialects.warnings import ObjectRef
+from phalanx.kube.changes import Change, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import DEFINITIONS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 
 log = logging.getLogger(__name__)
@@ -163,6 +165,7 @@ class CustomKinds:
                 self._kinds[kind][0].look_again()
             else:
                 make = self._account_sink if kind in accounts else self._enricher_sink
+                of_group = kind in groups and kind not in self._intake.owners
                 sink = self._group_sink(kind) if kind in groups else make(kind)
                 sink = self._owner_sink(kind) if kind in self._intake.owners else sink
                 reflector = Reflector(
@@ -172,6 +175,7 @@ class CustomKinds:
                     partial(self._changed, kind, sink),
                     optional=True,
                     failures=self._feed.failures,
+                    sink_all=partial(self._groups, kind) if of_group else None,
                 )
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
                 log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
@@ -204,6 +208,23 @@ class CustomKinds:
             # Whoever wrote a group's status, it is compared with the truth again.
             after=lambda namespace, name: self._feed.gang_touched(GangKey(namespace, name)),
         )
+
+    def _groups(self, kind: ServedKind, changes: Sequence[Upsert[Document]]) -> None:
+        """What `_group_sink` does, for many."""
+        intake = self._intake
+
+        def about(change: Upsert[Document]) -> ObjectRef:
+            return ObjectRef(kind.api_version, kind.kind, *change.key, change.uid)
+
+        def malformed(change: Upsert[Document], error: Exception) -> list[ClusterEvent]:
+            return intake.malformed_group(kind, *change.key, change.uid, error_text(error))
+
+        def removed(change: Upsert[Document], error: Exception) -> list[ClusterEvent]:
+            return intake.group_removed(kind, *change.key)
+
+        self._feed.take_in_all(changes, about, partial(intake.group, kind), (malformed, removed))
+        for change in changes:
+            self._feed.gang_touched(GangKey(*change.key))
 
     def _owner_sink(self, kind: ServedKind) -> Sink:
         intake = self._intake

@@ -46,10 +46,10 @@ class Arrivals:
         self.first: ObjectRef | None = None
         self.events = 0
 
-    def note(self, about: ObjectRef) -> None:
+    def note(self, first: ObjectRef, events: int = 1) -> None:
         if not self.events:
-            self.first = about
-        self.events += 1
+            self.first = first
+        self.events += events
 
     def take(self, now: float) -> Wake:
         wake = Wake(now, self.first, self.events)

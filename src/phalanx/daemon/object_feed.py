@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.decision_log import Arrivals
@@ -29,9 +30,9 @@ from phalanx.model.pod import Pod, PodClass
 from phalanx.model.text.decoding import quoted
 
 Events = list[ClusterEvent]
+T = TypeVar("T")
 
-# Gangs that may be kept in mind although they are gone.
-_MOST_GONE = 1000
+_TOLD_AT_ONCE = 200
 
 
 class ObjectFeed:
@@ -54,24 +55,37 @@ class ObjectFeed:
         self._intake = intake
         self._state = state
         self._touched = touched
-        self._early: dict[GangKey, None] | None = {}
+        self._seen_all = False
+        # Of whom is still to be told; None where each is told of at once.
+        self._waiting: dict[GangKey, None] | None = None
         self.changed = changed
         self.failures = failures
 
-    def tell_of_gangs(self) -> None:
-        """Everything has been seen once."""
-        early, self._early = self._early, None
-        for key in early or ():
-            self.gang_touched(key)
+    async def tell_of_gangs(self) -> None:
+        """Everything has been seen once: tells of all gangs, and from then on of each that changes. A few at a time:
+        what is planned and bound meanwhile goes first."""
+        self._seen_all, self._waiting = True, dict.fromkeys(self._state.gangs)
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for number, key in enumerate(waiting, 1):
+                self._tell_of(key)
+                if number % _TOLD_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        self._waiting = None
+
+    def _tell_of(self, key: GangKey) -> None:
+        try:
+            self._touched(key)
+        except Exception as error:
+            self.failures.record_failure("status", f"gang {key}", error)
 
     def gang_touched(self, key: GangKey) -> None:
-        if self._early is None:
-            self.failures.guard("status", f"gang {key}", partial(self._touched, key))
+        if not self._seen_all:
+            return
+        if self._waiting is None:
+            self._tell_of(key)
         else:
-            self._early[key] = None
-            if len(self._early) > 2 * len(self._state.gangs) + _MOST_GONE:
-                # A standby sees gangs come and go for weeks.
-                self._early = {known: None for known in self._early if known in self._state.gangs}
+            self._waiting[key] = None
 
     def sink(
         self,
@@ -110,21 +124,56 @@ class ObjectFeed:
 
         return sink
 
-    def take_in(self, about: ObjectRef, *ways: Callable[[Exception], Events]) -> None:
+    def take_in(
+        self, about: ObjectRef, *ways: Callable[[Exception], Events], error: Exception | None = None
+    ) -> None:
         """Takes in what the first way gives that does not raise; each is told what the one before raised."""
-        error = Exception()
+        error = error or Exception()
         for way in ways:
             try:
                 events = way(error)
             except Exception as problem:
-                error, name = problem, object_name(about)
-                if self.failures.record_failure("intake", f"{about.kind} {name}", problem):
-                    self._intake.warn(about, "NotTakenIn", f"{name} cannot be taken in: {error_text(problem)}")
+                error = problem
+                self._not_taken_in(about, error)
             else:
                 if events:
                     self._arrivals.note(about)
                 self.apply(events)
                 return
+
+    def take_in_all(
+        self,
+        changes: Sequence[Upsert[T]],
+        about: Callable[[Upsert[T]], ObjectRef],
+        read: Callable[[T], Events],
+        otherwise: Sequence[Callable[[Upsert[T], Exception], Events]],
+    ) -> None:
+        """`take_in` for many: first all are read, then what came of it reaches the state. One loop that stays with one
+        thing runs faster than one that does everything for each object. `otherwise` are the further ways."""
+        events: Events = []
+        first: Upsert[T] | None = None
+        effective = 0
+        for change in changes:
+            try:
+                found = read(change.object)
+            except Exception as error:
+                self._not_taken_in(about(change), error)
+                self.apply(events)
+                events = []
+                self.take_in(about(change), *(partial(way, change) for way in otherwise), error=error)
+            else:
+                if found:
+                    first = first or change
+                    effective += 1
+                    events += found
+        if first is not None:
+            self._arrivals.note(about(first), effective)
+        self.apply(events)
+
+    def _not_taken_in(self, about: ObjectRef, problem: Exception) -> None:
+        name = object_name(about)
+        if self.failures.record_failure("intake", f"{about.kind} {name}", problem):
+            self._intake.warn(about, "NotTakenIn", f"{name} cannot be taken in: {error_text(problem)}")
 
     def apply(self, events: Events) -> None:
         for event in events:
@@ -138,6 +187,9 @@ class ObjectFeed:
             self.changed()
 
     def _apply_one(self, event: ClusterEvent) -> None:
+        if not self._seen_all:
+            self._state.apply(event)
+            return
         touched = gangs_of(self._state, event)
         self._state.apply(event)
         for key in touched:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from phalanx.dialects.core import (
 )
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.reader import decode_object
-from phalanx.dialects.warnings import node_ref, pod_ref
+from phalanx.dialects.warnings import ObjectRef, node_ref, pod_ref
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import (
@@ -37,6 +37,7 @@ from phalanx.kube.discovery import Discovery
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.kube.wire import ObjectHead
 from phalanx.model.events import ClusterEvent, NodeRemoved, PodRemoved
 from phalanx.model.gang import GangKey
 
@@ -72,7 +73,9 @@ class Observer:
         self._pod_gone = pod_gone
         feed = self._feed = ObjectFeed(intake, state, changed, gang_touched, failures or Failures(), arrivals)
         self.kinds = CustomKinds(client, intake, feed, discovered, discovery_period)
-        self.pods = self._reflector(PODS, decode_pod, self._pod)
+        self.pods = Reflector(
+            client, PODS, decode_pod, self._pod, identify=_head, failures=feed.failures, sink_all=self._pods
+        )
         self.nodes = self._reflector(NODES, decode_node, self._node)
         self._caught_up = asyncio.Event()
         intake.group_objects.postpone()
@@ -155,12 +158,16 @@ class Observer:
         await reflector.run()
 
     async def synced(self) -> None:
-        """Returns when everything that exists has been seen once; from then on `gang_touched` is called."""
+        """Returns when everything that exists has been seen once."""
         await self.kinds.synced()
         for reflector in (self.pods, self.nodes, *self._others):
             await reflector.synced.wait()
         await self._caught_up.wait()
-        self._feed.tell_of_gangs()
+
+    async def tell_of_gangs(self) -> None:
+        """To be called once everything has been seen: `gang_touched` is told of all gangs, and from then on of each that
+        changes."""
+        await self._feed.tell_of_gangs()
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
@@ -187,14 +194,8 @@ class Observer:
     def _pod(self, change: Change[PodObject]) -> None:
         intake = self._intake
         match change:
-            case Upsert(pod, raw, (namespace, name), uid):
-                about = pod_ref(namespace, name, uid)
-                self._feed.failures.guard("executor", f"Pod {object_name(about)}", partial(self._pod_seen, pod))
-                self._feed.take_in(
-                    about,
-                    lambda _: intake.pod(pod),
-                    lambda error: intake.malformed_pod(namespace, name, uid, error_text(error), raw),
-                )
+            case Upsert():
+                self._pods((change,))
             case Delete((namespace, name), uid):
                 about = pod_ref(namespace, name, uid)
                 self._feed.take_in(
@@ -207,6 +208,18 @@ class Observer:
                     self._feed.take_in(about, lambda _: intake.malformed_pod(namespace, name, uid, problem, raw))
             case Synced():
                 self._feed.changed()
+
+    def _pods(self, changes: Sequence[Upsert[PodObject]]) -> None:
+        for change in changes:
+            try:
+                self._pod_seen(change.object)
+            except Exception as error:
+                self._feed.failures.record_failure("executor", f"Pod {object_name(_about(change))}", error)
+        self._feed.take_in_all(changes, _about, self._intake.pod, (self._unreadable,))
+
+    def _unreadable(self, change: Upsert[PodObject], error: Exception) -> list[ClusterEvent]:
+        namespace, name = change.key
+        return self._intake.malformed_pod(namespace, name, change.uid, error_text(error), change.raw)
 
     def _node(self, change: Change[NodeObject]) -> None:
         intake = self._intake
@@ -225,3 +238,13 @@ class Observer:
                 )
             case Synced():
                 self._feed.changed()
+
+
+def _head(pod: PodObject) -> ObjectHead:
+    metadata = pod.metadata
+    return ObjectHead((metadata.namespace, metadata.name), metadata.uid, metadata.resource_version)
+
+
+def _about(change: Upsert[PodObject]) -> ObjectRef:
+    namespace, name = change.key
+    return pod_ref(namespace, name, change.uid)

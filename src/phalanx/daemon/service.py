@@ -96,6 +96,7 @@ class SchedulerService:
     def __init__(self, client: KubeClient, options: SchedulerOptions, telemetry: Telemetry | None = None) -> None:
         self.options = options
         self._wake = asyncio.Event()
+        self._planned = asyncio.Event()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         self.lost_leadership = False
@@ -336,7 +337,7 @@ class SchedulerService:
                 tasks.create_task(keep_running("node loads", self._node_loads.run)),
                 tasks.create_task(keep_running("hub lease", self._hub_lease.run)),
                 tasks.create_task(keep_running("timeouts", self._watch_timeouts)),
-                tasks.create_task(keep_running("account statuses", self._accounts.run)),
+                tasks.create_task(keep_running("account statuses", self._tell_of_all)),
             ]
             if self.options.self_check:
                 background.append(tasks.create_task(self._check_ledger()))
@@ -369,6 +370,7 @@ class SchedulerService:
             await asyncio.sleep(_GATHER)
             try:
                 await self._plan()
+                self._planned.set()
                 healthy = True
             except Exception as error:
                 # Whatever it is, it must not end what can go on; what waits is looked at anew, but in no hurry.
@@ -378,6 +380,12 @@ class SchedulerService:
                 healthy = False
                 await asyncio.sleep(backoff.next())
                 self._wake.set()
+
+    async def _tell_of_all(self) -> None:
+        """Compares what all objects say with the truth, behind the first plan: who waits is bound first."""
+        await self._planned.wait()
+        await self.observer.tell_of_gangs()
+        await self._accounts.run()
 
     async def _plan(self) -> None:
         """Plans until there is nothing more to do."""

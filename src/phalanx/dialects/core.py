@@ -302,12 +302,15 @@ class _PodWire(Named):
 
 
 class PodObject(msgspec.Struct, gc=False):
-    """A core/v1 Pod. `faults` names every field that could not be read."""
+    """A core/v1 Pod. `faults` names every field that could not be read. `template` is equal for pods whose requests
+    and constraints are written alike, so that what follows from these can be kept under it ("" until it is known).
+    """
 
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
     faults: tuple[DecodingFault, ...] = ()
+    template: bytes = b""
 
 
 class NodeTaint(Wire):
@@ -393,6 +396,12 @@ N = TypeVar("N", bound=Named)
 
 
 def decode_pod(raw: bytes) -> PodObject:
+    try:
+        wire = _POD.decode(raw)  # (the commonest case is spelled out: this runs for every pod)
+        if wire.metadata.name:
+            return PodObject(wire.metadata, wire.spec, wire.status)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        pass
     wire, faults = _decode(_POD, _PodWire, raw)
     return PodObject(wire.metadata, wire.spec, wire.status, faults)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from phalanx.dialects.core import NodeObject, PodObject
 from phalanx.dialects.kinds import ServedKind, WantedKind
@@ -11,12 +12,14 @@ from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod
 
-Changes = tuple[list[ClusterEvent], set[str]]
+Changes = tuple[Sequence[ClusterEvent], AbstractSet[str]]
 """Facts for the state, and the uids of pods that are to be enriched anew."""
+
+_NO_CHANGES: Changes = ((), frozenset())
 
 
 def no_changes() -> Changes:
-    return [], set()
+    return _NO_CHANGES
 
 
 class PodEnricher:
@@ -104,7 +107,9 @@ class PodEnrichers:
         return tuple(kind for enricher in self._every for kind in enricher.wanted)
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        return _all(tell(pod, spec) for tell in self._pods)
+        # (Not by a generator: every change of every pod passes here.)
+        news = [each for tell in self._pods if (each := tell(pod, spec)) is not _NO_CHANGES]
+        return _all(news) if news else _NO_CHANGES
 
     def pod_gone(self, spec: Pod) -> Changes:
         return _all(tell(spec) for tell in self._gone)

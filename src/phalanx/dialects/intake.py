@@ -136,7 +136,7 @@ class Intake:
 
     def pod(self, pod: PodObject) -> list[ClusterEvent]:
         metadata = pod.metadata
-        uid = metadata.uid
+        uid, annotations = metadata.uid, metadata.annotations
         events = self._forget_namesake(metadata.namespace, metadata.name, uid)
         declaration = self._declaration(pod)
         template = self._decoder.template(pod)
@@ -151,34 +151,37 @@ class Intake:
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
             # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
             spec = msgspec.structs.replace(spec, cards=last.pod.cards)
-        if PLAN_ANNOTATION in metadata.annotations and spec.mark is None and declaration is not None:
-            self._note_forgery(metadata)
-        if DEVICE_PLAN in metadata.annotations and not self._decoder.planned(pod):
-            self._note_devices(metadata)
-        if HELD_ROOM in metadata.annotations and declaration is not None:
-            self._note_held(pod, spec)
-        declared, active = None, not spec.terminating and not spec.finished
+        if annotations:
+            if PLAN_ANNOTATION in annotations and spec.mark is None and declaration is not None:
+                self._note_forgery(metadata)
+            if DEVICE_PLAN in annotations and not self._decoder.planned(pod):
+                self._note_devices(metadata)
+            if HELD_ROOM in annotations and declaration is not None:
+                self._note_held(pod, spec)
+        finished, declared = spec.finished, None
         if declaration is not None:
+            active = not (finished or spec.terminating)
             declared = MemberDeclaration(declaration, spec.priority, spec.preempts, spec.scheduler, active)
-        owners = [f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references]
         facts, shown = self.enrichers.pod(pod, spec)
         if follows:
             self._queues.add_pod(spec.namespace, uid)
-        else:
+        elif last is not None:
             self._queues.remove_pod(spec.namespace, uid)
-        ours = spec.scheduler in self._scheduler_names and not spec.finished
+        ours = spec.scheduler in self._scheduler_names and not finished
         self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
-        events += facts + self._store(spec, declared, ",".join(sorted(owners)))
+        events += facts
+        events += self._store(spec, declared, _owners_of(metadata))
         if last is None:
-            shown.discard(uid)  # just now it was
+            shown -= {uid}  # just now it was
         if shown:
             events += self.apply(([], shown))
-        self._pass_over(
-            uid, template.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults
-        )
-        return events + self._tell_members()
+        faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
+        if faults or (last is not None and last.faults):
+            self._pass_over(uid, faults)
+        events += self._tell_members()
+        return events
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
@@ -234,8 +237,8 @@ class Intake:
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""
-        last = self._uids.get(f"{namespace}/{name}", uid)
-        return self.pod_removed(namespace, name, last) if last != uid else []
+        last = self._uids.get(f"{namespace}/{name}")
+        return self.pod_removed(namespace, name, last) if last is not None and last != uid else []
 
     def _store(self, spec: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
         uid = spec.uid
@@ -548,3 +551,8 @@ class Intake:
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
             events += self._shown(record)
         return events + self._tell_members()
+
+
+def _owners_of(metadata: Metadata) -> str:
+    """Their names, as scheduler-plugins writes them into `occupiedBy`."""
+    return ",".join(sorted([f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references]))

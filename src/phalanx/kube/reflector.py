@@ -8,7 +8,7 @@ import logging
 import random as random_module
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -18,7 +18,16 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, status_er
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
-from phalanx.kube.wire import ObjectHead, head_of, read_event, read_head, read_page, read_status, version_number
+from phalanx.kube.wire import (
+    ListPage,
+    ObjectHead,
+    head_of,
+    read_event,
+    read_head,
+    read_page,
+    read_status,
+    version_number,
+)
 
 __all__ = ["Reflector", "ReflectorState"]
 
@@ -40,6 +49,9 @@ LIST_RESTARTS = 3
 #: that lags, which passes, or an etcd that was restored from a backup, which only a new list cures.
 STUCK_LIMIT = 3
 LIST_TIMEOUT = 60.0
+#: A list that may be so long in all (bytes) is asked for whole: of pages API servers give only the first from their
+#: cache, the others are read and decoded from etcd, which costs a server some five times as much (decision 025).
+WHOLE_LIST = 64 * 2**20
 
 
 class ReflectorState(enum.Enum):
@@ -63,6 +75,8 @@ class Reflector(Generic[T]):
       known objects stay; ``optional`` says that a forbidden resource counts as synced and empty.
 
     - ``failures`` are told what the sink raises: the change is passed over, and not told again.
+    - ``sink_all``, where given, is told instead of ``sink`` what exists, of many objects at once: a page of a list, the
+      events that came together. No two of them are of the same object, and the order among all changes is kept.
 
     ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
     server was last heard, ``synced`` is set by the first complete list. ``restarts`` counts what ended lists and
@@ -88,6 +102,7 @@ class Reflector(Generic[T]):
         random: Callable[[], float] = random_module.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         failures: Failures | None = None,
+        sink_all: Callable[[Sequence[Upsert[T]]], None] | None = None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -100,10 +115,15 @@ class Reflector(Generic[T]):
         self._decode = decode
         self._identify = identify
         self._told = sink
+        self._told_all = sink_all
+        #: What exists and has not been told yet, for `sink_all`.
+        self._gathered: dict[Key, Upsert[T]] = {}
         self._failures = failures or Failures()
         self._path = resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._page_size = page_size
+        #: Whether a list that is not too long may be asked for without pages.
+        self._whole = True
         self._optional = optional
         self._absent_period = absent_period
         self._sooner = asyncio.Event()
@@ -180,6 +200,12 @@ class Reflector(Generic[T]):
                 each.cancel()
 
     def _sink(self, change: Change[T]) -> None:
+        if self._told_all is not None and isinstance(change, Upsert):
+            if change.key in self._gathered:
+                self._tell_gathered()
+            self._gathered[change.key] = change
+            return
+        self._tell_gathered()
         try:
             self._told(change)
         except Exception as error:
@@ -187,6 +213,14 @@ class Reflector(Generic[T]):
             self._failures.record_failure(
                 "intake", f"{type(change).__name__} of {self._path} {'/'.join(key)}", error
             )
+
+    def _tell_gathered(self) -> None:
+        if self._gathered and self._told_all is not None:
+            gathered, self._gathered = self._gathered, {}
+            try:
+                self._told_all(list(gathered.values()))
+            except Exception as error:
+                self._failures.record_failure("intake", f"{len(gathered)} of {self._path}", error)
 
     # -- list --------------------------------------------------------------------------------------------
 
@@ -214,8 +248,11 @@ class Reflector(Generic[T]):
         coming = self._ask_for_page(page_size, None)
         try:
             while True:
-                page = read_page(await coming)
+                body = await coming
+                page = read_page(body)
                 self.last_contact = self._clock()
+                if not seen and self._may_be_whole(page, len(body)):
+                    page = await self._whole_list() or page
                 if page.token:
                     # The server makes the next page while this one is taken in.
                     coming = self._ask_for_page(page_size, page.token)
@@ -223,6 +260,7 @@ class Reflector(Generic[T]):
                 for item in page.items:
                     raw = bytes(item)
                     seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
+                self._tell_gathered()
                 if not page.token:
                     return page.version, seen
         finally:
@@ -233,6 +271,22 @@ class Reflector(Generic[T]):
         # in an old list is not a deletion.
         params = {**self._selectors, "limit": page_size or None, "continue": token}
         return asyncio.ensure_future(self._client.request("GET", self._path, params=params, timeout=LIST_TIMEOUT))
+
+    def _may_be_whole(self, page: ListPage, length: int) -> bool:
+        count = len(page.items)
+        return (
+            bool(self._whole and count and page.remaining)
+            and length * (count + page.remaining) < WHOLE_LIST * count
+        )
+
+    async def _whole_list(self) -> ListPage | None:
+        """None, and not asked for again, where the server cannot do it in time."""
+        try:
+            return read_page(await self._ask_for_page(0, None))
+        except (ApiError, ConnectionLost) as error:
+            log.info("%s: the list cannot be had as a whole, so by pages: %s", self._path, error)
+            self._whole = False
+            return None
 
     def _unchanged(self, raw: bytes) -> Key | None:
         """The key of an object that is known in this state: most of a later list need not be decoded."""
@@ -265,8 +319,11 @@ class Reflector(Generic[T]):
                 if self._watching_since is None:
                     self._watching_since = now
                     self.state = ReflectorState.WATCHING
-                for line in lines:
-                    self._event(line)
+                try:
+                    for line in lines:
+                        self._event(line)
+                finally:
+                    self._tell_gathered()
         if self._version == start and self._clock() - begun < SHORT_WATCH:
             return self._failed("the watch ended at once and without news")
         return 0.0

@@ -33,11 +33,12 @@ class ObjectHead(NamedTuple):
 
 
 class ListPage(msgspec.Struct):
-    """One page of a list; the items are still JSON."""
+    """One page of a list; the items are still JSON. `remaining` is how many come after it, 0 where that is not told."""
 
     items: list[msgspec.Raw]
     version: str
     token: str
+    remaining: int = 0
 
 
 class Event(NamedTuple):
@@ -50,6 +51,7 @@ class Event(NamedTuple):
 class _ListMetadata(msgspec.Struct):
     version: str = msgspec.field(default="", name="resourceVersion")
     token: str | None = msgspec.field(default=None, name="continue")
+    remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
 class _List(msgspec.Struct):
@@ -93,7 +95,8 @@ def read_page(body: bytes) -> ListPage:
         page = _read_list(body)
     except msgspec.DecodeError as error:
         raise ConnectionLost(f"not a list: {error}") from error
-    return ListPage(page.items or [], page.metadata.version, page.metadata.token or "")
+    metadata = page.metadata
+    return ListPage(page.items or [], metadata.version, metadata.token or "", max(0, metadata.remaining or 0))
 
 
 def read_event(line: bytes) -> Event:
@@ -191,5 +194,7 @@ def _metadata_head(metadata: object) -> ObjectHead:
 
 def version_number(version: str) -> int:
     """A resourceVersion as a number, -1 when it is none. Comparable within one resource only."""
+    if len(version) < 19 and version.isascii() and version.isdecimal():
+        return int(version)  # what all API servers give
     number = parse_whole(version, 0)
     return number if number is not None else -1

@@ -197,7 +197,8 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+        phase = self.phase
+        return phase is PodPhase.SUCCEEDED or phase is PodPhase.FAILED
 
 
 class MemberState(enum.IntEnum):

@@ -287,7 +287,7 @@ class AffinityIndex:
 
     def state(self, peers: Peers) -> list[str]:
         """One more pod states this."""
-        if peers == NO_PEERS:
+        if peers is NO_PEERS or peers == NO_PEERS:
             return []
         statement = self._statements.get(peers)
         if statement is not None:

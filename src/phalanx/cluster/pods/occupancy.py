@@ -64,7 +64,11 @@ class PodsByNode:
         record.row = row
         self.affinity_version += record.pod_class.affinity.may_unblock_others
         self._victims.moved.note(row)
-        self._rows.setdefault(row, {})[record.pod.uid] = record
+        here = self._rows.get(row)
+        if here is None:
+            self._rows[row] = {record.pod.uid: record}
+        else:
+            here[record.pod.uid] = record
 
     def put_all(self, placed: Collection[tuple[PodRecord, int]]) -> None:
         """The same for many."""

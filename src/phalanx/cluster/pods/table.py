@@ -430,7 +430,10 @@ class PodTable(dict[str, PodRecord]):
                 self._changes.may_fit()
 
     def _footprint(self, found: ClassRecord, pod: Pod) -> Footprint:
-        return self._classes.footprint(pod.usage, pod.pod_class) if pod.usage else found.footprint
+        usage, pod_class = pod.usage, pod.pod_class
+        if not usage or usage is pod_class.requests:
+            return found.footprint
+        return self._classes.footprint(usage, pod_class)
 
     def _class_of(self, pod: Pod) -> ClassRecord:
         affinity = self._nodes.affinity.profile(pod.namespace, pod.labels, pod.pod_class.peers)

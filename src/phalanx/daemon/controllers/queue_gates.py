@@ -52,7 +52,12 @@ class QueueGates:
 
     def pod_seen(self, pod: PodObject) -> None:
         metadata, spec = pod.metadata, pod.spec
-        uid, gates = metadata.uid, [gate.name for gate in spec.scheduling_gates]
+        uid = metadata.uid
+        if GATE not in metadata.annotations:
+            if uid in self._versions or uid in self._let_go:
+                self.pod_gone(uid)
+            return
+        gates = [gate.name for gate in spec.scheduling_gates]
         ours = spec.scheduler_name in self._state.schedulers and not spec.node_name
         if not ours or metadata.annotations.get(GATE) != "true" or gates not in ([], [GATE]):
             self.pod_gone(uid)

@@ -93,9 +93,11 @@ class ClaimEnricher(PodEnricher):
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         last = self._pods.get(spec.uid)
         changed = self._extended.pod(pod, spec)
-        if not pod.spec.resource_claims and not self._extended.asks(spec.uid):
-            return no_changes() if last is None else ([], {spec.uid, *self._leave(spec.uid)})
-        now = _Referrer(spec.namespace, tuple(_references(pod)), bool(spec.node) or spec.finished)
+        if not pod.spec.resource_claims:
+            if last is None:
+                return ([], {spec.uid}) if changed else no_changes()
+            return [], {spec.uid, *self._leave(spec.uid)}
+        now = _Referrer(spec.namespace, tuple(_references(pod)), _settled(spec))
         if now == last and not changed:
             return no_changes()
         touched = self._leave(spec.uid)
@@ -106,7 +108,7 @@ class ClaimEnricher(PodEnricher):
 
     def pod_gone(self, spec: Pod) -> Changes:
         self._extended.pod_gone(spec.uid)
-        return [], self._leave(spec.uid)
+        return [], self._leave(spec.uid) if spec.uid in self._pods else frozenset()
 
     def node(self, node: NodeObject) -> Changes:
         return [], self._extended.node(node)
@@ -116,11 +118,13 @@ class ClaimEnricher(PodEnricher):
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         referrer = self._pods.get(spec.uid)
-        if referrer is None:
+        if referrer is None and not self._extended.any_offered:
             return spec
         extended, taken = self._extended.needs(spec)
-        if not extended and not referrer.references:
+        if not extended and (referrer is None or not referrer.references):
             return spec
+        if referrer is None:
+            referrer = _Referrer(spec.namespace, (), _settled(spec))
         references = [each for each in referrer.references if each.claim is not None]
         # A claim that is named twice is one claim, whose devices are chosen once.
         named = {each.claim: each for each in reversed(references) if each.claim}
@@ -296,6 +300,10 @@ class ClaimEnricher(PodEnricher):
             self._made[claim.owner] = claim.key
             touched.add(claim.owner)
         return [_told(claim)], touched
+
+
+def _settled(spec: Pod) -> bool:
+    return bool(spec.node) or spec.finished
 
 
 def _references(pod: PodObject) -> list[_Reference]:

@@ -29,11 +29,19 @@ class DeviceObjects(PodEnricher):
     def __init__(self) -> None:
         self._cards: dict[str, tuple[Card, ...]] = {}
         self._pods: set[str] = set()
+        # Whether pods of a class ask for whole cards.
+        self._asks: dict[PodClass, bool] = {}
         self._twins: dict[PodClass, PodClass] = {}
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
-        if pod_class.devices is not None or not any(name in _WHOLE for name, _ in pod_class.requests):
+        asks = self._asks.get(pod_class)
+        if asks is None:
+            if len(self._asks) >= _CACHE_SIZE:
+                self._asks.clear()
+            asks = pod_class.devices is None and any(name in _WHOLE for name, _ in pod_class.requests)
+            self._asks[pod_class] = asks
+        if not asks:
             return spec
         self._pods.add(spec.uid)
         if not self._cards:

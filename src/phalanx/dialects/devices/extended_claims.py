@@ -19,7 +19,6 @@ from phalanx.model.text.quantity import QuantityError
 # The class of this name offers the resource, whatever else it says.
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _MOST_KEPT = 4096
-_ENCODER = msgspec.json.Encoder()
 
 
 class ExtendedRequest(msgspec.Struct, frozen=True, cache_hash=True):
@@ -29,6 +28,9 @@ class ExtendedRequest(msgspec.Struct, frozen=True, cache_hash=True):
     resource: str
     requests: tuple[tuple[str, int], ...]
     mappings: tuple[DeviceMapping, ...]
+
+
+_NOTHING: tuple[tuple[ExtendedRequest, ...], str] = ((), "")
 
 
 def is_extended(resource: str) -> bool:
@@ -99,6 +101,25 @@ def _request_name(at: int, container: Container, resource: str) -> str:
     return f"container-{at}-request-{named.index(resource)}"
 
 
+class _AskIndex:
+    """The uids of the pods that ask for extended resources, by their node and by resource."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, set[str]] = {}
+        self.by_resource: dict[str, set[str]] = {}
+
+    def add(self, uid: str, asked: tuple[ExtendedRequest, ...], node: str) -> None:
+        if node:
+            self.by_node.setdefault(node, set()).add(uid)
+        for each in asked:
+            self.by_resource.setdefault(each.resource, set()).add(uid)
+
+    def remove(self, uid: str, asked: tuple[ExtendedRequest, ...], node: str) -> None:
+        _discard(self.by_node, node, uid)
+        for each in asked:
+            _discard(self.by_resource, each.resource, uid)
+
+
 class ExtendedResources:
     """Who asks for extended resources, which device classes offer them, and which nodes offer them without devices.
 
@@ -106,12 +127,11 @@ class ExtendedResources:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[ExtendedRequest, ...]] = {}
-        self._nodes_of: dict[str, str] = {}
-        self._by_node: dict[str, set[str]] = {}
-        self._by_resource: dict[str, set[str]] = {}
+        # By uid: what a pod asks for, and its node.
+        self._asked: dict[str, tuple[tuple[ExtendedRequest, ...], str]] = {}
+        # Who asks by node and by resource; None until somebody offers any of it, so that nobody pays for it before.
+        self._index: _AskIndex | None = None
         self._kept: dict[bytes, tuple[ExtendedRequest, ...]] = {}
-        self._kept_names: dict[Requests, tuple[str, ...]] = {}
         # resource -> class -> when it was created; class -> resource
         self._offers: dict[str, dict[str, str]] = {}
         self._named: dict[str, str] = {}
@@ -120,58 +140,50 @@ class ExtendedResources:
 
     # pods
 
-    def asks(self, uid: str) -> bool:
-        return uid in self._asked
+    @property
+    def any_offered(self) -> bool:
+        """Whether there is any device class."""
+        return bool(self._named)
 
     def pod(self, pod: PodObject, spec: Pod) -> bool:
-        """Whether what it asks for, or its node, is new."""
-        names = () if spec.finished else self._names(spec.pod_class.requests)
-        if not names:
-            return self.pod_gone(spec.uid) if spec.uid in self._asked else False
-        asked = self._requests(pod.spec, names)
-        if self._asked.get(spec.uid) == asked and self._nodes_of.get(spec.uid) == spec.node:
+        """Whether what it asks for, or its node, is new, and that may make a difference."""
+        asked = () if spec.finished else self._requests(pod, spec)
+        last = self._asked.get(spec.uid)
+        if not asked:
+            return last is not None and self.pod_gone(spec.uid)
+        if last is not None:
+            if last[0] == asked and last[1] == spec.node:
+                return False
+            self.pod_gone(spec.uid)
+        self._asked[spec.uid] = asked, spec.node
+        if self._index is None:
             return False
-        self.pod_gone(spec.uid)
-        self._asked[spec.uid] = asked
-        self._nodes_of[spec.uid] = spec.node
-        if spec.node:
-            self._by_node.setdefault(spec.node, set()).add(spec.uid)
-        for name in names:
-            self._by_resource.setdefault(name, set()).add(spec.uid)
+        self._index.add(spec.uid, asked, spec.node)
         return True
 
     def pod_gone(self, uid: str) -> bool:
-        asked = self._asked.pop(uid, None)
-        if asked is None:
+        last = self._asked.pop(uid, None)
+        if last is None or self._index is None:
             return False
-        _discard(self._by_node, self._nodes_of.pop(uid), uid)
-        for each in asked:
-            _discard(self._by_resource, each.resource, uid)
+        self._index.remove(uid, *last)
         return True
 
-    def _names(self, requests: Requests) -> tuple[str, ...]:
-        found = self._kept_names.get(requests)
-        if found is None:
-            if len(self._kept_names) >= _MOST_KEPT:
-                self._kept_names.clear()
-            found = self._kept_names[requests] = extended_names(requests)
-        return found
-
-    def _requests(self, spec: PodSpec, names: tuple[str, ...]) -> tuple[ExtendedRequest, ...]:
+    def _requests(self, pod: PodObject, spec: Pod) -> tuple[ExtendedRequest, ...]:
         """Pods of one template ask for the same, and share it."""
-        template = _ENCODER.encode((names, spec.init_containers, spec.containers))
-        found = self._kept.get(template)
+        found = self._kept.get(pod.template)
         if found is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            found = self._kept[template] = extended_requests(spec, names)
+            found = extended_requests(pod.spec, extended_names(spec.pod_class.requests))
+            if pod.template:
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[pod.template] = found
         return found
 
     def needs(self, spec: Pod) -> tuple[tuple[ExtendedNeed, ...], Requests]:
         """What of a pod's amounts is met by devices, and these amounts. A pod on a node whose kubelet offers a
         resource has got it there."""
-        asked = self._asked.get(spec.uid)
-        if asked is None:
+        asked, _ = self._asked.get(spec.uid, _NOTHING)
+        if not asked:
             return (), ()
         plain: frozenset[str] | None = None
         amounts: dict[str, int] = {}
@@ -205,11 +217,14 @@ class ExtendedResources:
             self._plugins[name] = offered
         else:
             del self._plugins[name]
-        return set(self._by_node.get(name, ()))
+        return self._on(name)
 
     def node_gone(self, name: str) -> set[str]:
         self._plugins.pop(name, None)
-        return set(self._by_node.get(name, ()))
+        return self._on(name)
+
+    def _on(self, node: str) -> set[str]:
+        return set(self._index.by_node.get(node, ())) if self._index is not None else set()
 
     # device classes
 
@@ -223,6 +238,10 @@ class ExtendedResources:
 
     def offered(self, device_class: str, resource: str, created: str) -> set[str]:
         """A class came or changed; the pods that are to be shown anew."""
+        if self._index is None:
+            self._index = _AskIndex()
+            for uid, (asked, node) in self._asked.items():
+                self._index.add(uid, asked, node)
         touched = self.withdrawn(device_class) if self._named.get(device_class, resource) != resource else set()
         self._named[device_class] = resource
         for name in (f"{IMPLICIT}{device_class}", resource):
@@ -230,7 +249,7 @@ class ExtendedResources:
             if name:
                 self._offers.setdefault(name, {})[device_class] = created
             if self.device_class(name) != before:
-                touched |= self._by_resource.get(name, set())
+                touched |= self._index.by_resource.get(name, set())
         return touched
 
     def withdrawn(self, device_class: str) -> set[str]:
@@ -238,7 +257,7 @@ class ExtendedResources:
         resource, touched = self._named.pop(device_class, ""), set[str]()
         for name in (f"{IMPLICIT}{device_class}", resource):
             if self._offers.get(name, {}).pop(device_class, None) is not None:
-                touched |= self._by_resource.get(name, set())
+                touched |= self._index.by_resource.get(name, set()) if self._index is not None else set()
                 if not self._offers[name]:
                     del self._offers[name]
         return touched

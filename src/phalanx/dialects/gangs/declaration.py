@@ -7,7 +7,7 @@ quote them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -51,7 +51,10 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     part: str = ""
 
 
-_Reader = tuple[int, GangNaming, Callable[[PodObject], tuple[Stated, ...]]]
+# The rank of a way to name gangs, the place within the pod (what is read, labels, annotations), and the rank there.
+_Order = tuple[int, int, int]
+_Reader = tuple[_Order, GangNaming, Callable[[PodObject], tuple[Stated, ...]]]
+_Name = tuple[_Order, GangNaming, Stated]
 
 
 class GangDeclarations:
@@ -61,12 +64,19 @@ class GangDeclarations:
         ordered = sorted(namings, key=lambda naming: naming.precedence)
         named = [naming for naming in ordered if naming.precedence is not Precedence.UNNAMED]
         self._readers = [
-            (rank, naming, naming.read) for rank, naming in enumerate(named) if naming.read is not None
+            ((rank, 0, 0), naming, naming.read) for rank, naming in enumerate(named) if naming.read is not None
         ]
-        self._labels = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.labels]
-        self._annotations = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.annotations]
+        self._labels = _by_key(1, (naming.labels for naming in named), named)
+        self._annotations = _by_key(2, (naming.annotations for naming in named), named)
+        # (Most pods have one of these keys or none, which is found out at once.)
+        self._keys = frozenset((*self._labels, *self._annotations))
+        alone = [naming for naming in named if naming.rules.alone]
+        self._alone = (
+            frozenset(key for naming in alone for key in naming.labels),
+            frozenset(key for naming in alone for key in naming.annotations),
+        )
         self._unnamed = [
-            (0, naming, naming.read)
+            ((0, 0, 0), naming, naming.read)
             for naming in ordered
             if naming.precedence is Precedence.UNNAMED and naming.read is not None
         ]
@@ -80,12 +90,14 @@ class GangDeclarations:
         metadata = pod.metadata
         labels, annotations = metadata.labels, metadata.annotations
         names = self._read(self._readers, pod)
-        for rank, naming, key in self._labels:
-            if labels.get(key) and not (naming.unless and _is_none(naming, annotations)):
-                names.append((rank, naming, Stated(f"label {key}", labels[key])))
-        for rank, naming, key in self._annotations:
-            if annotations.get(key) and not (naming.unless and _is_none(naming, annotations)):
-                names.append((rank, naming, Stated(f"annotation {key}", annotations[key])))
+        for place, ways, values in (
+            ("label", self._labels, labels),
+            ("annotation", self._annotations, annotations),
+        ):
+            for key in self._keys.intersection(values) if values else ():
+                for order, naming in ways.get(key, ()):
+                    if values[key] and not (naming.unless and _is_none(naming, annotations)):
+                        names.append((order, naming, Stated(f"{place} {key}", values[key])))
         names = names or self._read(self._unnamed, pod)
         if not names:
             return None
@@ -106,8 +118,10 @@ class GangDeclarations:
 
     def nameless(self, metadata: Metadata) -> str:
         """What to tell whoever leaves a group's name empty and may have meant one (seed 000), "" for others."""
-        found = [f"label {key}" for _, _, key in self._labels if metadata.labels.get(key) == ""]
-        found += [f"annotation {key}" for _, _, key in self._annotations if metadata.annotations.get(key) == ""]
+        if self._keys.isdisjoint(metadata.labels) and self._keys.isdisjoint(metadata.annotations):
+            return ""
+        found = [f"label {key}" for key in self._labels if metadata.labels.get(key) == ""]
+        found += [f"annotation {key}" for key in self._annotations if metadata.annotations.get(key) == ""]
         if not found:
             return ""
         return (
@@ -117,18 +131,15 @@ class GangDeclarations:
 
     def may_declare_alone(self, metadata: Metadata) -> bool:
         """Whether a pod has one of the names of a gang that needs no object; cheap."""
-        labels, annotations = metadata.labels, metadata.annotations
-        return any(naming.rules.alone and key in labels for _, naming, key in self._labels) or any(
-            naming.rules.alone and key in annotations for _, naming, key in self._annotations
-        )
+        return not (self._alone[0].isdisjoint(metadata.labels) and self._alone[1].isdisjoint(metadata.annotations))
 
-    def _read(self, readers: list[_Reader], pod: PodObject) -> list[tuple[int, GangNaming, Stated]]:
-        names: list[tuple[int, GangNaming, Stated]] = []
+    def _read(self, readers: list[_Reader], pod: PodObject) -> list[_Name]:
+        names: list[_Name] = []
         for entry in readers:
-            rank, naming, read = entry
+            order, naming, read = entry
             try:
                 if found := read(pod):
-                    names += [(rank, naming, stated) for stated in found]
+                    names += [(order, naming, stated) for stated in found]
             except Exception:
                 # Every pod passes here: a bug in one dialect must not keep all of them from being known.
                 log.exception("the names that %r reads are left out from now on", naming.rules.name)
@@ -149,6 +160,17 @@ class GangDeclarations:
         return None
 
 
+def _by_key(
+    place: int, keys: Iterable[Sequence[str]], namings: Sequence[GangNaming]
+) -> dict[str, list[tuple[_Order, GangNaming]]]:
+    """The ways that each key is one of, in their order."""
+    found: dict[str, list[tuple[_Order, GangNaming]]] = {}
+    for rank, (naming, own) in enumerate(zip(namings, keys, strict=True)):
+        for position, key in enumerate(own):
+            found.setdefault(key, []).append(((rank, place, position), naming))
+    return found
+
+
 def _is_none(naming: GangNaming, annotations: Mapping[str, str]) -> bool:
     return any(annotations.get(key) == value for key, value in naming.unless)
 
@@ -167,7 +189,10 @@ def stated_queue(metadata: Metadata) -> Stated | None:
 
 
 def controlling_owner(metadata: Metadata) -> OwnerReference | None:
-    return next((owner for owner in metadata.owner_references if owner.controller), None)
+    for owner in metadata.owner_references:
+        if owner.controller:
+            return owner
+    return None
 
 
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:

@@ -201,7 +201,11 @@ class GangIndex:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry()
-            self._dependents.setdefault(_declared_as(key), set()).add(key)
+            name = _declared_as(key)
+            if name in self._dependents:
+                self._dependents[name].add(key)
+            else:
+                self._dependents[name] = {key}
             self._namespaces.setdefault(key.namespace, set()).add(key)
         return entry
 
@@ -275,6 +279,8 @@ class GangIndex:
     def _tell_about(self, resolved: Resolved, entry: _Entry) -> None:
         """Each new problem or warning once: at the pod at fault, the gang's object, or the oldest member."""
         gang, last = resolved.gang, entry.gang
+        if gang.problem is None and not gang.warnings:
+            return
         known = set() if last is None else {last.problem, *last.warnings}
         for problem in (gang.problem, *gang.warnings):
             if problem is not None and problem not in known:

@@ -108,6 +108,8 @@ class _Resolution:
         self.about: dict[Problem, Member] = {}
         self._talkative = any(each.declared.declaration.extras is not NO_EXTRAS for each in members)
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
+        # (Most say nothing of all this: then nobody is asked.)
+        self._silent = not self._talkative and (self.spec is None or self.spec.extras is NO_EXTRAS)
         if members or self.spec is None:
             self.naming = members[0].declared.declaration.naming
         else:
@@ -167,6 +169,8 @@ class _Resolution:
         for disagreement in agreement.disagreements(spec if strict else None, strict):
             note = self._refuse if disagreement.refused else self._warn
             note(disagreement.code, disagreement.message, disagreement.member)
+        if not self.problems and not self.warnings:
+            return gang
         return msgspec.structs.replace(
             gang, problem=self.problems[0] if self.problems else None, warnings=tuple(self.warnings)
         )
@@ -180,6 +184,8 @@ class _Resolution:
             groups = [spec for spec in groups if spec.ref.group in naming.objects]
         elif naming is not None:
             groups = [spec for spec in groups if not spec.template]
+        if len(groups) < 2:
+            return groups[0] if groups else None
         ranked = sorted(groups, key=lambda spec: (self._preference(naming, spec), spec.ref.version, spec.ref.uid))
         for loser in ranked[1:]:
             self._warn(
@@ -187,7 +193,7 @@ class _Resolution:
                 f"{describe(ranked[0].ref)} and {describe(loser.ref)} have the same name; the first one holds, "
                 "delete the other",
             )
-        return ranked[0] if ranked else None
+        return ranked[0]
 
     def _preference(self, naming: GangNaming | None, spec: GroupSpec) -> int:
         """The rank of an object among those of one name, the best being 0."""
@@ -331,6 +337,8 @@ class _Resolution:
             self._warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
     def _bundle(self) -> tuple[GangKey, ...]:
+        if self._silent:
+            return ()
         named: tuple[GangKey, ...] = self._extra(
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
             "until then the gang stands alone",
@@ -417,6 +425,8 @@ class _Resolution:
         stated = self._stated(lambda declaration: declaration.topology_key) if self.spec is None else []
         if stated:
             return TopologyRule.by_label(stated[0][1].value)
+        if self._silent:
+            return None
         _, slices = self._speaker(lambda extras: extras.slice_level)
         if slices is not None:
             self._refuse("UnsupportedField", f"gang {self.key}: {slices.key} is not supported; remove it")
@@ -457,6 +467,8 @@ class _Resolution:
         fallback: str,
     ) -> T:
         """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
+        if self._silent:
+            return default
         speaker, stated = self._speaker(select)
         if stated is None:
             return default
@@ -467,6 +479,8 @@ class _Resolution:
             return default
 
     def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
+        if self._silent:
+            return "", None
         if self.spec is not None and (stated := select(self.spec.extras)) is not None:
             return describe(self.spec.ref), stated
         speakers = self._stated(lambda declaration: select(declaration.extras)) if self._talkative else ()

@@ -82,7 +82,7 @@ class PodDecoder:
         self._encoder = msgspec.json.Encoder()
 
     def template(self, pod: PodObject) -> DecodedTemplate:
-        key = self._encoder.encode(_template(pod))
+        key = pod.template = self._encoder.encode(_template(pod))
         found = self._specs.get(key)
         if found is None:
             if len(self._specs) >= _CACHE_SIZE:
@@ -319,7 +319,7 @@ def _controller(metadata: Metadata) -> str:
 def _template(pod: PodObject) -> tuple[object, ...]:
     """Everything that `PodClass` is made of."""
     spec, annotations = pod.spec, pod.metadata.annotations
-    strategy = {key: value for key, value in annotations.items() if "/resource-strategy-" in key}
+    strategy = annotations and {key: value for key, value in annotations.items() if "/resource-strategy-" in key}
     return (
         *_amounts(spec),
         spec.node_selector,

@@ -23,6 +23,8 @@ from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import Requirement
 
 _SERVICE = "Service"
+# Those whose selector says whom their pods are to be spread with.
+_OWNERS = frozenset(("ReplicationController", "ReplicaSet", "StatefulSet"))
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 # Pairs of a class and its twin; beyond this many the cache starts anew.
 _CACHE_SIZE = 10_000
@@ -34,12 +36,8 @@ Owner = tuple[str, str]
 K = TypeVar("K", bound=Hashable)
 
 
-class _Known(msgspec.Struct, frozen=True):
-    """What of a pod decides whose it is."""
-
-    namespace: str
-    labels: Labels
-    owner: Owner | None
+# What of a pod decides whose it is: its labels and its controller.
+_Known = tuple[Labels, Owner | None]
 
 
 class DefaultConstraints(PodEnricher):
@@ -55,9 +53,8 @@ class DefaultConstraints(PodEnricher):
     def __init__(self) -> None:
         # By kind and namespace: the selector of each object by its name.
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
-        self._pods: dict[str, _Known] = {}
-        # The uids of pods by namespace, and by namespace and controller.
-        self._spaces: dict[str, dict[str, None]] = {}
+        # By namespace and uid; and the uids of pods by namespace and controller.
+        self._spaces: dict[str, dict[str, _Known]] = {}
         self._owned: dict[tuple[str, Owner], dict[str, None]] = {}
         # By namespace: what the Services that select pods with these labels ask for.
         self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
@@ -65,29 +62,42 @@ class DefaultConstraints(PodEnricher):
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         controller = controlling_owner(pod.metadata)
-        owner = (controller.kind, controller.name) if controller is not None else None
-        known = _Known(spec.namespace, spec.labels, owner)
-        if self._pods.get(spec.uid) != known:
+        owner = (
+            (controller.kind, controller.name) if controller is not None and controller.kind in _OWNERS else None
+        )
+        namespace, uid, known = spec.namespace, spec.uid, (spec.labels, owner)
+        pods = self._spaces.get(namespace)
+        last = pods.get(uid) if pods is not None else None
+        if last == known:
+            return no_changes()
+        if last is not None:
             self.pod_gone(spec)
-            self._pods[spec.uid] = known
-            self._spaces.setdefault(known.namespace, {})[spec.uid] = None
-            if owner is not None:
-                self._owned.setdefault((known.namespace, owner), {})[spec.uid] = None
+            pods = self._spaces.get(namespace)
+        if pods is None:
+            pods = self._spaces[namespace] = {}
+        pods[uid] = known
+        if owner is not None:
+            self._owned.setdefault((namespace, owner), {})[uid] = None
         return no_changes()
 
     def pod_gone(self, spec: Pod) -> Changes:
-        known = self._pods.pop(spec.uid, None)
+        pods = self._spaces.get(spec.namespace, {})
+        known = pods.pop(spec.uid, None)
         if known is not None:
-            _discard(self._spaces, known.namespace, spec.uid)
-            if known.owner is not None:
-                _discard(self._owned, (known.namespace, known.owner), spec.uid)
+            if not pods:
+                del self._spaces[spec.namespace]
+            if known[1] is not None:
+                _discard(self._owned, (spec.namespace, known[1]), spec.uid)
         return no_changes()
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        pod_class, known = spec.pod_class, self._pods.get(spec.uid)
-        if known is None or pod_class.peers.spread:
+        pod_class = spec.pod_class
+        if not self._selectors or pod_class.peers.spread:
             return spec
-        selector = self._selector(known)
+        known = self._spaces.get(spec.namespace, {}).get(spec.uid)
+        if known is None:
+            return spec
+        selector = self._selector(spec.namespace, *known)
         if not selector:
             return spec
         key = (pod_class, selector, spec.namespace)
@@ -133,30 +143,30 @@ class DefaultConstraints(PodEnricher):
         concerned = [each for each in (last, selector) if each]
         return [], {
             uid
-            for uid in self._spaces.get(namespace, ())
-            if any(selects(each, dict(self._pods[uid].labels)) for each in concerned)
+            for uid, (labels, _) in self._spaces.get(namespace, {}).items()
+            if any(selects(each, dict(labels)) for each in concerned)
         }
 
-    def _selector(self, pod: _Known) -> Selector:
+    def _selector(self, namespace: str, labels: Labels, owner: Owner | None) -> Selector:
         """All that the Services that select a pod and its controller ask for; () if there are none."""
-        found = self._asked_by_services(pod)
-        if pod.owner is not None:
-            kind, name = pod.owner
-            found |= frozenset(self._selectors.get((kind, pod.namespace), {}).get(name, ()))
+        found = self._asked_by_services(namespace, labels)
+        if owner is not None:
+            kind, name = owner
+            found |= frozenset(self._selectors.get((kind, namespace), {}).get(name, ()))
         return _sorted(found) if found else ()
 
-    def _asked_by_services(self, pod: _Known) -> frozenset[Requirement]:
-        services = self._selectors.get((_SERVICE, pod.namespace))
+    def _asked_by_services(self, namespace: str, labels: Labels) -> frozenset[Requirement]:
+        services = self._selectors.get((_SERVICE, namespace))
         if not services:
             return frozenset()
-        served = self._served.setdefault(pod.namespace, {})
-        found = served.get(pod.labels)
+        served = self._served.setdefault(namespace, {})
+        found = served.get(labels)
         if found is None:
             if len(served) >= _CACHE_SIZE:
                 served.clear()
-            labels = dict(pod.labels)
-            asked = (selector for selector in services.values() if selects(selector, labels))
-            found = served[pod.labels] = frozenset(requirement for selector in asked for requirement in selector)
+            own = dict(labels)
+            asked = (selector for selector in services.values() if selects(selector, own))
+            found = served[labels] = frozenset(requirement for selector in asked for requirement in selector)
         return found
 
 

@@ -110,8 +110,10 @@ def condemned_by(pod: PodObject) -> str:
 
 def is_fixture(pod: PodObject) -> bool:
     """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
-    daemon = any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-    return daemon or is_static(pod)
+    for owner in pod.metadata.owner_references:
+        if owner.controller and owner.kind == "DaemonSet":
+            return True
+    return is_static(pod)
 
 
 def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:
@@ -131,11 +133,12 @@ def is_static(pod: PodObject) -> bool:
     are asked for.
     """
     metadata, node = pod.metadata, pod.spec.node_name
-    owned = any(
+    if not node or _MIRROR not in metadata.annotations:
+        return False
+    return any(
         owner.controller and (owner.kind, owner.api_version) == ("Node", "v1") and owner.name == node
         for owner in metadata.owner_references
     )
-    return bool(node) and owned and _MIRROR in metadata.annotations
 
 
 def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[DecodingFault]) -> int:

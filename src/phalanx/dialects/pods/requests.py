@@ -85,8 +85,11 @@ def usage_of(spec: PodSpec, status: PodStatus) -> tuple[Requests, tuple[Decoding
 
 def reports_resources(status: PodStatus) -> bool:
     """Whether `usage_of` can differ from the spec's own requests."""
-    entries: Iterable[ContainerStatus] = (*status.container_statuses, *status.init_container_statuses)
-    return status.resources is not None or any(entry.resources is not None for entry in entries)
+    for entries in (status.container_statuses, status.init_container_statuses):
+        for entry in entries:
+            if entry.resources is not None:
+                return True
+    return status.resources is not None
 
 
 def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[DecodingFault, ...]]:

@@ -97,13 +97,17 @@ class NodeGroupEnricher(PodEnricher):
         self._stated = 0
         self._rules: dict[str, PoolRule | None] = {}
         self._twins: dict[tuple[PodClass, PoolRule], PodClass] = {}
-        # By uid: the queue of each pod, and the rule with which it was shown.
+        # By uid: the queue of each pod, and the rule with which it was shown; pods of a queue share the pair.
         self._shown: dict[str, tuple[str, PoolRule | None]] = {}
+        self._pairs: dict[str, tuple[str, PoolRule | None]] = {}
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         queue = gang.queue if gang is not None else spec.queue
-        rule = self._rule(queue)
-        self._shown[spec.uid] = queue, rule
+        pair = self._pairs.get(queue)
+        if pair is None:
+            pair = self._pairs[queue] = queue, self._rule(queue)
+        self._shown[spec.uid] = pair
+        rule = pair[1]
         if rule is None:
             return spec
         twin = self._twins.get((spec.pod_class, rule))
@@ -130,6 +134,7 @@ class NodeGroupEnricher(PodEnricher):
         if not changed:
             return set()
         self._rules.clear()
+        self._pairs.clear()
         return {uid for uid, (queue, rule) in self._shown.items() if self._rule(queue) != rule}
 
     def _rule(self, queue: str) -> PoolRule | None:

@@ -65,7 +65,6 @@ class RunTimes(PodEnricher):
         self._warnings = warnings
         self._schedulers = schedulers
         self._enforced = enforced
-        self._nothing = no_changes()
         self._wanted: set[KindKey] = set()
         # By the apiVersion and kind of an owner.
         self._kinds: dict[tuple[str, str], KindKey | None] = {}
@@ -80,6 +79,7 @@ class RunTimes(PodEnricher):
         self._queues = QueueLimits()
         # By uid: the queue of each pod, and what it allowed when the pod was shown.
         self._shown: dict[str, tuple[str, Most]] = {}
+        self._pairs: dict[str, tuple[str, Most]] = {}  # pods of a queue share the pair
         self._twins: dict[tuple[PodClass, int], PodClass] = {}
         self._made: dict[RunTime, RunTime] = {}
 
@@ -110,12 +110,12 @@ class RunTimes(PodEnricher):
         notes = metadata.annotations
         if pod.spec.active_deadline_seconds is None and (not notes or KEYS.isdisjoint(notes)):
             if uid not in self._said:
-                return self._nothing
+                return no_changes()
             del self._said[uid]
             return [], {uid}
         said, last = _read_pod(pod), self._said.get(spec.uid, _SILENT)
         if said == last:
-            return self._nothing
+            return no_changes()
         self._said[spec.uid] = said
         fresh = [fault for fault in said.faults if fault not in last.faults]
         if fresh:
@@ -134,8 +134,11 @@ class RunTimes(PodEnricher):
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         uid = spec.uid
         queue = gang.queue if gang is not None else spec.queue
-        most = self._queues.most(queue) if self._queues.stated else _ANY_TIME
-        self._shown[uid] = queue, most
+        pair = self._pairs.get(queue)
+        if pair is None:
+            pair = self._pairs[queue] = queue, self._queues.most(queue) if self._queues.stated else _ANY_TIME
+        self._shown[uid] = pair
+        most = pair[1]
         said = self._said.get(uid, _SILENT) if self._said else _SILENT
         group = gang.run_time if gang is not None else NOTHING_STATED
         above = self._owner_times(uid) if self._owners else ()
@@ -156,6 +159,7 @@ class RunTimes(PodEnricher):
         """Takes note of queues; the pods that may run for another time than before."""
         if not self._queues.changed(events):
             return set()
+        self._pairs.clear()
         return {uid for uid, (queue, most) in self._shown.items() if self._queues.most(queue) != most}
 
     def _class_of(self, pod_class: PodClass, limit: int, grace: int) -> PodClass:
@@ -228,7 +232,11 @@ class RunTimes(PodEnricher):
         if pod in self._controllers:
             _drop(self._below, self._controllers[pod], pod)
         self._controllers[pod] = owner.uid
-        self._below.setdefault(owner.uid, set()).add(pod)
+        below = self._below.get(owner.uid)
+        if below is None:
+            self._below[owner.uid] = {pod}
+        else:
+            below.add(pod)
 
     def _want(self, kind: KindKey) -> None:
         if kind not in self._wanted:
