@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from phalanx.dialects.enricher import no_changes
 from phalanx.dialects.families.composites import (
     CompositeObjects,
     CompositeStatusInput,
     composite_conditions,
     read_composite,
 )
-from phalanx.dialects.enricher import no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.composite import Composite

@@ -62,8 +62,10 @@ class ObjectFeed:
         self.failures = failures
 
     async def tell_of_gangs(self) -> None:
-        """Everything has been seen once: tells of all gangs, and from then on of each that changes. A few at a time:
-        what is planned and bound meanwhile goes first."""
+        """Everything has been seen once: tells of all gangs, and from then on of each that changes.
+
+        A few at a time: what is planned and bound meanwhile goes first.
+        """
         self._seen_all, self._waiting = True, dict.fromkeys(self._state.gangs)
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
@@ -148,8 +150,11 @@ class ObjectFeed:
         read: Callable[[T], Events],
         otherwise: Sequence[Callable[[Upsert[T], Exception], Events]],
     ) -> None:
-        """`take_in` for many: first all are read, then what came of it reaches the state. One loop that stays with one
-        thing runs faster than one that does everything for each object. `otherwise` are the further ways."""
+        """`take_in` for many, `otherwise` being the further ways.
+
+        First all are read, then what came of it reaches the state: a loop that stays with one thing runs faster than
+        one that does everything for each object.
+        """
         events: Events = []
         first: Upsert[T] | None = None
         effective = 0

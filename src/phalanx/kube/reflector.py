@@ -75,8 +75,8 @@ class Reflector(Generic[T]):
       known objects stay; ``optional`` says that a forbidden resource counts as synced and empty.
 
     - ``failures`` are told what the sink raises: the change is passed over, and not told again.
-    - ``sink_all``, where given, is told instead of ``sink`` what exists, of many objects at once: a page of a list, the
-      events that came together. No two of them are of the same object, and the order among all changes is kept.
+    - ``sink_all``, where given, is told instead of ``sink`` what exists, of many objects at once: a page of a list,
+      the events that came together. No two of them are of the same object, and the order of all changes is kept.
 
     ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
     server was last heard, ``synced`` is set by the first complete list. ``restarts`` counts what ended lists and

@@ -33,7 +33,7 @@ class ObjectHead(NamedTuple):
 
 
 class ListPage(msgspec.Struct):
-    """One page of a list; the items are still JSON. `remaining` is how many come after it, 0 where that is not told."""
+    """One page of a list; the items are still JSON. `remaining` is how many come after it, 0 where nobody says so."""
 
     items: list[msgspec.Raw]
     version: str

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from phalanx.dialects.core import Amounts, Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements
+from phalanx.dialects.core import Amounts, Container, PodSpec, PodStatus, ResourceRequirements
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
 from phalanx.model.text.decoding import quoted
