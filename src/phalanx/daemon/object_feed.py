@@ -152,7 +152,7 @@ class ObjectFeed:
     ) -> None:
         """`take_in` for many, `otherwise` being the further ways.
 
-        First all are read, then what came of it reaches the state: a loop that stays with one thing runs faster than
+        First all are read, then what came of it reaches the state: a loop that stays with one thing is faster than
         one that does everything for each object.
         """
         events: Events = []

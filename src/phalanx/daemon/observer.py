@@ -165,7 +165,7 @@ class Observer:
         await self._caught_up.wait()
 
     async def tell_of_gangs(self) -> None:
-        """`gang_touched` is told of all gangs, and from then on of each that changes. To be called when `synced`."""
+        """`gang_touched` is told of all gangs, and from then on of each that changes. To be called once synced."""
         await self._feed.tell_of_gangs()
 
     @property

@@ -33,7 +33,7 @@ class ObjectHead(NamedTuple):
 
 
 class ListPage(msgspec.Struct):
-    """One page of a list; the items are still JSON. `remaining` is how many come after it, 0 where nobody says so."""
+    """One page of a list; the items are still JSON. `remaining` is how many come after it, 0 where not told."""
 
     items: list[msgspec.Raw]
     version: str
