@@ -72,13 +72,15 @@ def live(**options: Any) -> None:
 @bench.command(hidden=True)
 @click.option("--namespace", required=True)
 @click.option("--nodes", type=int, required=True)
+@click.option("--pods", type=int, required=True)
 @click.option("--concurrency", type=int, required=True)
+@click.option("--live", is_flag=True)
 @kubeconfig_option
-def post(namespace: str, nodes: int, concurrency: int, kubeconfig: str | None) -> None:
-    """Bind every pod of a namespace by hand."""
+def post(namespace: str, nodes: int, pods: int, concurrency: int, live: bool, kubeconfig: str | None) -> None:
+    """Bind the pods of a namespace by hand."""
     from phalanx.cli.bench.rounds import post as post_all
 
-    run_connected(lambda client: post_all(client, namespace, nodes, concurrency), kubeconfig)
+    run_connected(lambda client: post_all(client, namespace, nodes, pods, concurrency, live), kubeconfig)
 
 
 def _measure(
@@ -157,9 +159,10 @@ async def _rounds(
             await make_nodes(client, namespace, nodes, concurrency)
             measured = await _told("pods come", lambda told: rounds.live(client, workload, concurrency, told))
         await clear(client, workload)
+        bare = rounds.bare_backlog if mode == "backlog" else rounds.bare_live
         ceiling = await _told(
             "the same bindings by hand",
-            lambda told: rounds.bare(client, workload, nodes, concurrency, kubeconfig, told),
+            lambda told: bare(client, workload, nodes, concurrency, kubeconfig, told),
         )
     finally:
         await remove_all(client, namespace)
@@ -193,7 +196,7 @@ def _print(answer: Answer) -> None:
     click.echo(f"  scheduler   {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
     if answer.mode == "live":
         click.echo(
-            f"  pods came at {scheduler.created_per_second:.0f}/s, without groups and a scheduler at "
+            f"  pods came at {scheduler.created_per_second:.0f}/s, beside the bare client at "
             f"{bare.created_per_second:.0f}/s"
         )
         click.echo(

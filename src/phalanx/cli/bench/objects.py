@@ -43,7 +43,7 @@ _NATIVE_VERSIONS = ("v1beta1", "v1alpha2")
 
 class Workload(msgspec.Struct, frozen=True):
     """`gangs` gangs of `size` pods in `namespace` for `scheduler`, declared as `groups` say; for the native API
-    `version` is the one that the server has."""
+    `version` is the one that the server has. Their names begin with `prefix`."""
 
     namespace: str
     gangs: int
@@ -51,6 +51,7 @@ class Workload(msgspec.Struct, frozen=True):
     scheduler: str
     groups: Groups
     version: str = ""
+    prefix: str = "gang"
 
     @property
     def pods(self) -> int:
@@ -71,10 +72,13 @@ class Workload(msgspec.Struct, frozen=True):
             case _:
                 return None
         document = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
-        return resource, document | {"metadata": {"name": f"gang-{gang:05}", "labels": {LABEL: self.namespace}}}
+        return resource, document | {"metadata": {"name": self._name(gang), "labels": {LABEL: self.namespace}}}
+
+    def _name(self, gang: int) -> str:
+        return f"{self.prefix}-{gang:05}"
 
     def pod(self, gang: int, member: int) -> dict[str, Any]:
-        name, labels, annotations = f"gang-{gang:05}", {LABEL: self.namespace}, {}
+        name, labels, annotations = self._name(gang), {LABEL: self.namespace}, {}
         spec: dict[str, Any] = {
             "schedulerName": self.scheduler,
             "terminationGracePeriodSeconds": 0,

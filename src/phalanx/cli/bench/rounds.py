@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from phalanx.cli.bench.objects import BARE, Groups, Workload, clear, each_of, make_gangs, make_nodes, node_name
 from phalanx.cli.bench.stopwatch import Stopwatch
-from phalanx.kube.client import KubeClient
+from phalanx.kube.client import KubeClient, Params
 from phalanx.kube.core_resources import PODS
 
 #: So many seconds without a further binding end a round.
@@ -33,7 +35,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was measured; `ratio` is the scheduler's part of what the server lets anybody bind."""
+    """What was measured; `ratio` is the scheduler's part of what the server lets anybody bind in this mode."""
 
     mode: str
     nodes: int
@@ -63,7 +65,7 @@ async def live(client: KubeClient, workload: Workload, concurrency: int, told: C
     return figures(watch, waits=True)
 
 
-async def bare(
+async def bare_backlog(
     client: KubeClient,
     like: Workload,
     nodes: int,
@@ -76,24 +78,67 @@ async def bare(
     workload = msgspec.structs.replace(like, scheduler=BARE, groups=Groups.NONE)
     async with Stopwatch(client, workload.namespace, told) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
-        arguments = ["bench", "post", "--namespace", workload.namespace, "--nodes", str(nodes)]
-        arguments += ["--concurrency", str(concurrency), *(["--kubeconfig", kubeconfig] if kubeconfig else [])]
-        child = await asyncio.create_subprocess_exec(sys.executable, "-m", "phalanx.cli", *arguments)
-        try:
+        async with _posting(workload, nodes, concurrency, kubeconfig):
             await watch.all_bound(workload.pods, PATIENCE)
-        finally:
-            if child.returncode is None:
-                await child.wait()
     await clear(client, workload)
     return figures(watch, waits=False)
 
 
-async def post(client: KubeClient, namespace: str, nodes: int, concurrency: int) -> None:
-    """Binds all pods of a namespace, one after the other over the nodes."""
-    listed = (await client.list_all(PODS.path(namespace)))["items"]
+async def bare_live(
+    client: KubeClient,
+    like: Workload,
+    nodes: int,
+    concurrency: int,
+    kubeconfig: str | None,
+    told: Callable[[int], None],
+) -> Figures:
+    """The same gangs, created as fast as they can be, while a process watches them and binds each pod as soon as it
+    sees it, wherever its turn is: what no scheduler can exceed."""
+    # (Other names: Kubernetes' own groups stay until a controller that may not be there lets them go.)
+    workload = msgspec.structs.replace(like, scheduler=BARE, prefix="bare")
+    async with (
+        Stopwatch(client, workload.namespace, told) as watch,
+        _posting(workload, nodes, concurrency, kubeconfig, "--live"),
+    ):
+        await make_gangs(client, workload, concurrency, watch.made)
+        await watch.all_bound(workload.pods, PATIENCE)
+    await clear(client, workload)
+    return figures(watch, waits=True)
+
+
+@contextlib.asynccontextmanager
+async def _posting(
+    workload: Workload, nodes: int, concurrency: int, kubeconfig: str | None, *more: str
+) -> AsyncGenerator[None]:
+    """While it is entered a process of its own posts bindings; it has begun by then, and ends by itself."""
+    arguments = ["bench", "post", "--namespace", workload.namespace, "--nodes", str(nodes), *more]
+    arguments += ["--concurrency", str(concurrency), "--pods", str(workload.pods)]
+    arguments += ["--kubeconfig", kubeconfig] if kubeconfig else []
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "phalanx.cli", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    await child.stdout.readline()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            child.terminate()
+        raise
+    finally:
+        await child.wait()
+
+
+async def post(client: KubeClient, namespace: str, nodes: int, pods: int, concurrency: int, live: bool) -> None:
+    """Binds so many pods of a namespace, one after the other over the nodes: those that are there, or with `live`
+    those that come. Prints a line when it begins."""
+    listed = await client.list_all(PODS.path(namespace))
+    waiting = asyncio.Queue[dict[str, Any]]()
+    for item in listed["items"]:
+        waiting.put_nowait(item["metadata"])
 
     async def bind(number: int) -> None:
-        metadata = listed[number]["metadata"]
+        metadata = await waiting.get()
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -103,7 +148,26 @@ async def post(client: KubeClient, namespace: str, nodes: int, concurrency: int)
         path = PODS.path(namespace, metadata["name"], "binding")
         await client.request("POST", path, body=msgspec.json.encode(body))
 
-    await each_of(range(len(listed)), bind, concurrency)
+    print("begun", flush=True)
+    async with asyncio.TaskGroup() as tasks:
+        version = listed["metadata"]["resourceVersion"]
+        coming = tasks.create_task(_follow(client, namespace, version, waiting)) if live else None
+        await each_of(range(pods), bind, concurrency)
+        if coming is not None:
+            coming.cancel()
+
+
+async def _follow(
+    client: KubeClient, namespace: str, version: str, waiting: asyncio.Queue[dict[str, Any]]
+) -> None:
+    """Puts the metadata of each pod that comes into a queue."""
+    params: Params = {"watch": True, "resourceVersion": version}
+    stream = client.stream(PODS.path(namespace), params, read_timeout=PATIENCE)
+    async with contextlib.aclosing(stream):
+        async for line in stream:
+            event = msgspec.json.decode(line)
+            if event["type"] == "ADDED":
+                waiting.put_nowait(event["object"]["metadata"])
 
 
 def figures(watch: Stopwatch, *, waits: bool) -> Figures:
