@@ -136,6 +136,10 @@ class PodConditions:
         self._retry = retry or RetryPolicy()
         self._pods: dict[str, _Known] = {}
 
+    def __contains__(self, uid: str) -> bool:
+        """Whether a pod is kept in mind."""
+        return uid in self._pods
+
     def __len__(self) -> int:
         """Pods that are kept in mind."""
         return len(self._pods)

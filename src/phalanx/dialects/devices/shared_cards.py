@@ -55,6 +55,8 @@ _READ = (
 def device_terms(pod: PodObject) -> dict[str, str]:
     """What of a pod's metadata `device_need` depends on."""
     annotations = pod.metadata.annotations
+    if not annotations:
+        return {}
     terms = {key: annotations[key] for key in _READ if key in annotations}
     if annotations.get(words.VGPU_GROUP_POLICY) == _SPREAD:
         group = next((annotations[key] for key in _GROUP_KEYS if annotations.get(key)), "")

@@ -121,9 +121,11 @@ class PodDecoder:
         labels, annotations = metadata.labels, metadata.annotations
         terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
         usage, amiss = self._usage(pod, template)
-        problems = (*pod.faults, *amiss, *template.peer_faults)
-        # What takes an unknown amount of its node is nobody to reckon with when others need room.
-        unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
+        problem, unknown = "", False
+        if pod.faults or amiss or template.peer_faults:
+            problem = summary((*pod.faults, *amiss, *template.peer_faults))
+            # What takes an unknown amount of its node is nobody to reckon with when others need room.
+            unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
         return Pod(
             namespace=metadata.namespace,
             name=metadata.name,
@@ -144,7 +146,7 @@ class PodDecoder:
             leads=bool(gang) and leads(metadata),
             nominated_node=status.nominated_node_name,
             mark=self._mark(metadata, gang),
-            problem=summary(problems),
+            problem=problem,
             queue=queue,
             quota=labels.get(QUOTA_NAME, ""),
             user=self._user(metadata),

@@ -70,6 +70,8 @@ class AdvanceReservations(PodEnricher):
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         annotations = pod.metadata.annotations
+        if not annotations and not self._asks:
+            return no_changes()
         own = annotations.get(RESERVATION_ANNOTATION, "")
         names = (own,) if own else required_names(annotations)
         if names == self._asks.get(spec.uid, ()):
