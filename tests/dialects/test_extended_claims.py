@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.core import decode_pod
+from phalanx.dialects.core import NodeObject, decode_node, decode_pod
 from phalanx.dialects.devices.device_charges import devices_of
 from phalanx.dialects.devices.extended_claims import ExtendedResources, extended_requests, is_extended
+from phalanx.dialects.pods.decoder import PodDecoder
 from phalanx.model.devices.claims import ClaimSpec, DeviceAsk, DeviceRequest
 
 GPU = "example.com/gpu"
@@ -99,3 +100,66 @@ def test_what_accounts_are_charged_for_a_claim() -> None:
 
 def test_administrators_take_nothing_from_anybody() -> None:
     assert devices_of(ClaimSpec((DeviceRequest("r", (DeviceAsk("r", "gpu", admin=True),)),))) == {}
+
+
+class Asking:
+    """Pods that ask for GPUs, as `ExtendedResources` is told of them."""
+
+    def __init__(self) -> None:
+        self.decoder, self.known = PodDecoder(), ExtendedResources()
+
+    def pod(self, name: str, node: str = "", phase: str = "Pending", amount: str = "2") -> bool:
+        document = {
+            "metadata": {"name": name, "uid": name},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "c", "resources": {"requests": {GPU: amount}, "limits": {GPU: amount}}}],
+            },
+            "status": {"phase": phase},
+        }
+        pod = decode_pod(json.dumps(document).encode())
+        self.specs = self.decoder.pod(pod, self.decoder.template(pod), "")
+        return self.known.pod(pod, self.specs)
+
+    def needs(self, name: str, node: str = "") -> int:
+        """How many devices are asked for by claims."""
+        self.pod(name, node)
+        extended, _ = self.known.needs(self.specs)
+        return sum(need.amount for need in extended)
+
+
+def node_with(**offered: str) -> NodeObject:
+    raw = {
+        "metadata": {"name": "n"},
+        "status": {"allocatable": {name.replace("_", "/"): n for name, n in offered.items()}},
+    }
+    return decode_node(json.dumps(raw).encode())
+
+
+def test_who_came_before_the_first_device_class_is_found_when_it_comes() -> None:
+    asking = Asking()
+    assert not asking.pod("waits")
+    assert not asking.pod("runs", node="n")
+    assert not asking.pod("done", phase="Succeeded")
+    assert asking.needs("waits") == 0
+    assert asking.known.offered("gpus", GPU, "2026-01-01T00:00:00Z") == {"waits", "runs"}
+    assert asking.needs("waits") == 2
+    # From now on news of a pod, of its node and of the class reach it.
+    assert asking.pod("late")
+    assert not asking.pod("late")
+    assert asking.pod("late", node="n")
+    assert asking.known.node(node_with(**{"example.com_gpu": "8"})) == {"late", "runs"}
+    assert asking.needs("runs", node="n") == 0  # its kubelet has given it the GPUs
+    assert asking.known.node_gone("n") == {"late", "runs"}
+    assert asking.known.pod_gone("late")
+    assert not asking.known.pod_gone("late")
+    assert asking.known.withdrawn("gpus") == {"waits", "runs"}
+    assert asking.needs("waits") == 0
+
+
+def test_pods_of_one_template_that_ask_for_other_amounts_are_told_apart() -> None:
+    asking = Asking()
+    asking.known.offered("gpus", GPU, "")
+    assert [asking.needs("a"), asking.needs("b")] == [2, 2]
+    asking.pod("c", amount="3")
+    assert sum(need.amount for need in asking.known.needs(asking.specs)[0]) == 3

@@ -93,8 +93,9 @@ def thing(name: str, version: int, *, uid: str = "", namespace: str = "ns", **fi
     return {"metadata": metadata, **fields}
 
 
-def page(version: int, *items: Any, token: str = "") -> Json:
-    metadata = {"resourceVersion": str(version)} | ({"continue": token} if token else {})
+def page(version: int, *items: Any, token: str = "", remaining: int = 0) -> Json:
+    metadata: JsonObject = {"resourceVersion": str(version)} | ({"continue": token} if token else {})
+    metadata |= {"remainingItemCount": remaining} if remaining else {}
     return Json({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": list(items)})
 
 

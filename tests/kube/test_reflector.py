@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -167,6 +167,94 @@ async def test_reads_a_long_list_page_by_page(
         "t1",
         "t2",
     ]
+
+
+async def test_a_list_that_is_not_too_long_is_asked_for_as_a_whole(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    first = page(10, thing("a", 1), token="t1", remaining=2)
+    server.on("GET", PATH, first, page(12, thing("a", 1), thing("b", 2), thing("c", 11)))
+    server.on("GET", PATH, Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, page_size=1):
+        assert await sink.until("synced") == ["upsert a uid-a", "upsert b uid-b", "upsert c uid-c", "synced"]
+        await sink.when(lambda: bool(server.seen("GET", PATH, watch=True)))
+    assert [request.query for request in server.seen("GET", PATH, watch=False)] == [{"limit": "1"}, {}]
+    assert server.seen("GET", PATH, watch=True)[0].query["resourceVersion"] == "12"
+
+
+async def test_a_long_list_comes_by_pages(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.kube.reflector.WHOLE_LIST", 1000)
+    server.on("GET", PATH, page(10, thing("a", 1), token="t1", remaining=40), page(10, thing("b", 2)))
+    server.on("GET", PATH, Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, page_size=1):
+        assert await sink.until("synced") == ["upsert a uid-a", "upsert b uid-b", "synced"]
+    assert [request.query for request in server.seen("GET", PATH, watch=False)] == [
+        {"limit": "1"},
+        {"limit": "1", "continue": "t1"},
+    ]
+
+
+# (A connection that is lost under a GET is tried once more by the client.)
+@pytest.mark.parametrize("answers", [[refusal(504, "Timeout", "it took too long")], [Hangup(), Hangup()]])
+async def test_where_the_whole_list_cannot_be_had_the_pages_go_on_and_it_is_not_asked_for_again(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, answers: list[Any]
+) -> None:
+    first, last = page(10, thing("a", 1), token="t1", remaining=1), page(10, thing("b", 2))
+    server.on("GET", PATH, first, *answers, last, first, last)
+    server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, page_size=1):
+        await sink.until("synced", 2)
+    assert sink.lines == ["upsert a uid-a", "upsert b uid-b", "synced", "synced"]
+    asked = [request.query for request in server.seen("GET", PATH, watch=False)]
+    by_pages = [{"limit": "1"}, {"limit": "1", "continue": "t1"}]
+    assert asked == [by_pages[0], *({} for _ in answers), by_pages[1], *by_pages]
+
+
+class Batches(Log):
+    """Told of many at once, and of the rest one by one."""
+
+    def all(self, changes: Sequence[Upsert[Pod]]) -> None:
+        self.lines.append("+".join(change.key[1] for change in changes))
+        self._news.set()
+
+
+async def test_what_exists_is_told_together_and_in_order_with_the_rest(
+    server: StubServer, client: KubeClient, fake_time: FakeTime
+) -> None:
+    sink = Batches()
+    server.on("GET", PATH, page(10, thing("a", 1), thing("b", 2), token="t1"), page(10, thing("c", 3)))
+    lines = [
+        event("ADDED", thing("d", 11)),
+        event("MODIFIED", thing("a", 12)),
+        event("MODIFIED", thing("d", 13)),  # the same object again
+        event("DELETED", thing("a", 14)),
+        event("ADDED", thing("e", 15)),
+    ]
+    server.on("GET", PATH, Watch(tuple(lines)), watch=True)
+    async with reflecting(client, sink, fake_time, page_size=2, sink_all=sink.all):
+        await sink.when(lambda: "e" in sink.lines[-1:])
+    assert sink.lines[:3] == ["a+b", "c", "synced"]
+    # However the events fell into reads, no order between changes of one object is lost.
+    told = "+".join(sink.lines[3:]).split("+")
+    assert told == ["d", "a", "d", "delete a uid-a was ", "e"]
+    assert all(len(set(names)) == len(names) for names in (line.split("+") for line in sink.lines))
+
+
+async def test_who_cannot_take_many_harms_nothing_else(
+    server: StubServer, client: KubeClient, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Log()
+
+    def fails(changes: Sequence[Upsert[Pod]]) -> None:
+        raise LookupError("a bug of ours")
+
+    server.on("GET", PATH, page(10, thing("a", 1)))
+    server.on("GET", PATH, Watch((event("DELETED", thing("a", 11)),)), watch=True)
+    async with reflecting(client, sink, fake_time, sink_all=fails):
+        assert await sink.until("delete a uid-a was ") == ["synced", "delete a uid-a was "]
+    assert "a bug of ours" in caplog.text
 
 
 async def test_starts_the_list_again_when_its_token_expires_and_goes_without_pages_at_last(

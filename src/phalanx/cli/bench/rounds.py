@@ -157,9 +157,7 @@ async def post(client: KubeClient, namespace: str, nodes: int, pods: int, concur
             coming.cancel()
 
 
-async def _follow(
-    client: KubeClient, namespace: str, version: str, waiting: asyncio.Queue[dict[str, Any]]
-) -> None:
+async def _follow(client: KubeClient, namespace: str, version: str, waiting: asyncio.Queue[dict[str, Any]]) -> None:
     """Puts the metadata of each pod that comes into a queue."""
     params: Params = {"watch": True, "resourceVersion": version}
     stream = client.stream(PODS.path(namespace), params, read_timeout=PATIENCE)

@@ -1,0 +1,137 @@
+"""Objects go in one by one or many at once with the same result, and who writes about gangs is told behind the plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.decision_log import Arrivals
+from phalanx.daemon.object_feed import ObjectFeed
+from phalanx.dialects.core import PodObject, decode_pod
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.warnings import ObjectRef, pod_ref
+from phalanx.kube.changes import Upsert
+from phalanx.kube.failures import Failures
+from phalanx.model.events import ClusterEvent, GangRemoved
+from phalanx.model.gang import GangKey
+from tests.dialects.objects import pod_document
+
+LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+class World:
+    def __init__(self) -> None:
+        self.state, self.intake = ClusterState(), Intake(["phalanx"])
+        self.told: list[str] = []
+        self.changes = 0
+        self.counted: Counter[str] = Counter()
+        self.arrivals = Arrivals()
+        self.feed = ObjectFeed(
+            self.intake,
+            self.state,
+            self.changed,
+            lambda key: self.told.append(key.name),
+            Failures(lambda part: self.counted.update([part])),
+            self.arrivals,
+        )
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def pods(self, *names: str, gang: str) -> None:
+        changes = [pod(name, labels={LABEL: gang}) for name in names]
+        self.feed.take_in_all(changes, about, self.intake.pod, (self.unreadable,))
+
+    def unreadable(self, change: Upsert[PodObject], error: Exception) -> list[ClusterEvent]:
+        return self.intake.malformed_pod(*change.key, change.uid, str(error), change.raw)
+
+
+def pod(name: str, **details: Any) -> Upsert[PodObject]:
+    raw = msgspec.json.encode(pod_document(name, **details))
+    return Upsert(decode_pod(raw), raw, ("default", name), f"uid-{name}")
+
+
+def about(change: Upsert[PodObject]) -> ObjectRef:
+    return pod_ref(*change.key, change.uid)
+
+
+async def test_gangs_are_told_of_once_everything_has_been_seen_and_then_as_they_change() -> None:
+    world = World()
+    world.pods("a", "b", gang="first")
+    world.pods("c", gang="second")
+    world.pods("d", gang="gone")
+    world.feed.apply([*world.intake.pod_removed("default", "d", "uid-d"), GangRemoved(GangKey("default", "gone"))])
+    assert world.told == []
+    await world.feed.tell_of_gangs()
+    assert world.told == ["first", "second"]
+    world.pods("e", gang="third")
+    assert "third" in world.told[2:]
+    world.told.clear()
+    await world.feed.tell_of_gangs()
+    assert set(world.told) == {"first", "second", "third"}
+
+
+async def test_what_changes_while_many_are_told_of_is_told_as_well() -> None:
+    world = World()
+    for number in range(1000):
+        world.pods(f"p{number}", gang=f"g{number}")
+    telling = asyncio.create_task(world.feed.tell_of_gangs())
+    await asyncio.sleep(0)
+    # Others have their turn in between.
+    assert 0 < len(world.told) < 1000
+    world.pods("again", gang="g0")
+    world.pods("new", gang="late")
+    await telling
+    counts = Counter(world.told)
+    assert counts["g0"] == 2
+    assert counts["late"] == 1
+    assert all(counts[f"g{number}"] == 1 for number in range(1, 1000))
+
+
+def test_many_at_once_come_out_as_one_by_one() -> None:
+    together, alone = World(), World()
+    names = [f"p{number}" for number in range(30)]
+    together.pods(*names, gang="g")
+    for name in names:
+        alone.pods(name, gang="g")
+    assert {uid: record.pod for uid, record in together.state.pods.items()} == {
+        uid: record.pod for uid, record in alone.state.pods.items()
+    }
+    assert together.changes == 1
+    assert alone.changes == 30
+    woken = together.arrivals.take(0.0)
+    assert (woken.event, woken.events) == ("Pod default/p0", 30)
+    assert alone.arrivals.take(0.0) == woken
+
+
+def test_one_that_raises_keeps_its_place_among_many(caplog: Any) -> None:
+    world = World()
+    whole = world.intake.pod
+
+    def fails(pod: PodObject) -> list[ClusterEvent]:
+        if pod.metadata.name == "bad":
+            raise LookupError("a bug of ours")
+        return whole(pod)
+
+    changes = [pod(name, node="n", phase="Running") for name in ("before", "bad", "after")]
+    world.feed.take_in_all(changes, about, fails, (world.unreadable,))
+    assert list(world.state.pods) == ["uid-before", "uid-bad", "uid-after"]
+    assert world.state.pods["uid-bad"].pod.problem
+    assert world.counted == {"intake": 1}
+    assert "Pod default/bad failed" in caplog.text
+
+
+def test_where_no_way_is_left_the_others_still_come() -> None:
+    world = World()
+
+    def fails(*_: object) -> list[ClusterEvent]:
+        raise LookupError("a bug of ours")
+
+    world.feed.take_in_all([pod("a")], about, fails, (fails, lambda change, error: world.intake.pod(change.object)))
+    assert list(world.state.pods) == ["uid-a"]
+    world.feed.take_in_all([pod("b"), pod("c")], about, fails, (fails,))
+    assert list(world.state.pods) == ["uid-a"]
