@@ -1,4 +1,4 @@
-"""Objects go in one by one or many at once with the same result, and who writes about gangs is told behind the plan."""
+"""Objects come out alike one by one and many at once; who writes about gangs is told of them behind the plan."""
 
 from __future__ import annotations
 
