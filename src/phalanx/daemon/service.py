@@ -370,11 +370,11 @@ class SchedulerService:
             await asyncio.sleep(_GATHER)
             try:
                 await self._plan()
-                self._planned.set()
                 healthy = True
             except Exception as error:
                 # Whatever it is, it must not end what can go on; what waits is looked at anew, but in no hurry.
                 self._failures.record_failure("cycle", "the cycle", error)
+                self._planned.set()
                 self.scheduler.queue.activate_everything()
                 backoff = backoff if not healthy else Backoff(base=0.5, cap=30.0)
                 healthy = False
@@ -382,7 +382,7 @@ class SchedulerService:
                 self._wake.set()
 
     async def _tell_of_all(self) -> None:
-        """Compares what all objects say with the truth, behind the first plan: who waits is bound first."""
+        """Compares what all objects say with the truth, behind the first cycle: who waits is bound first."""
         await self._planned.wait()
         await self.observer.tell_of_gangs()
         await self._accounts.run()
@@ -396,10 +396,12 @@ class SchedulerService:
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()
+                self._planned.set()
                 await asyncio.sleep(0)
             else:
                 # Nothing is planned on stale knowledge.
                 await asyncio.sleep(_STALE_PERIOD)
+        self._planned.set()
 
     async def _check_ledger(self) -> None:
         """Ends the service when the books do not agree with the pods."""
