@@ -539,3 +539,14 @@ def _node() -> dict[str, Any]:
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     return {"metadata": {"name": "n"}, "status": status}
+
+
+@pytest.mark.timeout(120)
+async def test_one_apply_of_the_plain_manifests_installs_on_an_empty_cluster(kubeconfig: Path) -> None:
+    apply = ("kubectl", "apply", "--server-side", "-k", str(ROOT / "deploy"), "--kubeconfig", str(kubeconfig))
+    for _ in range(2):
+        process = await asyncio.create_subprocess_exec(
+            *apply, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        said, _ = await process.communicate()
+        assert process.returncode == 0, said.decode()

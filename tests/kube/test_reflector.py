@@ -15,6 +15,7 @@ import pytest
 
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import Unreachable
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
@@ -185,7 +186,7 @@ async def test_a_list_that_is_not_too_long_is_asked_for_as_a_whole(
 async def test_a_long_list_comes_by_pages(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.kube.reflector.WHOLE_LIST", 1000)
+    monkeypatch.setattr("phalanx.kube.pages.WHOLE_LIST", 1000)
     server.on("GET", PATH, page(10, thing("a", 1), token="t1", remaining=40), page(10, thing("b", 2)))
     server.on("GET", PATH, Watch(), watch=True)
     async with reflecting(client, sink, fake_time, page_size=1):
@@ -691,3 +692,74 @@ async def test_objects_of_any_shape_can_be_reflected(
         assert isinstance(added, Upsert)
         assert isinstance(deleted, Delete)
         assert (added.key, added.uid) == (deleted.key, deleted.uid) == (("ns", "a"), "uid-a")
+
+
+class Away:
+    """A server that cannot be reached for so many requests of the reflector."""
+
+    def __init__(self, client: KubeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        stream = client.stream_batches
+
+        def stream_batches(path: str, params: Any = None, *, read_timeout: float) -> Any:
+            if self.left:
+                self.left -= 1
+                raise Unreachable("connection refused")
+            return stream(path, params, read_timeout=read_timeout)
+
+        monkeypatch.setattr(client, "stream_batches", stream_batches)
+
+
+async def test_after_an_outage_whoever_waits_goes_on_with_the_first_answer_that_anybody_gets(
+    server: StubServer,
+    client: KubeClient,
+    sink: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.on("GET", PATH, page(10, thing("a", 1)))
+    server.on("GET", PATH, Watch((event("ADDED", thing("b", 11)),)), watch=True)
+    server.on("GET", "/version", Json({}))
+    away = Away(client, monkeypatch)
+    away.left = 2
+    reflectors = [
+        Reflector(client, PODS, msgspec.json.Decoder(Pod).decode, sink, sleep=lambda pause: asyncio.sleep(3600))
+        for _ in range(2)
+    ]
+    caplog.set_level(logging.INFO)
+    tasks = [asyncio.create_task(each.run()) for each in reflectors]
+    try:
+        await sink.until("synced", 2)
+        await sink.when(lambda: all(each.state is ReflectorState.WAITING for each in reflectors))
+        await client.get("/version")
+        await sink.until("upsert b uid-b", 2)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    told = [record.getMessage() for record in caplog.records]
+    # One line for the outage and one for its end, however many watch.
+    assert len([text for text in told if "connection refused" in text]) == 1
+    assert len([text for text in told if "answers again" in text]) == 1
+
+
+@pytest.mark.parametrize("expired", [refusal(410, "Expired"), Watch((GONE,))])
+async def test_what_has_expired_during_an_outage_is_listed_at_once(
+    server: StubServer,
+    client: KubeClient,
+    sink: Log,
+    fake_time: FakeTime,
+    monkeypatch: pytest.MonkeyPatch,
+    expired: Any,
+) -> None:
+    away = Away(client, monkeypatch)
+    server.on("GET", PATH, page(10, thing("a", 1)), page(30, thing("a", 1), thing("b", 25)))
+    server.on("GET", PATH, expired, expired, Watch(), watch=True)
+    away.left = 6
+    async with reflecting(client, sink, fake_time):
+        await sink.until("synced", 2)
+        waited = list(fake_time.pauses)
+        await sink.until("synced", 3)
+    assert len(waited) == 6  # for the server, and not for the list
+    # Where the server goes on saying so there are pauses again.
+    assert len(fake_time.pauses) == 7

@@ -28,7 +28,7 @@ from phalanx.dialects.enrichers import core_enrichers
 from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import other_controllers_way
 from phalanx.dialects.gangs.agreement import MemberDeclaration
-from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, stated_queue
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, owner_names, stated_queue
 from phalanx.dialects.gangs.expected import ExpectedMemberIndex
 from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
@@ -172,7 +172,7 @@ class Intake:
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
-        events += self._store(spec, declared, _owners_of(metadata))
+        events += self._store(spec, declared, owner_names(metadata))
         if last is None:
             shown -= {uid}  # just now it was
         if shown:
@@ -551,8 +551,3 @@ class Intake:
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
             events += self._shown(record)
         return events + self._tell_members()
-
-
-def _owners_of(metadata: Metadata) -> str:
-    """Their names, as scheduler-plugins writes them into `occupiedBy`."""
-    return ",".join(sorted([f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references]))

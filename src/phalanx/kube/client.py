@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -14,12 +15,15 @@ from urllib.parse import urlencode
 import msgspec
 
 from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.contact import Contact
 from phalanx.kube.errors import ApiError, ConnectionLost, Fenced, api_error
 from phalanx.kube.http.connections import Connections, Transports
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.model.text.decoding import decode_json
 
 __all__ = ["KubeClient", "Params", "PatchType"]
+
+log = logging.getLogger(__name__)
 
 #: Query parameters; a value of None is left out, True and False are written as the API server reads them.
 Params = Mapping[str, str | int | bool | None]
@@ -65,6 +69,8 @@ class KubeClient:
         self.namespace = config.namespace
         #: Told of each request: method (WATCH for a watch that begins), path, status (0: no answer), seconds.
         self.answered: Callable[[str, str, int, float], object] = lambda method, path, status, seconds: None
+        #: Shared by all copies of this client.
+        self.contact = Contact()
         self._may_write: Callable[[], bool] | None = None
         self._credentials = config.credentials()
         self._connections = Connections(
@@ -124,6 +130,7 @@ class KubeClient:
         except ConnectionLost:
             self.answered(method, path, 0, time.perf_counter() - begun)
             raise
+        self._heard()
         self.answered(method, path, answer.status, time.perf_counter() - begun)
         if 200 <= answer.status < 300:
             return answer.body
@@ -132,6 +139,10 @@ class KubeClient:
         if answer.status == 429 and not path.endswith("/eviction"):
             self.throttled(failure.retry_after)
         raise failure
+
+    def _heard(self) -> None:
+        if self.contact.answered():
+            log.info("the API server at %s answers again", self.config.server)
 
     async def _send(self, call: HttpRequest) -> HttpResponse:
         identity = self._credentials.cached() or await self._credentials.current()
@@ -288,6 +299,7 @@ class KubeClient:
                     async for piece in pieces:
                         if begins:
                             begins = False
+                            self._heard()
                             self.answered("WATCH", path, piece.status, 0.0)
                         if piece.status == 401 and renewable:
                             break

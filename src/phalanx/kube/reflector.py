@@ -14,20 +14,12 @@ from typing import Generic, TypeVar
 
 from phalanx.kube.changes import Change, Delete, Key, Malformed, Sink, Synced, Upsert
 from phalanx.kube.client import KubeClient
-from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, status_error
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable, status_error
 from phalanx.kube.failures import Failures
+from phalanx.kube.pages import ListPages
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
-from phalanx.kube.wire import (
-    ListPage,
-    ObjectHead,
-    head_of,
-    read_event,
-    read_head,
-    read_page,
-    read_status,
-    version_number,
-)
+from phalanx.kube.wire import ObjectHead, head_of, read_event, read_head, read_status, version_number
 
 __all__ = ["Reflector", "ReflectorState"]
 
@@ -48,10 +40,6 @@ LIST_RESTARTS = 3
 #: Failed answers to a watch from one version before a new list. "Too large resource version" means a server
 #: that lags, which passes, or an etcd that was restored from a backup, which only a new list cures.
 STUCK_LIMIT = 3
-LIST_TIMEOUT = 60.0
-#: A list that may be so long in all (bytes) is asked for whole: of pages API servers give only the first from their
-#: cache, the others are read and decoded from etcd, which costs a server some five times as much (decision 025).
-WHOLE_LIST = 64 * 2**20
 
 
 class ReflectorState(enum.Enum):
@@ -121,9 +109,8 @@ class Reflector(Generic[T]):
         self._failures = failures or Failures()
         self._path = resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._pages = ListPages(client, self._path, self._selectors)
         self._page_size = page_size
-        #: Whether a list that is not too long may be asked for without pages.
-        self._whole = True
         self._optional = optional
         self._absent_period = absent_period
         self._sooner = asyncio.Event()
@@ -139,6 +126,8 @@ class Reflector(Generic[T]):
         self._watching_since: float | None = None
         #: Where the last watch started.
         self._start: str | None = None
+        #: The server could not be reached since the last list.
+        self._unreached = False
         #: The version at which watches keep failing, and how often they did.
         self._stuck: tuple[str | None, int] = (None, 0)
 
@@ -165,6 +154,10 @@ class Reflector(Generic[T]):
                 if self.state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN):
                     self.restarts[str(error.status)] += 1
                 pause = self._refused(error)
+            except Unreachable as error:
+                self.restarts["connection"] += 1
+                await self._until_reachable(str(error))
+                continue
             except (ConnectionLost, ConfigError) as error:
                 self.restarts["connection"] += 1
                 pause = self._failed(str(error))
@@ -189,10 +182,18 @@ class Reflector(Generic[T]):
         if self.state is ReflectorState.ABSENT:
             self._sooner.set()
 
-    async def _rest(self, pause: float) -> None:
+    async def _until_reachable(self, text: str) -> None:
+        """Until it is time to try again, or anybody else has reached the server."""
+        self._unreached = True
+        news = self._client.contact.lost()
+        pause = self._failed(text, level=logging.WARNING if news else logging.DEBUG)
+        await self._rest(pause, self._client.contact.next_answer())
+
+    async def _rest(self, pause: float, *sooner: asyncio.Future[None]) -> None:
         """Until the time is over, or somebody says that it is worth looking again."""
         self._sooner.clear()
-        resting = [asyncio.ensure_future(self._sleep(pause)), asyncio.ensure_future(self._sooner.wait())]
+        waking: list[Awaitable[object]] = [self._sleep(pause), self._sooner.wait(), *sooner]
+        resting = [asyncio.ensure_future(each) for each in waking]
         try:
             await asyncio.wait(resting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -244,49 +245,16 @@ class Reflector(Generic[T]):
     async def _list_pages(self, page_size: int) -> tuple[str, set[Key]]:
         """The list's version and its keys. Pages are told as they come; absences only at the end."""
         seen: set[Key] = set()
-        later = bool(self._index)
-        coming = self._ask_for_page(page_size, None)
-        try:
-            while True:
-                body = await coming
-                page = read_page(body)
+        later, version = bool(self._index), ""
+        async with aclosing(self._pages.read(page_size)) as pages:
+            async for page in pages:
                 self.last_contact = self._clock()
-                if not seen and self._may_be_whole(page, len(body)):
-                    page = await self._whole_list() or page
-                if page.token:
-                    # The server makes the next page while this one is taken in.
-                    coming = self._ask_for_page(page_size, page.token)
-                    await asyncio.sleep(0)
                 for item in page.items:
                     raw = bytes(item)
                     seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
                 self._tell_gathered()
-                if not page.token:
-                    return page.version, seen
-        finally:
-            coming.cancel()
-
-    def _ask_for_page(self, page_size: int, token: str | None) -> asyncio.Task[bytes]:
-        # No resourceVersion: the consistent read. "0" could be older than what we know, and an absence
-        # in an old list is not a deletion.
-        params = {**self._selectors, "limit": page_size or None, "continue": token}
-        return asyncio.ensure_future(self._client.request("GET", self._path, params=params, timeout=LIST_TIMEOUT))
-
-    def _may_be_whole(self, page: ListPage, length: int) -> bool:
-        count = len(page.items)
-        return (
-            bool(self._whole and count and page.remaining)
-            and length * (count + page.remaining) < WHOLE_LIST * count
-        )
-
-    async def _whole_list(self) -> ListPage | None:
-        """None, and not asked for again, where the server cannot do it in time."""
-        try:
-            return read_page(await self._ask_for_page(0, None))
-        except (ApiError, ConnectionLost) as error:
-            log.info("%s: the list cannot be had as a whole, so by pages: %s", self._path, error)
-            self._whole = False
-            return None
+                version = page.version
+        return version, seen
 
     def _unchanged(self, raw: bytes) -> Key | None:
         """The key of an object that is known in this state: most of a later list need not be decoded."""
@@ -296,6 +264,7 @@ class Reflector(Generic[T]):
 
     def _complete(self) -> None:
         self.lists += 1
+        self._unreached = False
         self._sink(Synced())
         self.synced.set()
 
@@ -406,6 +375,12 @@ class Reflector(Generic[T]):
             return self._forbidden(error)
         if error.gone or error.status in (400, 404, 405, 422):
             self._version = None
+            if error.gone and self._unreached:
+                # The server has been away for longer than it remembers: it is there again, and so is everything.
+                self._unreached = False
+                self._backoff.reset()
+                log.info("%s: %s; listing again", self._path, error)
+                return 0.0
         elif error.status not in (401, 429, 503):
             count = self._stuck[1] + 1 if self._stuck[0] == self._version else 1
             self._stuck = (self._version, count)
@@ -413,7 +388,7 @@ class Reflector(Generic[T]):
                 self._version = None
         return self._failed(str(error), error.retry_after)
 
-    def _failed(self, text: str, retry_after: float | None = None) -> float:
+    def _failed(self, text: str, retry_after: float | None = None, level: int = logging.WARNING) -> float:
         since, self._watching_since = self._watching_since, None
         lasted = self._clock() - since if since is not None else 0.0
         served = self._version is not None and (lasted >= SHORT_WATCH or self._version != self._start)
@@ -421,7 +396,7 @@ class Reflector(Generic[T]):
             self._backoff.reset()
         pause = self._backoff.next(retry_after)
         self.state = ReflectorState.WAITING
-        log.warning("%s: %s; next try in %.1f s", self._path, text, pause)
+        log.log(level, "%s: %s; next try in %.1f s", self._path, text, pause)
         return pause
 
     def _not_served(self, error: ApiError) -> float:

@@ -195,6 +195,11 @@ def controlling_owner(metadata: Metadata) -> OwnerReference | None:
     return None
 
 
+def owner_names(metadata: Metadata) -> str:
+    """Those of all owners, as scheduler-plugins writes them into `occupiedBy`."""
+    return ",".join(sorted([f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references]))
+
+
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
     """What one of our own annotations says about the gang."""
     if not annotations.get(key) or annotations.get(OWN_GROUP) != gang:

@@ -1,0 +1,37 @@
+"""Whether the API server can be reached, as all requests of one client see it together."""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["Contact"]
+
+
+class Contact:
+    """Whoever waits before he tries again learns of the first answer that anybody gets."""
+
+    def __init__(self) -> None:
+        self._lost = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def lost(self) -> bool:
+        """Nobody could be reached just now; True for the first who finds that."""
+        news, self._lost = not self._lost, True
+        return news
+
+    def answered(self) -> bool:
+        """The server has answered, whatever it said; True where it had been lost."""
+        news, self._lost = self._lost, False
+        if news:
+            waiting, self._waiting = self._waiting, set()
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
+        return news
+
+    def next_answer(self) -> asyncio.Future[None]:
+        """Done when a server that had been lost answers again; to be cancelled by whoever waits no more."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
