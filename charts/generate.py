@@ -133,7 +133,7 @@ def rendered(helm: str) -> str:
             "labels": {**LABELS, "pod-security.kubernetes.io/enforce": "restricted"},
         },
     }
-    # (No queues: in one go with their definition no API server takes them. The scheduler makes them when it starts.)
+    # (No queues: together with their definition no API server takes them. The scheduler makes them when it starts.)
     objects = [namespace, *filter(None, yaml.safe_load_all(made))]
     for each in objects:
         # Nothing here is Helm's.

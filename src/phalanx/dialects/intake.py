@@ -171,17 +171,14 @@ class Intake:
         self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
-        events += facts
-        events += self._store(spec, declared, owner_names(metadata))
+        events += [*facts, *self._store(spec, declared, owner_names(metadata))]
         if last is None:
             shown -= {uid}  # just now it was
-        if shown:
-            events += self.apply(([], shown))
+        events += self.apply(([], shown)) if shown else []
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
         if faults or (last is not None and last.faults):
             self._pass_over(uid, faults)
-        events += self._tell_members()
-        return events
+        return events + self._tell_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
