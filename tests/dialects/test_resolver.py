@@ -10,8 +10,9 @@ import pytest
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
+from phalanx.dialects.gangs.context import GangContext
 from phalanx.dialects.gangs.group_spec import GroupSpec
-from phalanx.dialects.gangs.resolver import GangContext, resolve
+from phalanx.dialects.gangs.resolver import resolve
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.times import parse_time

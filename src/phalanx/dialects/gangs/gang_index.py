@@ -7,10 +7,11 @@ from functools import partial
 from typing import TypeVar
 
 from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
+from phalanx.dialects.gangs.context import GangContext
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.members import Members
 from phalanx.dialects.gangs.naming import GangNaming
-from phalanx.dialects.gangs.resolver import GangContext, Resolved, resolve
+from phalanx.dialects.gangs.resolver import Resolved, resolve
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, group_ref, pod_ref
 from phalanx.dialects.workloads.rule import KindKey, WorkloadSize, group_of

@@ -7,13 +7,14 @@ those of section 1.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.agreement import Agreement, Member
+from phalanx.dialects.gangs.context import GangContext
 from phalanx.dialects.gangs.declaration import Declaration
 from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, Stated
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupSpec
@@ -41,7 +42,7 @@ from phalanx.dialects.gangs.topology_annotations import (
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.reader import describe
-from phalanx.dialects.workloads.rule import WORKLOAD, KindKey, WorkloadPart, WorkloadSize, group_of
+from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy, Problem
 from phalanx.model.resources import Requests
@@ -51,7 +52,6 @@ from phalanx.model.topology import TopologyRule
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 _MODES = ("single", "all")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 T = TypeVar("T")
 
 
@@ -60,22 +60,6 @@ class Resolved(msgspec.Struct, frozen=True):
 
     gang: Gang
     about: Mapping[Problem, Member]
-
-
-class GangContext(msgspec.Struct, frozen=True):
-    """Facts from outside the gang: how pods name the objects of each API group, in order of preference, the values
-    of priority classes, the queue that the namespace prefers, and whether Kubernetes' own PodGroups are served.
-    `size` is what the members' owner says; of the kinds `unreadable` there are no owners to ask. `sizes` has what
-    owners say about the PodGroups that are theirs, too.
-    """
-
-    naming_of: Mapping[str, GangNaming]
-    priority_classes: Mapping[str, int] = {}
-    queue: str = ""
-    native: bool = True
-    size: WorkloadSize | None = None
-    unreadable: Container[KindKey] = frozenset()
-    sizes: Mapping[GangKey, WorkloadSize] = {}
 
 
 def resolve(
@@ -337,8 +321,6 @@ class _Resolution:
             self._warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
     def _bundle(self) -> tuple[GangKey, ...]:
-        if self._silent:
-            return ()
         named: tuple[GangKey, ...] = self._extra(
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
             "until then the gang stands alone",
@@ -467,8 +449,6 @@ class _Resolution:
         fallback: str,
     ) -> T:
         """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
-        if self._silent:
-            return default
         speaker, stated = self._speaker(select)
         if stated is None:
             return default
