@@ -763,3 +763,22 @@ async def test_what_has_expired_during_an_outage_is_listed_at_once(
     assert len(waited) == 6  # for the server, and not for the list
     # Where the server goes on saying so there are pauses again.
     assert len(fake_time.pauses) == 7
+
+
+@pytest.mark.parametrize("expired", [refusal(410, "Expired"), Watch((GONE,))])
+async def test_after_that_list_it_watches_and_says_so(
+    server: StubServer,
+    client: KubeClient,
+    sink: Log,
+    fake_time: FakeTime,
+    monkeypatch: pytest.MonkeyPatch,
+    expired: Any,
+) -> None:
+    away = Away(client, monkeypatch)
+    server.on("GET", PATH, page(10), page(30))
+    server.on("GET", PATH, expired, Watch((event("ADDED", thing("a", 31)),)), watch=True)
+    away.left = 2
+    async with reflecting(client, sink, fake_time) as reflector:
+        await sink.until("upsert a uid-a")
+        assert reflector.state is ReflectorState.WATCHING
+        assert reflector.lag == 0.0

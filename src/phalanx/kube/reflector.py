@@ -377,7 +377,7 @@ class Reflector(Generic[T]):
             self._version = None
             if error.gone and self._unreached:
                 # The server has been away for longer than it remembers: it is there again, and so is everything.
-                self._unreached = False
+                self._unreached, self._watching_since = False, None
                 self._backoff.reset()
                 log.info("%s: %s; listing again", self._path, error)
                 return 0.0
