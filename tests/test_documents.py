@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from phalanx.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 # From where a file is named: as the documents and the modules of that room do.
@@ -20,6 +23,10 @@ ROOTS = (
 )
 # Files of Volcano's and of kube-scheduler's are named as well, and end otherwise.
 NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
+
+
+# A command as it is typed, in running text.
+TYPED = re.compile(r"`(?:kubectl )?phalanx ([a-z][a-z0-9-]*(?: [^`]*)?)`")
 
 
 def named_files() -> Iterator[tuple[str, str]]:
@@ -41,3 +48,17 @@ def test_the_glossary_is_in_order() -> None:
     assert len(words) > 20
     assert words == sorted(words)
     assert len(set(words)) == len(words)
+
+
+def test_a_command_that_is_named_is_there() -> None:
+    unknown = []
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
+        for typed in TYPED.findall(path.read_text("utf-8")) if path.name != "CHANGELOG.md" else ():
+            command: click.Command | None = cli
+            for word in typed.split():
+                if not isinstance(command, click.Group):
+                    break
+                command = command.get_command(click.Context(command), word)
+            if command is None:
+                unknown.append(f"{path.relative_to(ROOT)}: phalanx {typed}")
+    assert unknown == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.read import Source, read_documents
+from phalanx.reports.migration.read import Source, read_cluster_objects, read_documents
 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
@@ -65,3 +66,69 @@ async def test_what_is_not_served_is_none_of_this_cluster() -> None:
 async def test_a_server_that_fails_is_not_taken_for_an_empty_one() -> None:
     with pytest.raises(ApiError):
         await names(Server(ApiError(500, "InternalError", "no")), Source(Examiner()))
+
+
+class Cluster(KubeClient):
+    """Serves Queues, Koordinator's quotas and PodGroups, each with a name that nobody has; `refused` may not be
+    listed."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+
+    async def get(self, path: str, params: object = None, *, accept: str = "") -> dict[str, Any]:
+        if path == "/api":
+            return {"kind": "APIGroupDiscoveryList", "items": []}
+        kinds = {
+            "scheduling.volcano.sh/v1beta1": ["Queue", "PodGroup"],
+            "scheduling.sigs.k8s.io/v1alpha1": ["ElasticQuota"],
+        }
+        return {
+            "kind": "APIGroupDiscoveryList",
+            "items": [group(api_version, names) for api_version, names in kinds.items()],
+        }
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        plural = path.rpartition("/")[2]
+        if plural in self.refused:
+            raise ApiError(403, "Forbidden", f"{plural} is forbidden")
+        parent = {"quota.scheduling.koordinator.sh/parent": "gone"}
+        items: Mapping[str, dict[str, Any]] = {
+            "queues": {"metadata": {"name": "q"}, "spec": {"parent": "gone"}},
+            "elasticquotas": {"metadata": {"name": "e", "namespace": "n", "labels": parent}, "spec": {}},
+            "podgroups": {
+                "metadata": {"name": "g", "namespace": "n"},
+                "spec": {"minMember": 1, "priorityClassName": "gone"},
+            },
+            "priorityclasses": {"metadata": {"name": "system-node-critical"}, "value": 5},
+        }
+        return json.dumps({"metadata": {}, "items": [items[plural]] if plural in items else []}).encode()
+
+
+def group(api_version: str, kinds: list[str]) -> dict[str, Any]:
+    name, _, version = api_version.partition("/")
+    resources = [
+        {
+            "resource": f"{kind.lower()}s",
+            "responseKind": {"kind": kind},
+            "scope": "Cluster" if kind == "Queue" else "Namespaced",
+            "verbs": ["list"],
+        }
+        for kind in kinds
+    ]
+    return {"metadata": {"name": name}, "versions": [{"version": version, "resources": resources}]}
+
+
+async def missing_names(cluster: Cluster, namespace: str | None = None) -> set[str]:
+    source = Source(Examiner())
+    await read_cluster_objects(cluster, source, namespace)
+    said = {each.kind: " ".join(field.message for field in each.fields) for each in source.examiner.found}
+    return {kind for kind, words in said.items() if "not found" in words or "does not exist" in words}
+
+
+async def test_names_that_nobody_in_the_cluster_has_are_told() -> None:
+    assert await missing_names(Cluster()) == {"Queue", "ElasticQuota", "PodGroup"}
+
+
+async def test_nobody_is_missing_of_whom_not_all_were_read() -> None:
+    assert await missing_names(Cluster("priorityclasses")) == {"Queue", "ElasticQuota"}
+    assert await missing_names(Cluster(), "n") == {"Queue", "PodGroup"}

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from phalanx.cli.main import cli
+from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.lint import lint_policy
-from phalanx.scheduling.policy.loader import DEFAULT_POLICY
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 
 
 def lint(tmp_path: Path, text: str, *arguments: str) -> Result:
@@ -45,7 +47,8 @@ def test_every_mistake_has_its_line_and_the_nearest_word(tmp_path: Path) -> None
     result = lint(tmp_path, BAD)
     assert result.exit_code == 1
     told = [line.partition("policy.yaml:")[2] for line in result.output.splitlines()]
-    assert [line.split(":")[0] for line in told] == ["1", "5", "7", "11", "13"]
+    assert [line.split(":")[0] for line in told if ": error: " in line] == ["1", "5", "7", "11", "13"]
+    assert [line.split(":")[0] for line in told if ": warning: " in line] == ["1"]
     for word in ("'allocate'", "'enableJobOrder'", "'binpack'", "'mostrequested.weight'", "delete or eviction-api"):
         assert word in result.output
 
@@ -83,7 +86,8 @@ def test_a_config_map_is_looked_into_and_its_lines_are_the_files(tmp_path: Path)
     inner = "".join(f"    {line}\n" for line in BAD.splitlines())
     text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
     found = json.loads(lint(tmp_path, text, "-o", "json").output)
-    assert [each["line"] for each in found] == [6, 10, 12, 16, 18]
+    assert [each["line"] for each in found if each["severity"] == "error"] == [6, 10, 12, 16, 18]
+    assert [each["line"] for each in found if each["severity"] == "warning"] == [6]
 
 
 @pytest.mark.parametrize(
@@ -104,3 +108,111 @@ def test_what_is_no_policy_is_said_so(tmp_path: Path, text: str, told: str) -> N
 
 def test_a_file_that_is_not_there_is_a_matter_of_usage() -> None:
     assert CliRunner().invoke(cli, ["policy", "lint", "/nowhere"]).exit_code == 2
+
+
+TWICE = """\
+actions: "allocate"
+tiers:
+- plugins:
+  - name: gang
+    name: predicates
+actions: "enqueue, allocate"
+tiers: []
+"""
+
+
+def test_a_key_that_stands_twice_is_an_error_with_both_lines() -> None:
+    found = [(each.line, each.message) for each in lint_policy(TWICE) if each.severity == "error"]
+    assert found == [
+        (5, "tiers[0].plugins[0].name: the key stands twice, on lines 4 and 5; leave one of them"),
+        (6, "actions: the key stands twice, on lines 1 and 6; leave one of them"),
+        (7, "tiers: the key stands twice, on lines 2 and 7; leave one of them"),
+    ]
+
+
+def test_no_scheduler_starts_with_a_key_that_stands_twice() -> None:
+    with pytest.raises(PolicyError, match="actions: the key stands twice, on lines 1 and 6"):
+        load_policy(TWICE)
+
+
+def test_in_a_config_map_both_lines_are_the_files() -> None:
+    inner = "".join(f"    {line}\n" for line in TWICE.splitlines())
+    text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
+    assert [(each.line, each.message) for each in lint_policy(text) if "actions" in each.message] == [
+        (11, "actions: the key stands twice, on lines 6 and 11; leave one of them")
+    ]
+
+
+def test_an_entry_that_a_config_map_holds_twice_is_an_error() -> None:
+    entry = "  a: |\n    actions: allocate\n    tiers: [{plugins: [{name: predicates}]}]\n"
+    found = lint_policy(f"kind: ConfigMap\ndata:\n{entry}{entry}")
+    assert [(each.line, each.message) for each in found if each.severity == "error"] == [
+        (6, "data.a: the key stands twice, on lines 3 and 6; leave one of them")
+    ]
+
+
+def test_keys_that_are_merged_in_or_stand_in_different_mappings_are_not_twice() -> None:
+    text = """\
+actions: "enqueue, allocate"
+tiers:
+- plugins:
+  - name: predicates
+    arguments: &some {}
+  - name: nodeorder
+    arguments: {<<: *some}
+"""
+    assert lint_policy(text) == []
+
+
+def test_an_error_hides_no_warning() -> None:
+    text = 'actions: "allocate, reclaim"\ntiers:\n- plugins:\n  - name: predicates\n    enabelJobOrder: true\n'
+    assert [(each.line, each.severity) for each in lint_policy(text)] == [(1, "warning"), (5, "error")]
+
+
+MISSPELT = [
+    ('actions: "allocate, preemt"', "conformance"),
+    ('actions: "allocate, reclaim"', "proportin"),
+    ('actions: "allocate, somebodys"', "conformance"),
+]
+
+
+@pytest.mark.parametrize(("actions", "plugin"), MISSPELT)
+def test_what_was_meant_by_a_misspelt_word_is_not_missed(actions: str, plugin: str) -> None:
+    text = f"{actions}\ntiers:\n- plugins:\n  - name: predictes\n  - name: {plugin}\n"
+    assert {each.severity for each in lint_policy(text)} == {"error"}
+
+
+def test_a_weight_below_zero_is_doubted() -> None:
+    arguments = "{nodeaffinity.weight: -3}"
+    plugins = f"[{{name: predicates}}, {{name: nodeorder, arguments: {arguments}}}]"
+    text = f"actions: allocate\ntiers:\n- plugins: {plugins}\n"
+    (found,) = lint_policy(text)
+    assert (found.severity, "nodeaffinity.weight is -3, which is below 0" in found.message) == ("warning", True)
+
+
+def test_the_page_shows_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
+    shown = page.partition("Of this `policy.yaml`")[2]
+    policy = shown.partition("```yaml\n")[2].partition("```")[0]
+    said = shown.partition("$ phalanx policy lint policy.yaml\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(policy)
+    assert CliRunner().invoke(cli, ["policy", "lint", "policy.yaml"]).output == said
+
+
+def config_map(tmp_path: Path, **policies: str) -> str:
+    file = tmp_path / "configmap.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "data": policies}))
+    return str(file)
+
+
+def test_show_takes_the_config_map_that_lint_reads(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["policy", "show", "--config", config_map(tmp_path, a=DEFAULT_POLICY)])
+    alone = CliRunner().invoke(cli, ["policy", "show"])
+    assert (result.exit_code, result.output) == (0, alone.output)
+
+
+def test_show_asks_which_of_several_policies_is_meant(tmp_path: Path) -> None:
+    file = config_map(tmp_path, a=DEFAULT_POLICY, b=DEFAULT_POLICY)
+    result = CliRunner().invoke(cli, ["policy", "show", "--config", file])
+    assert (result.exit_code, "it holds a, b" in result.output) == (1, True)

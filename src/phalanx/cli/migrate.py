@@ -79,7 +79,7 @@ def migrate(
 
         run_connected(work, kubeconfig)
     found = source.examiner.found
-    told = summary(found, source.webhooks)
+    told = summary(found, source.webhooks, str(target or ""))
     if target is not None:
         for path in write_manifests(found, source.examiner.policies, target):
             click.echo(f"written: {path}", err=True)

@@ -133,7 +133,7 @@ class Paths:
             return
         record.parent = self.accounts.get(wanted)
         if record.parent is None:
-            record.fault = Problem("ParentNotFound", f"{record.label} names the parent {wanted.name}: not found")
+            record.fault = parent_not_found(record.label, wanted)
             record.parent = self.accounts[ROOT] if key.tree is Tree.QUEUE else None
 
     def _index(self, nouns: list[Account]) -> None:
@@ -239,6 +239,11 @@ class Paths:
     def _leaf(self, payer: ChargePath, leaf: AccountRecord) -> list[AccountRecord]:
         payer.fault = payer.fault or leaf.fault
         return list(leaf.lineage())
+
+
+def parent_not_found(label: str, parent: AccountKey) -> Problem:
+    """What is said of an account whose parent is missing."""
+    return Problem("ParentNotFound", f"{label} names the parent {parent.name}: not found")
 
 
 def _claims(quota: Account) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.lint import sole_policy
 from phalanx.scheduling.policy.loader import load_policy
 
 log = logging.getLogger(__name__)
@@ -72,8 +73,8 @@ class PolicyFile:
 
 
 def read_policy(path: str) -> Policy:
-    """The policy in a file, or the built-in one for "". Raises PolicyError."""
-    return _parse(_read(path), path)
+    """The policy in a file, which may be a ConfigMap's, or the built-in one for "". Raises PolicyError."""
+    return _parse(sole_policy(_read(path), path), path)
 
 
 def dialect_options(policy: Policy) -> DialectOptions:

@@ -44,7 +44,7 @@ from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLA
 from phalanx.dialects.reader import describe
 from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED
 from phalanx.model.topology import TopologyRule
@@ -72,6 +72,14 @@ def resolve(
     """The gang of this name. `members` oldest first, one per declaration; `members` or `groups` is not empty."""
     resolution = _Resolution(key, members, groups, context, options)
     return Resolved(resolution.gang(), resolution.about)
+
+
+def priority_class_not_found(ref: GroupRef, name: str) -> str:
+    """What is said of a group whose PriorityClass is missing."""
+    return (
+        f"{describe(ref)}: spec.priorityClassName is {name!r}, which does not exist; create it; until then the "
+        "members' own priorities decide"
+    )
 
 
 class _Resolution:
@@ -497,11 +505,7 @@ class _Resolution:
         if value is None and name:
             value = self.context.priority_classes.get(name)
             if value is None:
-                self._warn(
-                    "PriorityClassNotFound",
-                    f"{describe(self.spec.ref)}: spec.priorityClassName is {name!r}, which does not exist; create "
-                    "it; until then the members' own priorities decide",
-                )
+                self._warn("PriorityClassNotFound", priority_class_not_found(self.spec.ref, name))
         if value is None or self.options.is_system(self.key.namespace):
             return value
         if value > HIGHEST_USER_PRIORITY or name in SYSTEM_CLASSES:

@@ -12,6 +12,7 @@ from phalanx.model.text.decoding import MAX_DEPTH, MAX_NUMBER, decode_json, quot
 
 # Values that a document may have once its aliases are written out.
 MAX_VALUES = 500_000
+_MERGED = "tag:yaml.org,2002:merge"
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -57,6 +58,47 @@ def decode_yaml_all(text: str | bytes) -> Iterator[Any]:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         # A text that is not what its tag says, a key that is no text.
         raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+
+
+class RepeatedKey(msgspec.Struct, frozen=True):
+    """A key that stands twice in one mapping, of which the last counts. `place` is written as
+    tiers[0].plugins[1].name; lines count from 1."""
+
+    place: str
+    first: int
+    again: int
+
+    def told(self, lines_before: int = 0) -> str:
+        """In words; `lines_before` is what stands above the text in its file."""
+        lines = f"on lines {self.first + lines_before} and {self.again + lines_before}"
+        return f"{self.place}: the key stands twice, {lines}; leave one of them"
+
+
+def repeated_keys(text: str) -> list[RepeatedKey]:
+    """In a text that `decode_yaml` has taken."""
+    found: list[RepeatedKey] = []
+    known: set[int] = set()
+    root = yaml.compose(text, Loader=_Loader)
+    rest: list[tuple[yaml.Node, str]] = [(root, "")] if root is not None else []
+    while rest:
+        node, place = rest.pop()
+        # What an alias stands for is looked at once.
+        if id(node) in known:
+            continue
+        known.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            rest += [(each, f"{place}[{at}]") for at, each in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                here = f"{place}.{key.value}" if place else str(key.value)
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    found.append(RepeatedKey(here, lines[key.value], line))
+                elif isinstance(key, yaml.ScalarNode) and key.tag != _MERGED:
+                    lines[key.value] = line
+                rest.append((value, here))
+    return sorted(found, key=lambda each: (each.again, each.place))
 
 
 def _check_depth(text: str | bytes) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.dialects.reader import Document
+from phalanx.reports.migration.findings import Verdict
+from phalanx.reports.migration.foreign import Said
+from phalanx.reports.migration.readers import Path
 
 _API = "scheduling.volcano.sh/v1beta1"
 _GPU = "nvidia.com/gpu"
+_PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 # What one of KAI's units is in thousandths of ours: of a CPU, of a byte, of a card.
 _UNITS = {"cpu": ("cpu", 1), "memory": ("memory", 10**9), "gpu": (_GPU, 1000)}
 
@@ -42,10 +46,41 @@ def kai_queue(document: Document) -> dict[str, Any]:
     return made
 
 
-def has_one_weight(document: Document) -> bool:
-    """Whether a Queue of KAI weighs all its resources alike, as a Queue of ours does: then nothing is lost."""
+def said_of_kai(document: Document, path: Path) -> Said | None:
+    """What is said of a field of KAI's because of its value; None where it is said whatever it holds."""
+    value: Any = document
+    for step in path:
+        value = value[step]
+    if path[-1] == "overQuotaWeight":
+        return _said_of_weight(document, value)
+    if path[-2:] in (("gpu", "quota"), ("gpu", "limit")) and isinstance(value, float) and 0 < value < math.inf:
+        lost = round(value - int(value), 3)
+        ours = "deserved" if path[-1] == "quota" else "capability"
+        rounded = f"{value:g} is rounded down to {int(value)}: {lost:g} of a card is lost" if lost else ""
+        return (Verdict.CHANGE, f"spec.{ours}[{_GPU}], in whole cards: {rounded}") if rounded else None
+    if path == ("spec", "preemptibility") and value not in _PREEMPTIBILITIES:
+        words = " nor ".join(_PREEMPTIBILITIES)
+        return Verdict.NOT_HONOURED, f"{value!r} is neither {words}: nothing is written for it; correct it"
+    return None
+
+
+def _said_of_weight(document: Document, value: object) -> Said | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Verdict.NOT_HONOURED, f"{value!r} is no weight: the new Queue has 1"
+    if value == 0:
+        return (
+            Verdict.NOT_HONOURED,
+            "0 gives a queue in KAI no part of what is over quota, and the least spec.weight here is 1; to keep it "
+            "within its quota write spec.capability as high as spec.deserved",
+        )
+    if value != int(value) or value < 1:
+        weight = max(1, int(value))
+        return Verdict.NOT_HONOURED, f"weights are whole numbers of at least 1 here: {value:g} becomes {weight}"
+    # A Queue of KAI that weighs all its resources alike means what one of ours does: nothing is lost.
     resources = _mapping(_mapping(document, "spec"), "resources")
-    return len({repr(_mapping(resources, kind).get("overQuotaWeight")) for kind in _UNITS}) == 1
+    if len({repr(_mapping(resources, kind).get("overQuotaWeight")) for kind in _UNITS}) == 1:
+        return Verdict.CHANGE, "spec.weight, for all resources"
+    return None
 
 
 def kai_group(document: Document) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import msgspec
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
 from phalanx.dialects.reader import Document
 from phalanx.reports.capture.captured_kinds import ANNOTATIONS
-from phalanx.reports.migration.conversions import CONVERSIONS, has_one_weight
+from phalanx.reports.migration.conversions import CONVERSIONS, said_of_kai
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
 from phalanx.reports.migration.foreign import (
     DEFAULT_SCHEDULER,
     FOREIGN_KEYS,
     FOREIGN_KINDS,
+    KAI,
     KOORDINATOR,
     RENAMED_KEYS,
     SCHEDULER_NAMES,
@@ -29,6 +30,8 @@ from phalanx.reports.migration.foreign import (
 )
 from phalanx.reports.migration.policies import examine_configuration, examine_policy, usable_policy
 from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spelled
+from phalanx.reports.migration.references import References, with_missing
+from phalanx.reports.migration.refusals import field_at_fault, named, refusals
 from phalanx.scheduling.policy.lint import policies_in
 
 _NOBODY = "nothing here acts on it; leave it out, or keep the component that does"
@@ -51,12 +54,19 @@ class Examiner:
         self._readers = readers or Readers()
         self._pods: dict[bytes, ObjectFinding] = {}
         self._found: list[ObjectFinding] = []
+        self._accounts = self._readers.accounts()
+        self.references = References()
         # Policies without what no scheduler here would start with, by where they stand.
         self.policies: dict[str, str] = {}
 
     @property
     def found(self) -> list[ObjectFinding]:
-        return [*self._found, *self._pods.values()]
+        """All that is said so far; what a name lacks is said against all that was told."""
+        found = list(self._found)
+        for place, missing in self.references.missing():
+            fields = with_missing(found[place].fields, missing)
+            found[place] = msgspec.structs.replace(found[place], fields=fields)
+        return [*found, *self._pods.values()]
 
     def add_all(self, documents: Iterable[object]) -> None:
         for document in documents:
@@ -87,6 +97,8 @@ class Examiner:
             self._found.append(examine_configuration(_empty(document, SCHEDULER_PLUGINS), document))
         elif (group, kind) == ("", "Pod"):
             self._pod(document)
+        elif (group, kind) == ("scheduling.k8s.io", "PriorityClass"):
+            self.references.add_class(document)
         elif system := system_of(group):
             if system == SCHEDULER_PLUGINS and (is_koordinators(document) or _has_key_of(document, KOORDINATOR)):
                 system = KOORDINATOR
@@ -98,7 +110,11 @@ class Examiner:
         finding = _empty(document, system)
         read = self._readers.reader(document)
         if read is not None:
-            self._found.append(self._read(document, finding, read))
+            document = named(document)
+            events, examined = self._accounts(document), self._read(document, finding, read)
+            self.references.add_accounts(len(self._found), document, events)
+            self.references.add(len(self._found), read(document)[0])
+            self._found.append(examined)
             return
         foreign = FOREIGN_KINDS.get((_group(document), str(document.get("kind"))))
         if foreign is None:
@@ -107,13 +123,12 @@ class Examiner:
             return
         fields_found: dict[str, FieldFinding] = {}
         for path in leaves(document.get("spec") or {}, ("spec",)):
-            verdict, message = said_of_field(foreign, spelled(path))
+            of_value = said_of_kai(document, path) if system == KAI else None
+            verdict, message = of_value or said_of_field(foreign, spelled(path))
             said = FieldFinding(spelled(path), verdict, message)
             if verdict is Verdict.WORKS and path[-1] == "schedulerName":
                 # Whoever acts on it writes it into pods.
                 said = self._scheduler(spelled(path), str(_at(document, path)))
-            elif path[-1] == "overQuotaWeight" and has_one_weight(document):
-                said = FieldFinding(spelled(path), Verdict.CHANGE, "spec.weight, for all resources")
             fields_found.setdefault(spelled(path), said)
         convert = CONVERSIONS.get((_group(document), finding.kind))
         made = (convert(document),) if convert is not None else ()
@@ -132,6 +147,11 @@ class Examiner:
             if isinstance(name, str) and name and name != self._name:
                 fields = [each for each in fields if each.field != spelled(place)]
                 fields.append(self._scheduler(spelled(place), name))
+        said = {each.message for each in fields}
+        for refusal in refusals(document):
+            if refusal not in said:
+                told = [message for message in told if message != refusal]
+                fields = _refused(document, fields, refusal)
         # What concerns no single field, or one that cannot be told from the words.
         fields += [FieldFinding("", Verdict.CHANGE, message) for message in told]
         return msgspec.structs.replace(finding, fields=tuple(fields))
@@ -139,12 +159,13 @@ class Examiner:
     def _field(self, document: Document, read: Read, path: Path, told: list[str]) -> FieldFinding:
         field = spelled(path)
         marks = (field, str(path[-1])) if path[0] == "metadata" else (field,)
+        known = said_of_value(str(path[-1]), _at(document, path))
         for message in told:
             if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
                 told.remove(message)
-                return FieldFinding(field, Verdict.CHANGE, message)
-        if said := said_of_value(str(path[-1]), _at(document, path)):
-            return FieldFinding(field, *said)
+                return FieldFinding(field, *(known or (Verdict.CHANGE, message)))
+        if known is not None:
+            return FieldFinding(field, *known)
         if self._readers.honoured(document, read, path):
             return FieldFinding(field, Verdict.WORKS, said_of_policy(field))
         if path[:2] == ("metadata", "annotations") and path[-1] in ANNOTATIONS:
@@ -241,6 +262,17 @@ class Examiner:
         for step in reversed(tuple(place)):
             made = {step: made}
         return made
+
+
+def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> list[FieldFinding]:
+    """Nothing comes of the object; the field for which it is refused says so."""
+    paths = {spelled(path): path for path in _paths(document)}
+    path = field_at_fault(document, paths.values(), refusal)
+    found = FieldFinding(spelled(path) if path is not None else "", Verdict.NOT_HONOURED, refusal)
+    at = next((at for at, each in enumerate(fields) if each.field == found.field), None)
+    if at is None or fields[at].verdict is Verdict.NOT_HONOURED:
+        return [*fields, found]
+    return [*fields[:at], found, *fields[at + 1 :]]
 
 
 def _is_final(message: str) -> bool:

@@ -11,7 +11,7 @@ import yaml
 
 from phalanx.dialects.reader import decode_object
 from phalanx.kube.client import KubeClient
-from phalanx.kube.core_resources import PODS
+from phalanx.kube.core_resources import PODS, PRIORITY_CLASSES
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
@@ -67,9 +67,12 @@ async def read_cluster_objects(client: KubeClient, source: Source, namespace: st
     """Kinds that are not served are none of this cluster's; those that may not be read are named."""
     served = await discover(client)
     source.missing += [f"{name}: {why}" for name, why in sorted(served.degraded.items()) if system_of(name)]
-    for resource in (*_foreign(served), *_WORKLOADS, PODS, _CONFIG_MAPS):
+    for resource in (*_foreign(served), *_WORKLOADS, PODS, _CONFIG_MAPS, PRIORITY_CLASSES):
+        unread = len(source.missing)
         async for document in read_documents(client, resource, source.missing, namespace):
             source.examiner.add(document)
+        if len(source.missing) > unread or (namespace and resource.namespaced):
+            source.examiner.references.partial.add(resource.kind)
     for resource, mutating in _WEBHOOKS:
         async for document in read_documents(client, resource, source.missing, None):
             source.webhooks.append(read_webhook(document, mutating))

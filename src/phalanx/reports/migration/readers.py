@@ -22,7 +22,7 @@ from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.dialects.reservations.owners import read_owners
 from phalanx.dialects.reservations.reader import ReservationReader
 from phalanx.jobs import spec as jobs
-from phalanx.model.events import PodUpdated
+from phalanx.model.events import ClusterEvent, PodUpdated
 
 # What a decoder makes of an object: (the facts, what it tells about them). Facts are compared, and never read.
 Reading = tuple[object, tuple[str, ...]]
@@ -89,6 +89,22 @@ class Readers:
             return None
         served = wanted.served_as(version)
         return lambda each: self._object(served, each)
+
+    def accounts(self) -> Callable[[Document], list[ClusterEvent]]:
+        """What becomes of accounts by objects that are told one after the other; other kinds are passed over."""
+        intake = Intake((), dialects=self._dialects)
+
+        def take(document: Document) -> list[ClusterEvent]:
+            group, _, version = str(document.get("apiVersion") or "").rpartition("/")
+            wanted = self._kinds.get((group, str(document.get("kind") or "")))
+            served = wanted.served_as(version) if wanted is not None else None
+            if served is None or (served.group, served.plural) not in self._all.accounts:
+                return []
+            events = intake.account(served, document)
+            intake.drain_warnings()
+            return events
+
+        return take
 
     def honoured(self, document: Document, read: Read, path: Path) -> bool:
         """Whether anybody acts on what stands at `path`."""

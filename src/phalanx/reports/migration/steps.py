@@ -22,7 +22,7 @@ from phalanx.reports.migration.foreign import (
 # Webhooks of these groups speak about what we and our users write.
 _STAYS: Mapping[str, str] = {
     VOLCANO: (
-        "Volcano: stop volcano-scheduler; vc-controller-manager and its webhooks may stay "
+        "Volcano: stop volcano-scheduler; volcano-controllers and its webhooks may stay "
         "(or run `phalanx controllers` and `phalanx webhook` in their place, never both)"
     ),
     SCHEDULER_PLUGINS: "scheduler-plugins: stop its scheduler; its controller may stay",
@@ -47,7 +47,8 @@ class Steps(msgspec.Struct, frozen=True):
     steps: tuple[str, ...]
 
 
-def summary(found: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = ()) -> Steps:
+def summary(found: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = (), written: str = "") -> Steps:
+    """`written` is the directory to which what to apply was written, "" if it was not."""
     findings = list(found)
     counts = {
         system: {
@@ -59,21 +60,24 @@ def summary(found: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = ()) ->
         for system in SYSTEMS
         if any(each.system == system for each in findings)
     }
-    return Steps(counts, tuple(_steps(findings, list(webhooks), set(counts))))
+    return Steps(counts, tuple(_steps(findings, list(webhooks), set(counts), written)))
 
 
-def _steps(findings: list[ObjectFinding], webhooks: list[Webhook], systems: set[str]) -> Iterator[str]:
+def _steps(
+    findings: list[ObjectFinding], webhooks: list[Webhook], systems: set[str], written: str
+) -> Iterator[str]:
     if not systems:
         return
-    if any(each.manifests or each.patch for each in findings) or any(_is_policy(each) for each in findings):
+    place = f"{written.rstrip('/')}/" if written else ""
+    if not written and any(each.manifests or each.patch or _is_policy(each) for each in findings):
         yield "phalanx migrate --write DIR: policy.yaml, objects/ and patches/ of the steps below"
     yield "phalanx install: definitions that are there stay as they are"
     policies = [each for each in findings if _is_policy(each)]
-    config = " --config policy.yaml" if policies else ""
+    config = f" --config {place}policy.yaml" if policies else ""
     if policies:
-        yield "phalanx policy lint policy.yaml: the policy that Volcano's ConfigMap holds"
+        yield f"phalanx policy lint {place}policy.yaml: the policy that Volcano's ConfigMap holds"
     if any(each.manifests for each in findings):
-        yield "kubectl apply -f objects/: queues and groups in the place of those that are not read"
+        yield f"kubectl apply -f {place}objects/: queues and groups in the place of those that are not read"
     names = _scheduler_names(findings)
     running = "".join(f" --scheduler-name {name}" for name in ("phalanx", *names))
     for system in SYSTEMS:
@@ -87,7 +91,8 @@ def _steps(findings: list[ObjectFinding], webhooks: list[Webhook], systems: set[
         )
     yield f"phalanx scheduler{config}{running if names else ''}"
     if any(each.patch for each in findings):
-        yield "kubectl patch with patches/: schedulerName in templates (then --scheduler-name phalanx is enough)"
+        patches = f"{place}patches/"
+        yield f"kubectl patch with {patches}: schedulerName in templates (then --scheduler-name phalanx is enough)"
     elif names:
         yield "write schedulerName: phalanx into what makes pods, whenever it suits"
 

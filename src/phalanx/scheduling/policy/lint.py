@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 import yaml
 
-from phalanx.model.text.yaml_text import decode_yaml
+from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.plugin import overrides
 from phalanx.scheduling.framework.points import POINTS
 from phalanx.scheduling.framework.policy import Policy
-from phalanx.scheduling.framework.vocabulary import RESERVE
-from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RESERVE, RETIRED_ACTIONS, RETIRED_PLUGINS
+from phalanx.scheduling.policy.loader import NO_FILTER, NO_MAPPING, draft_policy
+from phalanx.scheduling.policy.registry import available_plugins, offered_actions
 
 ERROR, WARNING = "error", "warning"
+UNKNOWN = "?"
+_EMPTY_CONFIG_MAP = "ConfigMap: none of its data is a policy; write one with actions and tiers"
 _SPELLINGS = {"gangpreempt": "preempt", "gangreclaim": "reclaim"}
 _PLACE = re.compile(r"(?:actions|tiers|configurations|metrics|phalanx)\b[\w.\[\]-]*")
 _WORDS = re.compile(r"(?:argument '?([^\s':]+)'?|^\S* ?(?:\([^)]*\))?\.?([\w.-]+): (?:unknown key|'|\d|expected))")
@@ -35,31 +39,35 @@ def accept(policy: Policy) -> None:
     """No further checks."""
 
 
-def lint_policy(text: str, check: Callable[[Policy], None] = accept) -> list[Mistake]:
-    """In order of the lines, those of a ConfigMap too; `check` may raise PolicyError about a policy that loads."""
+def lint_policy(text: str, check: Callable[[Policy], None] = accept, lines_before: int = 0) -> list[Mistake]:
+    """In order of the lines, those of a ConfigMap too; `check` may raise PolicyError about a policy that loads.
+    `lines_before` is what stands above the text in its file."""
     try:
         document = decode_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        return [
-            Mistake(mark.line + 1 if mark else 1, ERROR, f"not YAML: {getattr(error, 'problem', None) or error}")
-        ]
+        line = lines_before + (mark.line + 1 if mark else 1)
+        return [Mistake(line, ERROR, f"not YAML: {getattr(error, 'problem', None) or error}")]
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind == "ConfigMap":
         return _config_map(text, document, check)
     if kind == "KubeSchedulerConfiguration":
         advice = "`phalanx migrate --from FILE` says what stands in the place of each of its plugins"
         return [Mistake(1, ERROR, f"kind: KubeSchedulerConfiguration is kube-scheduler's and no policy; {advice}")]
+    if not isinstance(document, Mapping):
+        return [Mistake(lines_before + 1, ERROR, NO_MAPPING)]
     lines = _Lines(text)
-    found: list[Mistake] = []
+    found = [Mistake(each.again + lines_before, ERROR, each.told(lines_before)) for each in repeated_keys(text)]
+    policy, errors = draft_policy(document)
     try:
-        policy = load_policy(text, "")
         check(policy)
     except PolicyError as error:
-        found = [Mistake(lines.of(each), ERROR, each) for each in str(error).removeprefix(": ").split("\n: ")]
-        return sorted(found, key=_order)
-    found += [Mistake(lines.of(each), WARNING, each) for each in policy.inactive]
-    found += [Mistake(lines.of(each), WARNING, each) for each in _doubts(policy, document)]
+        errors.append(str(error))
+    found += [Mistake(lines.of(each) + lines_before, ERROR, each) for each in errors]
+    filtered = {"predicates", UNKNOWN} & set(_named_plugins(document))
+    doubts = [each for each in policy.inactive if not (errors and filtered and each == NO_FILTER)]
+    doubts += _doubts(policy, document)
+    found += [Mistake(lines.of(each) + lines_before, WARNING, each) for each in doubts]
     return sorted(found, key=_order)
 
 
@@ -72,25 +80,42 @@ def policies_in(config_map: Mapping[str, object]) -> dict[str, str]:
     return {key: text for key, text in texts.items() if re.search(r"^(actions|tiers):", text, re.MULTILINE)}
 
 
+def sole_policy(text: str, source: str = "policy") -> str:
+    """The text of a policy: that of a ConfigMap which holds one, else the text itself. Raises PolicyError."""
+    try:
+        document = decode_yaml(text)
+    except yaml.YAMLError:
+        return text
+    if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
+        return text
+    held = policies_in(document)
+    if len(held) != 1:
+        which = f"it holds {', '.join(held)}; write one of them to a file" if held else _EMPTY_CONFIG_MAP
+        raise PolicyError(f"{source}: {which}")
+    return next(iter(held.values()))
+
+
 def _order(mistake: Mistake) -> tuple[int, str, str]:
     return mistake.line, mistake.severity, mistake.message
 
 
 def _config_map(text: str, document: Mapping[str, object], check: Callable[[Policy], None]) -> list[Mistake]:
     nodes = _Lines(text)
-    found: list[Mistake] = []
+    found = [Mistake(each.again, ERROR, each.told()) for each in repeated_keys(text)]
     for key, inner in policies_in(document).items():
         first = nodes.block(f"data.{key}")
-        found += [msgspec.structs.replace(each, line=each.line + first) for each in lint_policy(inner, check)]
+        found += lint_policy(inner, check, first)
     if not policies_in(document):
-        return [Mistake(1, ERROR, "ConfigMap: none of its data is a policy; write one with actions and tiers")]
+        return [Mistake(1, ERROR, _EMPTY_CONFIG_MAP)]
     return found
 
 
 def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
     """What is allowed, and is hardly meant."""
-    names = [entry.plugin.name for entry in policy.plugins]
-    actions = set(policy.actions)
+    names, actions = _named_plugins(document), _named_actions(document, policy)
+    if UNKNOWN in actions or UNKNOWN in names:
+        # It may be what would be missed.
+        return
     for old, new in _SPELLINGS.items():
         if old in actions and new in actions:
             yield f"actions: {old} and {new} are one action here; write {new} alone"
@@ -126,6 +151,30 @@ def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
     first = next((name for name in names if name in sharing), None)
     if first and "fairshare" in names and names.index("fairshare") > names.index(first) and _half_life(document):
         yield f"plugin fairshare: after {first} its past use does not order queues; name it before {first}"
+
+
+def _named_actions(document: Mapping[str, object], policy: Policy) -> set[str]:
+    """Those of the policy, and what was meant by the misspelt ones."""
+    stated = document.get("actions")
+    named = [name.strip() for name in stated.split(",")] if isinstance(stated, str) else []
+    known = {*ACTION_ARGUMENTS, *offered_actions(), *RETIRED_ACTIONS}
+    return {*policy.actions, *(_meant(name, known) for name in named if name)}
+
+
+def _named_plugins(document: Mapping[str, object]) -> list[str]:
+    """In their order, those too whose entries have mistakes, and what was meant by the misspelt ones."""
+    known, names = {*available_plugins(), *RETIRED_PLUGINS}, []
+    tiers = document.get("tiers")
+    for tier in tiers if isinstance(tiers, list) else ():
+        plugins = tier.get("plugins") if isinstance(tier, Mapping) else None
+        entries = [entry for entry in plugins if isinstance(entry, Mapping)] if isinstance(plugins, list) else []
+        names += [_meant(entry["name"], known) for entry in entries if isinstance(entry.get("name"), str)]
+    return names
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    return name if name in known else next(iter(difflib.get_close_matches(name, known, n=1)), UNKNOWN)
 
 
 def _half_life(document: object) -> bool:

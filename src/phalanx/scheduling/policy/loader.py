@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from phalanx.model.account import SelfProtection
-from phalanx.model.text.yaml_text import decode_yaml
+from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.defragment_settings import defragment_settings
@@ -50,6 +50,8 @@ tiers:
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
+NO_FILTER = "no plugin filters nodes (predicates does): selectors, taints and ports are not looked at"
+NO_MAPPING = "expected a mapping with actions and tiers"
 _OWN = (
     "partialGang",
     "cycleBudgetMilliseconds",
@@ -71,7 +73,16 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     except yaml.YAMLError as error:
         raise PolicyError(f"{source}: not YAML: {error}") from error
     if not isinstance(document, Mapping):
-        raise PolicyError(f"{source}: expected a mapping with actions and tiers")
+        raise PolicyError(f"{source}: {NO_MAPPING}")
+    policy, errors = draft_policy(document)
+    errors = [*(each.told() for each in repeated_keys(text)), *errors]
+    if errors:
+        raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
+    return policy
+
+
+def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
+    """The policy as far as it can be read, and every mistake in it; with mistakes it is not to be used."""
     errors: list[str] = []
     inactive: list[str] = []
     _check_keys(document, _TOP, "", errors)
@@ -86,11 +97,9 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     defragmentation = defragment_settings(actions, arguments, errors)
     own = _own_settings(document.get("phalanx") or {}, errors)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.disabled_points for entry in plugins):
-        inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
-    if errors:
-        raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
+        inactive.append(NO_FILTER)
     always = standing_plugins(eviction)
-    return Policy(
+    policy = Policy(
         actions,
         plugins,
         always,
@@ -104,6 +113,7 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
         *own[6:],
         defragmentation,
     )
+    return policy, errors
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:

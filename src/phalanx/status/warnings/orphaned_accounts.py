@@ -7,6 +7,7 @@ from phalanx.kube.events import EventRecorder
 from phalanx.status.event_publisher import object_reference
 
 _CODES = frozenset({"ParentNotFound", "ParentCycle"})
+CHARGES_NOTHING = "nothing new is charged to it or below it"
 
 
 class OrphanedAccounts:
@@ -37,6 +38,6 @@ class OrphanedAccounts:
             found[noun.uid] = fault.message
             if self._told.get(noun.uid) != fault.message:
                 about = object_reference(noun.source)
-                note = f"{fault.message}; nothing new is charged to it or below it"
+                note = f"{fault.message}; {CHARGES_NOTHING}"
                 self._recorder.record(about, type="Warning", reason=fault.code, action="Validating", note=note)
         self._told = found

@@ -42,6 +42,11 @@ class NodeOrder(Plugin):
         )
         for key in self.without_effect:
             arguments.integer(key, 0)
+        self.remarks = tuple(
+            f"argument {key} is {weight}, which is below 0; the nodes that the score is for go last, as in Volcano"
+            for key in self.arguments
+            if (weight := arguments.integer(key, 0)) < 0
+        )
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         total: FloatArray | float = 0.0

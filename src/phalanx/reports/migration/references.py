@@ -1,0 +1,85 @@
+"""Names that objects give to others: queues and quotas above them, PriorityClasses. Who is missing is said as the
+scheduler says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from phalanx.admission.fields import mapping
+from phalanx.cluster.account_paths import parent_not_found
+from phalanx.dialects.gangs.group_spec import GroupSpec
+from phalanx.dialects.gangs.resolver import priority_class_not_found
+from phalanx.dialects.pods.evictability import SYSTEM_CLASSES
+from phalanx.dialects.quotas.koordinator_quotas import PARENT
+from phalanx.dialects.reader import Document
+from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey, Tree
+from phalanx.model.events import AccountRemoved, AccountUpdated
+from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.readers import spelled
+from phalanx.status.warnings.orphaned_accounts import CHARGES_NOTHING
+
+_PARENTS = {Tree.QUEUE: "spec.parent", Tree.KOORDINATOR: spelled(("metadata", "labels", PARENT))}
+_KINDS = {Tree.QUEUE: "Queue", Tree.KOORDINATOR: "ElasticQuota"}
+# Made by the scheduler, or the cluster, itself.
+_ALWAYS = {AccountKey(Tree.QUEUE, ROOT_QUEUE), AccountKey(Tree.QUEUE, DEFAULT_QUEUE)}
+
+
+class References:
+    """Objects are told one by one; what is missing shows when all are there.
+
+    `partial` are kinds of which not all were read: of these nobody can say that one is missing.
+    """
+
+    def __init__(self) -> None:
+        self.partial: set[str] = set()
+        self._accounts: dict[AccountKey, Account] = {}
+        self._classes: set[str] = set()
+        # By the place of the finding that it belongs to.
+        self._parents: dict[int, AccountKey] = {}
+        self._groups: dict[int, GroupSpec] = {}
+
+    def add_class(self, document: Document) -> None:
+        self._classes.add(str(mapping(document.get("metadata")).get("name")))
+
+    def add(self, place: int, facts: object) -> None:
+        """What a reader made of an object, whose finding stands at `place`."""
+        for fact in facts if isinstance(facts, tuple | list) else ():
+            if isinstance(fact, GroupSpec) and fact.priority_class:
+                self._groups[place] = fact
+
+    def add_accounts(self, place: int, document: Document, events: Iterable[object]) -> None:
+        """What becomes of all accounts by the object, whose finding stands at `place`."""
+        metadata = mapping(document.get("metadata"))
+        name = (str(document.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
+        for event in events:
+            if isinstance(event, AccountUpdated):
+                account, source = event.account, event.account.source
+                self._accounts[account.key] = account
+                if source is not None and (source.kind, source.namespace, source.name) == name:
+                    self._parents[place] = account.key
+            elif isinstance(event, AccountRemoved):
+                self._accounts.pop(event.key, None)
+
+    def missing(self) -> Iterator[tuple[int, FieldFinding]]:
+        for place, key in self._parents.items():
+            account = self._accounts.get(key)
+            parent = account.parent if account is not None else None
+            if account is None or parent is None or _KINDS.get(key.tree, "") in {"", *self.partial}:
+                continue
+            if parent not in self._accounts and parent not in _ALWAYS:
+                message = f"{parent_not_found(account.label, parent).message}; {CHARGES_NOTHING}"
+                yield place, FieldFinding(_PARENTS[key.tree], Verdict.CHANGE, f"{message}; create {parent.name}")
+        # Every cluster has classes of its own: where none was read nobody could look.
+        if self._classes and "PriorityClass" not in self.partial:
+            known = self._classes | set(SYSTEM_CLASSES)
+            for place, group in self._groups.items():
+                if group.priority_class not in known:
+                    message = priority_class_not_found(group.ref, group.priority_class)
+                    yield place, FieldFinding("spec.priorityClassName", Verdict.CHANGE, message)
+
+
+def with_missing(fields: tuple[FieldFinding, ...], found: FieldFinding) -> tuple[FieldFinding, ...]:
+    """What is said of a field in the place of what was said of it before."""
+    if any(each.field == found.field for each in fields):
+        return tuple(found if each.field == found.field else each for each in fields)
+    return (*fields, found)
