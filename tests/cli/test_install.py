@@ -359,3 +359,10 @@ def test_volumes_are_bound_and_never_made_or_deleted() -> None:
     written = {"persistentvolumes", "persistentvolumeclaims"}
     only_read = {"storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"}
     assert found == dict.fromkeys(written, read | {"patch"}) | dict.fromkeys(only_read, read)
+
+
+@pytest.mark.parametrize("name", ["Bad_Name", "", "-a", "x" * 250])
+def test_a_scheduler_whose_name_no_account_may_have_is_refused_before_anything_is_applied(name: str) -> None:
+    result = CliRunner().invoke(install, ["--scheduler-name", name, "--kubeconfig", "/no/such/file"])
+    assert result.exit_code == 2
+    assert f"--scheduler-name {name!r}" in result.output

@@ -56,6 +56,23 @@ def test_a_decision_is_followed_from_the_event_over_the_plan_to_the_write(caplog
     assert story["causes"][cause]["event"] == "Node n1"
 
 
+def test_the_story_of_a_pod_that_waits_says_which_cycle_said_last_why() -> None:
+    world = Scenario().node("n1", cpu=4).job("large", 2, cpu=4).pod("big", cpu=9)
+    decisions = DecisionLog()
+    plan = world.cycle()
+    decisions.cycle(plan, world.state, world.now)
+    for name, verdict in (("large-0", world.why("large")), ("big", plan.pods[0].verdict)):
+        story = pod_story(world.state, decisions, "ns", name)
+        assert story is not None
+        assert verdict is not None
+        [now] = story["now"]
+        cause = f"c{plan.cycle}"
+        assert now["state"] == "PENDING"
+        assert now["verdict"] == {"reason": verdict.code, "message": verdict.message, "cause": cause}
+        assert list(story["causes"]) == [cause]
+    assert pod_story(world.state, decisions, "ns", "nobody") is None
+
+
 def test_an_eviction_has_the_id_of_its_decision_in_the_log_and_in_the_story(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

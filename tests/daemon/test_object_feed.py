@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.cluster.pods.states import PodEvent
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.decision_log import Arrivals
 from phalanx.daemon.object_feed import ObjectFeed
@@ -28,6 +29,7 @@ class World:
         self.state, self.intake = ClusterState(), Intake(["phalanx"])
         self.told: list[str] = []
         self.changes = 0
+        self.now = 1000.0
         self.counted: Counter[str] = Counter()
         self.arrivals = Arrivals()
         self.feed = ObjectFeed(
@@ -37,6 +39,7 @@ class World:
             lambda key: self.told.append(key.name),
             Failures(lambda part: self.counted.update([part])),
             self.arrivals,
+            lambda: self.now,
         )
 
     def changed(self) -> None:
@@ -90,6 +93,16 @@ async def test_what_changes_while_many_are_told_of_is_told_as_well() -> None:
     assert counts["g0"] == 2
     assert counts["late"] == 1
     assert all(counts[f"g{number}"] == 1 for number in range(1, 1000))
+
+
+def test_what_is_seen_before_any_cycle_has_its_time() -> None:
+    world = World()
+    world.pods("a", gang="g")
+    world.now = 1060.0
+    change = pod("a", labels={LABEL: "g"}, node="n1", phase="Running")
+    world.feed.take_in_all([change], about, world.intake.pod, (world.unreadable,))
+    [step] = world.state.pods.story("uid-a")
+    assert (step.time, step.event, step.cause) == (1060.0, PodEvent.SEEN_RUNNING, "")
 
 
 def test_many_at_once_come_out_as_one_by_one() -> None:

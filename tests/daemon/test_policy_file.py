@@ -10,6 +10,7 @@ import pytest
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 
 GOOD = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: predicates\n'
 BETTER = 'actions: "allocate, backfill"\ntiers:\n- plugins:\n  - name: predicates\n  - name: binpack\n'
@@ -38,6 +39,7 @@ def followed(tmp_path: Path) -> Followed:
 def test_without_a_file_the_built_in_policy_holds() -> None:
     file = PolicyFile("")
     file.reload_if_changed()
+    assert file.text == DEFAULT_POLICY
     assert file.policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
 
 

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from phalanx.daemon.metrics.families import FAMILIES, Kind
 from phalanx.kube.paths import Resource
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 from phalanx_local.server import free_port
 from tests.e2e.processes import Process
 from tests.e2e.world import World
@@ -150,7 +151,21 @@ async def test_who_may_sees_the_state_its_differences_and_the_story_of_a_pod(wor
     cause = story["steps"][0]["cause"]
     assert [line["cause"] for line in inside.logged("bound", "fits")] == [cause]
     assert story["causes"][cause]["events"] >= 1
-    assert (await inside.ask("/debug/story?pod=no/body", operator))[0] == 404
+    assert settings["policy"] == DEFAULT_POLICY
+    await world.pod("large", schedulerName=inside.name, cpu="9")
+
+    async def judged() -> Any:
+        _, waits = await inside.ask(f"/debug/story?pod={world.namespace}/large", operator)
+        return waits if waits.get("now", [{}])[0].get("verdict") else None
+
+    waits = await world.until(judged, "a pod that waits has its verdict")
+    assert waits["now"][0]["state"] == "PENDING"
+    assert waits["now"][0]["verdict"]["cause"] in waits["causes"]
+    for path in ("/debug/story", "/debug/story?pod=fits", "/debug/story?pod=a/b/c"):
+        status, refusal = await inside.ask(path, operator)
+        assert (status, "ask /debug/story?pod=NAMESPACE/NAME" in refusal["error"]) == (400, True)
+    unknown = await inside.ask("/debug/story?pod=no/body", operator)
+    assert unknown == (404, {"error": "no pod no/body is known"})
     assert (await inside.ask("/debug/else", operator))[0] == 404
 
 

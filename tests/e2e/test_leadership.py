@@ -122,6 +122,7 @@ async def test_a_leader_that_lost_its_lease_ends_without_another_write(world: Wo
             break
     await first.task
     assert first.service.lost_leadership
+    assert first.service.condition() == "stopping"
     writes = first.wire.count()
     await world.pods("a", "b", "c", labels=GANG)
     await asyncio.sleep(0.3)

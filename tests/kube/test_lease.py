@@ -272,6 +272,45 @@ async def test_a_leader_that_cannot_renew_stops_before_the_others_may_start(
     assert not me.leading.is_set()
 
 
+async def test_who_could_not_renew_says_so_and_accuses_nobody(
+    client: KubeClient, store: LeaseStore, steps: Steps
+) -> None:
+    steps.plans = [lambda: setattr(store, "fault", refusal(500, "InternalError")), *[nothing] * 20]
+    with pytest.raises(LeadershipLost) as lost:
+        await asyncio.wait_for(elector(client, steps).run(), 5)
+    assert lost.value.because == "the lease was lost: it could not be renewed within 10 s"
+
+
+async def test_who_wakes_up_too_late_looks_who_has_the_lease_now(
+    client: KubeClient, store: LeaseStore, steps: Steps
+) -> None:
+    def frozen() -> None:
+        store.held_by("next")
+        steps.time.now += 60
+
+    steps.plans = [frozen]
+    with pytest.raises(LeadershipLost) as lost:
+        await asyncio.wait_for(elector(client, steps).run(), 5)
+    assert lost.value.because == "the lease was lost to another replica: next holds it"
+    assert store.writes == 1
+
+
+async def test_an_answer_that_does_not_come_is_told_in_words(
+    client: KubeClient, store: LeaseStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hangs(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    me = LeaderElector(client, "phalanx", identity="me", lease_duration=1, renew_deadline=0.2, retry_period=0.05)
+    task = asyncio.create_task(me.run())
+    await asyncio.wait_for(me.leading.wait(), 5)
+    for verb in ("replace", "get"):
+        monkeypatch.setattr(client, verb, hangs)
+    with pytest.raises(LeadershipLost, match=r"not renewed within 0\.2 s"):
+        await asyncio.wait_for(task, 5)
+    assert "leases/phalanx: no answer in 0.1 s" in caplog.text
+
+
 async def test_a_short_outage_is_survived(client: KubeClient, store: LeaseStore, steps: Steps) -> None:
     me = elector(client, steps)
 

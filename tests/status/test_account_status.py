@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -186,6 +187,34 @@ async def test_a_queue_tells_state_and_holdings(world: World) -> None:
     world.apply(world.intake.pod_removed("team-a", "a", "uid-a"))
     assert await world.look() == [{"allocated": {"cpu": "0", "pods": None}}]
     assert await world.look() == []
+
+
+async def somebody_else_says(world: World, times: int) -> list[int]:
+    """How many writes of ours follow each time that another scheduler says that its pods hold three CPUs."""
+    writes = []
+    for _ in range(times):
+        document = queue("q")
+        [held] = [held for _, held in world.api.objects.values()]
+        document["status"] = merged(held["status"], {"allocated": {"cpu": "3"}})
+        world.put(VOLCANO_QUEUE, document)
+        writes.append(len(await world.look()))
+        world.clock.now += 1000
+    return writes
+
+
+async def test_who_has_nothing_in_a_queue_leaves_it_to_the_scheduler_that_has(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world.put(VOLCANO_QUEUE, queue("q"))
+    await world.look()
+    # What is left of pods of our own that are gone is taken back; what comes again is not.
+    assert await somebody_else_says(world, 6) == [1, 1, 1, 0, 0, 0]
+    [line] = [each for each in caplog.records if "somebody else writes" in each.getMessage()]
+    assert line.levelname == "INFO"
+    assert "another scheduler has pods in this queue, and each says what its own hold" in line.getMessage()
+    world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
+    assert await world.look() == [{"allocated": {"cpu": "1", "pods": "1"}}]
 
 
 async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:

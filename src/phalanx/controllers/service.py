@@ -115,6 +115,11 @@ class ControllerService:
     async def _work(self, controller: Reconciler) -> None:
         await self._failures.keep_running(controller.name, lambda: controller.run(self.options.workers))
 
+    @property
+    def lost_because(self) -> str:
+        """How leadership was lost, "" where it was not."""
+        return self._leadership.lost_because
+
     def _lost(self) -> None:
         self.lost_leadership = True
         self.stop()

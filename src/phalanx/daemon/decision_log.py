@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # Of so many cycles it is known what woke them.
 _REMEMBERED = 4096
+# Of so many gangs and pods it is known which cycle said last why they wait.
+_VERDICTS = 65_536
 
 
 class Wake(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class DecisionLog:
     def __init__(self) -> None:
         self.arrivals = Arrivals()
         self._wakes: OrderedDict[str, Wake] = OrderedDict()
+        self._judged: OrderedDict[GangKey | str, str] = OrderedDict()
 
     def cycle(self, plan: Plan, state: ClusterState, now: float) -> Wake:
         """A cycle has decided; what had woken it."""
@@ -71,6 +74,12 @@ class DecisionLog:
         wake = self._wakes[cause] = self.arrivals.take(now)
         while len(self._wakes) > _REMEMBERED:
             self._wakes.popitem(last=False)
+        subjects: list[GangKey | str] = [*(news.gang for news in plan.gangs), *(told.uid for told in plan.pods)]
+        for subject in subjects:
+            self._judged[subject] = cause
+            self._judged.move_to_end(subject)
+        while len(self._judged) > _VERDICTS:
+            self._judged.popitem(last=False)
         if plan.evictions:
             self._evictions_decided(plan.evictions, wake)
         if log.isEnabledFor(logging.DEBUG):
@@ -91,6 +100,10 @@ class DecisionLog:
         fields |= {"node": evict.node, "reason": evict.reason.value, "for": evict.preemptor}
         fields |= {"outcome": outcome.value, "message": result.message}
         _tell(logging.INFO, "evicted" if outcome is EvictionOutcome.EVICTED else "not evicted", fields)
+
+    def judged(self, subject: GangKey | str) -> str:
+        """The cycle that said last why a gang, or a pod by its uid, waits; "" where it is not remembered."""
+        return self._judged.get(subject, "")
 
     def wakes(self, causes: Iterable[str]) -> dict[str, dict[str, object]]:
         """What woke the cycles that the ids are of, as far as it is remembered."""

@@ -15,6 +15,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 log = logging.getLogger(__name__)
 
+#: The condition of a process that ends.
+STOPPING = "stopping"
+
 # How often (seconds) the certificate is read again: files are replaced long before they expire.
 _CERTIFICATE_PERIOD = 60.0
 
@@ -38,11 +41,12 @@ class Observed(Protocol):
     """What the probes look at."""
 
     def condition(self) -> str:
-        """One word for a process that does its duty (a standby waits for its turn, and that is it), "" before."""
+        """One word for a process that does its duty (a standby waits for its turn, and that is it), "" before, and
+        STOPPING at the end."""
         ...
 
     def checks(self) -> Mapping[str, bool]:
-        """What its readiness rests on, and whether that is so."""
+        """What an operator wants to know beside that, and whether it is so."""
         ...
 
     def counted(self) -> Iterable[str]:
@@ -87,7 +91,7 @@ async def serving(
         if "verbose" in request.query:
             marks = (f"[{'+' if good else '-'}]{name}" for name, good in observed.checks().items())
             text = "\n".join([*marks, text])
-        return web.Response(text=text, status=200 if word else 503)
+        return web.Response(text=text, status=503 if word in ("", STOPPING) else 200)
 
     async def metrics(request: web.Request) -> web.Response:
         if options.guarded and (refusal := await observed.refusal(request)) is not None:

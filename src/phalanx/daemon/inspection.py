@@ -43,7 +43,8 @@ _CALL_TYPES = {
 
 
 class Inspection:
-    """`condition` and `checks` are what readiness rests on; `settings` gives the options and the policy's text.
+    """`condition` is readiness in a word, `checks` are what it is told with; `settings` gives the options and the
+    policy's text.
 
     `/configz`, `/debug/state[?compare]` and `/debug/story?pod=NAMESPACE/NAME` need the right to `get` that path of
     the API server (a ClusterRole with nonResourceURLs); `/v1/gangs[?namespace=NAMESPACE]` needs the right to list
@@ -124,6 +125,8 @@ class Inspection:
         if refusal is not None:
             return refusal
         try:
+            if request.path == "/debug/story":
+                return self._story(request)
             answer = await self._answer(request)
         except (ApiError, ConnectionLost) as error:
             return web.json_response({"error": f"the API server: {error}"}, status=503)
@@ -155,10 +158,18 @@ class Inspection:
                 dump = state_dump(self._state, self._scheduler())
                 self._telemetry.self_check_failed(len(dump["selfCheck"]))
                 return dump
-            case "/debug/story":
-                namespace, _, name = request.query.get("pod", "").partition("/")
-                return pod_story(self._state, self._telemetry.decisions, namespace, name)
         return None
+
+    def _story(self, request: web.Request) -> web.Response:
+        pod = request.query.get("pod", "")
+        namespace, _, name = pod.partition("/")
+        if not namespace or not name or "/" in name:
+            error = f"{pod!r} is no pod" if pod else "no pod is named"
+            return web.json_response({"error": f"{error}: ask /debug/story?pod=NAMESPACE/NAME"}, status=400)
+        story = pod_story(self._state, self._telemetry.decisions, namespace, name)
+        if story is None:
+            return web.json_response({"error": f"no pod {pod} is known"}, status=404)
+        return web.Response(body=msgspec.json.encode(story), content_type="application/json")
 
 
 def _text(series: AccountSeries, snapshot: AccountSnapshot) -> str:

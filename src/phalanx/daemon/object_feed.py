@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ class ObjectFeed:
     """`changed` is called after each change that the state took in, `touched` learns whose members, declaration or
     status have changed: not before `tell_of_gangs`, for until everything has been seen a gang may look as if it
     lacked members. `arrivals` are told of each object that has changed something. An object that the intake
-    stumbles over counts as one that cannot be read.
+    stumbles over counts as one that cannot be read. `now` is in seconds since the epoch.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class ObjectFeed:
         touched: Callable[[GangKey], None],
         failures: Failures,
         arrivals: Arrivals | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._arrivals = arrivals or Arrivals()
         self._intake = intake
         self._state = state
         self._touched = touched
         self._seen_all = False
+        self._now = now
         # Of whom is still to be told; None where each is told of at once.
         self._waiting: dict[GangKey, None] | None = None
         self.changed = changed
@@ -181,6 +184,8 @@ class ObjectFeed:
             self._intake.warn(about, "NotTakenIn", f"{name} cannot be taken in: {error_text(problem)}")
 
     def apply(self, events: Events) -> None:
+        # A standby sees pods come and go, and has no cycle that would say what time it is.
+        self._state.pods.stories.now = self._now()
         for event in events:
             try:
                 self._apply_one(event)

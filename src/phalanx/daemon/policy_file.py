@@ -13,7 +13,7 @@ from phalanx.dialects.registry import installed_dialects
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.lint import sole_policy
-from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ class PolicyFile:
 
     @property
     def text(self) -> str:
-        """As it stands in the file; "" for the built-in policy."""
-        return self._text if self.path else ""
+        """As it stands in the file, or what is built in."""
+        return self._text
 
     def reload_if_changed(self) -> None:
         """Takes a changed file at once; a bad one is reported once, and the old policy stays."""
@@ -101,7 +101,7 @@ def dialect_options(policy: Policy) -> DialectOptions:
 
 def _read(path: str) -> str:
     if not path:
-        return ""
+        return DEFAULT_POLICY
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,7 +109,7 @@ def _read(path: str) -> str:
 
 
 def _parse(text: str, path: str) -> Policy:
-    policy = load_policy(text, path) if path else load_policy()
+    policy = load_policy(text, path) if path else load_policy(text)
     dialect_options(policy)
     return policy
 

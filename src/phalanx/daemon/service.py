@@ -22,6 +22,7 @@ from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
+from phalanx.daemon.endpoint import STOPPING
 from phalanx.daemon.executor import Executor, already_condemned, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.hub_lease import HubLease
@@ -272,13 +273,19 @@ class SchedulerService:
         return any(entry.plugin.needs_node_usage for entry in self.policy.plugins)
 
     def condition(self) -> str:
-        """What a readiness probe may know: "" while it is not ready, else one word."""
+        """What a readiness probe may know: "" while it is not ready, else one word.
+
+        An outage of the API server (`fresh`) changes nothing about it: no restart would help against that.
+        """
+        holds = not self.options.leader_elect or self._leadership.holds()
+        if self._stopping.is_set() or (self.ready.is_set() and not holds):
+            return STOPPING
         if self.ready.is_set():
             return "scheduling"
-        return "standby" if self.options.leader_elect and not self._leadership.holds() else ""
+        return "" if holds else "standby"
 
     def _checks(self) -> dict[str, bool]:
-        """What readiness rests on."""
+        """What is told with the condition. Only `synced` has a part in it, at the start of a leader."""
         return {
             "leader": not self.options.leader_elect or self._leadership.holds(),
             "synced": self.observer.complete,
@@ -494,10 +501,12 @@ class SchedulerService:
         return self._verdict_publisher.told_verdict(key)
 
     def _bound(self, result: BindResult) -> None:
+        self.state.pods.stories.now = time.time()
         self.telemetry.bound(result)
         self.executor.bound(result)
 
     def _evicted(self, result: EvictResult) -> None:
+        self.state.pods.stories.now = time.time()
         self.telemetry.evicted(result)
         self.executor.evicted(result)
 
@@ -508,6 +517,11 @@ class SchedulerService:
         for event in self._intake.apply(([], limited)):
             self.observer.apply_event(event)
         self._wake.set()
+
+    @property
+    def lost_because(self) -> str:
+        """How leadership was lost, "" where it was not."""
+        return self._leadership.lost_because
 
     def _lost(self) -> None:
         self.lost_leadership = True

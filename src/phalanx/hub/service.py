@@ -111,6 +111,11 @@ class HubService:
         finally:
             self._estimates.close()
 
+    @property
+    def lost_because(self) -> str:
+        """How leadership was lost, "" where it was not."""
+        return self._leadership.lost_because
+
     def _lost(self) -> None:
         self.lost_leadership = True
         self.stop()

@@ -39,6 +39,8 @@ class Leadership:
     def __init__(self, config: ClusterConfig, lease: LeaseOptions | None) -> None:
         self._thread = LeaderThread(config, lambda client: _elector(client, lease)) if lease is not None else None
         self._acquired = asyncio.Event()
+        #: How it was lost, in a sentence; "" while it was not.
+        self.lost_because = ""
 
     def holds(self) -> bool:
         """Asked before every write."""
@@ -62,6 +64,7 @@ class Leadership:
             await ended
         except LeadershipLost as error:
             log.error("stopping: %s", error)
+            self.lost_because = error.because
             lost()
         finally:
             await thread.stop()

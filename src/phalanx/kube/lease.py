@@ -7,6 +7,7 @@ import logging
 import random as random_module
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from phalanx.kube.client import KubeClient
@@ -21,10 +22,17 @@ log = logging.getLogger(__name__)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 #: A candidate waits the retry period and up to this much of it more, so that candidates do not march in step.
 JITTER = 1.2
+#: Who has lost the lease asks so many seconds at most who has it.
+_LOOK = 1.0
 
 
 class LeadershipLost(Exception):  # noqa: N818 - what happened, not what was done wrong
     """The lease was not renewed in time, or somebody else has it. Stop writing, and exit."""
+
+    def __init__(self, message: str, because: str) -> None:
+        super().__init__(message)
+        #: The same for people.
+        self.because = because
 
 
 class LeaderElector:
@@ -112,9 +120,30 @@ class LeaderElector:
                 await self._try()
             if self.holder != self.identity:
                 self._trusted_until = float("-inf")
-                raise LeadershipLost(f"{self._path}: now held by {self.holder or 'nobody'}")
+                raise self._loss()
             if not self.is_leader():
-                raise LeadershipLost(f"{self._path}: not renewed within {self._renew_deadline:g} s")
+                await self._look()
+                raise self._loss()
+
+    async def _look(self) -> None:
+        """Who holds what we could not renew, if that is to be learned in a moment: nothing is written any more."""
+        with suppress(ApiError, ConnectionLost, ConfigError, TimeoutError):
+            async with asyncio.timeout(min(_LOOK, self._retry_period)):
+                self._observe(await self._client.get(self._path))
+
+    def _loss(self) -> LeadershipLost:
+        holder, deadline = self.holder, self._renew_deadline
+        if holder == self.identity:
+            late = f"not renewed within {deadline:g} s"
+            return LeadershipLost(
+                f"{self._path}: {late}", f"the lease was lost: it could not be renewed within {deadline:g} s"
+            )
+        if not holder:
+            return LeadershipLost(
+                f"{self._path}: now held by nobody", "the lease was lost: somebody has emptied it"
+            )
+        because = f"the lease was lost to another replica: {holder} holds it"
+        return LeadershipLost(f"{self._path}: now held by {holder}", because)
 
     async def _try(self) -> bool:
         """One attempt to acquire or renew; whether it succeeded. Failures are logged, not raised."""
@@ -128,7 +157,7 @@ class LeaderElector:
         except (ApiError, ConnectionLost, ConfigError, TimeoutError) as error:
             self._lease = None  # whatever happened to the lease, the next attempt has to look
             if not (isinstance(error, ApiError) and error.status == 409):
-                log.warning("%s: %s", self._path, error or "no answer in time")
+                log.warning("%s: %s", self._path, _words(error, patience))
             return False
         if success:
             self._trusted_until = started + self._renew_deadline
@@ -199,7 +228,7 @@ class LeaderElector:
                 await self._give_back()
             log.info("lease %s given back", self._path)
         except (ApiError, ConnectionLost, ConfigError, TimeoutError) as error:
-            log.warning("%s: not given back: %s", self._path, error or "no answer in time")
+            log.warning("%s: not given back: %s", self._path, _words(error, self._retry_period))
 
     async def _give_back(self) -> None:
         if self._lease is not None:
@@ -225,6 +254,11 @@ class LeaderElector:
             "acquireTime": moment,
         }
         await self._client.replace(self._path, {**lease, "spec": spec})
+
+
+def _words(error: Exception, patience: float) -> str:
+    """A timeout has no words of its own."""
+    return str(error) or f"no answer in {patience:.3g} s"
 
 
 def _seconds(spec: dict[str, Any], default: int) -> int:

@@ -33,6 +33,9 @@ PERIOD = 1.0
 # With these Volcano's controller is told to open and to close queues.
 _COMMANDS = ("bus.volcano.sh", "commands")
 
+# What of a queue's status only schedulers write.
+_SCHEDULERS = {"allocated"}
+
 _NOTHING: Mapping[str, int] = {}
 
 # The account as declared, what it uses, what of it runs, its groups by phase.
@@ -61,7 +64,14 @@ class AccountStatuses:
         self._failures = failures or Failures()
         self._endpoint = endpoint
         self._writer = StatusWriter(
-            endpoint, pool, self._derive, str, wrote=self._tell_synced, retry=retry, clock=clock
+            endpoint,
+            pool,
+            self._derive,
+            str,
+            wrote=self._tell_synced,
+            retry=retry,
+            clock=clock,
+            explain=_shared,
         )
         self._state = state
         self._intake = intake
@@ -139,6 +149,14 @@ class AccountStatuses:
         change, ref = self._intake.dialects.usage_status(usage), found.ref
         if not change:
             return None
+        if (
+            key.tree is Tree.QUEUE
+            and not record.used
+            and set(change) == _SCHEDULERS
+            and self._writer.is_contested(key)
+        ):
+            # Two schedulers would go on for ever; who has nothing there leaves it to who has.
+            return None
         body = {"metadata": {"uid": ref.uid}, "status": change} if ref.uid else {"status": change}
         return DerivedStatus(StatusChange(ref, body), found.status)
 
@@ -155,3 +173,10 @@ class AccountStatuses:
             ref = change.ref
             note = f"Elastic Quota {ref.namespace}/{ref.name} synced successfully"
             self._recorder.record(object_reference(ref), reason="Synced", action="Syncing", note=note)
+
+
+def _shared(change: StatusChange) -> str:
+    """Why somebody else writes it, too, where that is nothing to worry about."""
+    if set(change.patch.get("status", ())) != _SCHEDULERS:
+        return ""
+    return "another scheduler has pods in this queue, and each says what its own hold"

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 GATHER = 0.1
 # Somebody else writes other words into the same status: after so many seconds at most we say ours again.
 _LONGEST_TRUCE = 600.0
+# It is no coincidence when that has happened so often.
+_CONTESTED = 2
 # What was written is waited for so long until the watch shows it, and looked for so often (seconds).
 _UNSEEN = 5.0
 _LOOK = 0.1
@@ -77,7 +79,8 @@ class StatusWriter(Generic[K]):
 
     `derive` is asked when the write's turn has come, and again for each further try: None where nothing is to be
     said. `name` is an object's in the log. `wrote` is told of what the API server has taken, `given_up` of what it
-    does not want although the object is there. `clock` gives monotonic seconds.
+    does not want although the object is there. `clock` gives monotonic seconds. Of what somebody else writes, too,
+    `explain` may say why that is so: then it is no warning.
     """
 
     def __init__(
@@ -91,7 +94,10 @@ class StatusWriter(Generic[K]):
         given_up: Callable[[K], None] = lambda key: None,
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
+        explain: Callable[[StatusChange], str] = lambda change: "",
     ) -> None:
+        self._explain = explain
+        self._explained: set[K] = set()
         self._endpoint = endpoint
         self._pool = pool
         self._derive = derive
@@ -125,6 +131,12 @@ class StatusWriter(Generic[K]):
 
     def forget(self, key: K) -> None:
         self._entries.pop(key, None)
+        self._explained.discard(key)
+
+    def is_contested(self, key: K) -> bool:
+        """Whether somebody else has said something else more than once since we say what we say."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.contested >= _CONTESTED
 
     def _entry(self, key: K) -> _Entry:
         entry = self._entries.get(key)
@@ -169,7 +181,7 @@ class StatusWriter(Generic[K]):
             return _LOOK
         if not words:
             entry.written = None
-        elif entry.written == (derived.current, words) or self._keeps_truce(key, entry, words):
+        elif entry.written == (derived.current, words) or self._keeps_truce(key, entry, words, change):
             change = msgspec.structs.replace(change, patch={})
         else:
             entry.written = (derived.current, words)
@@ -191,7 +203,7 @@ class StatusWriter(Generic[K]):
             return False
         return self._clock() < sent[2] + _UNSEEN
 
-    def _keeps_truce(self, key: K, entry: _Entry, words: object) -> bool:
+    def _keeps_truce(self, key: K, entry: _Entry, words: object, change: StatusChange) -> bool:
         """Two that correct each other would go on for ever: what somebody has replaced although it was still true
         is said again after a pause that grows. Anything new is said at once."""
         now = self._clock()
@@ -206,9 +218,17 @@ class StatusWriter(Generic[K]):
         else:
             entry.contested += 1
             entry.quiet_until = now + min(_LONGEST_TRUCE, 2.0**entry.contested)
-            if entry.contested == 2:
-                log.warning("somebody else writes the status of %s, too", self._name(key))
+            if entry.contested == _CONTESTED:
+                self._tell_contested(key, change)
         return False
+
+    def _tell_contested(self, key: K, change: StatusChange) -> None:
+        explanation = self._explain(change)
+        if not explanation:
+            log.warning("somebody else writes the status of %s, too", self._name(key))
+        elif key not in self._explained:
+            self._explained.add(key)
+            log.info("somebody else writes the status of %s, too: %s", self._name(key), explanation)
 
     def _end_truce(self, key: K, entry: _Entry) -> None:
         entry.later = None

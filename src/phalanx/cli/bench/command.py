@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _GROUPS = ("labels", "scheduler-plugins", "volcano", "native", "none")
+#: The exit code of who was told to end by SIGTERM.
+_TERMINATED = 128 + signal.SIGTERM
 
 
 @click.group()
@@ -24,8 +28,8 @@ def bench() -> None:
     """Measure how fast a scheduler binds pods, beside what the API server lets anybody bind.
 
     Makes nodes without kubelets and pods that only fit there, in a namespace of their own, and deletes them at
-    the end, also after Ctrl-C. The scheduler in question must run already. Meant for clusters without a node
-    controller, such as `phalanx apiserver` and test control planes: others take such nodes for dead.
+    the end, also after Ctrl-C and SIGTERM. The scheduler in question must run already. Meant for clusters without
+    a node controller, such as `phalanx apiserver` and test control planes: others take such nodes for dead.
     """
 
 
@@ -106,11 +110,25 @@ def _measure(
             f"take at least --nodes {-(-gangs * gang // PODS_PER_NODE)}"
         )
 
+    terminated = False
+
     async def run(client: KubeClient) -> Answer:
+        measuring = asyncio.current_task()
+
+        def terminate() -> None:
+            # Once: what is cancelled cleans up, and that must not be cancelled.
+            nonlocal terminated
+            if not terminated and measuring is not None:
+                terminated = True
+                measuring.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
         return await _rounds(client, mode, nodes, gangs, gang, groups, scheduler_name, concurrency, kubeconfig)
 
     try:
         answer = run_connected(run, kubeconfig)
+    except asyncio.CancelledError:
+        raise click.exceptions.Exit(_TERMINATED if terminated else 130) from None
     except TimeoutError as error:
         raise click.ClickException(f"{error}. Does a scheduler named {scheduler_name!r} run?") from error
     if output == "table":
@@ -195,14 +213,19 @@ def _print(answer: Answer) -> None:
     )
     click.echo(f"  scheduler   {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
     if answer.mode == "live":
+        waited = {
+            "P50": scheduler.p50_milliseconds,
+            "P90": scheduler.p90_milliseconds,
+            "P99": scheduler.p99_milliseconds,
+            "max": scheduler.max_milliseconds,
+        }
         click.echo(
             f"  pods came at {scheduler.created_per_second:.0f}/s, beside the bare client at "
             f"{bare.created_per_second:.0f}/s"
         )
         click.echo(
             "  from creation to binding (ms): "
-            f"P50 {scheduler.p50_milliseconds:.0f}, P90 {scheduler.p90_milliseconds:.0f}, "
-            f"P99 {scheduler.p99_milliseconds:.0f}, max {scheduler.max_milliseconds:.0f}"
+            + ", ".join(f"{name} {value:.0f}" for name, value in waited.items() if value is not None)
         )
     click.echo(f"  bare client {bare.bindings_per_second:8.0f} bindings/s, {bare.seconds:.2f} s")
     click.echo(f"  ratio       {answer.ratio:8.2f}")

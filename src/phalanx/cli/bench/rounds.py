@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from phalanx.cli.bench.objects import BARE, Groups, Workload, clear, each_of, make_gangs, make_nodes, node_name
+from phalanx.cli.bench.silence import tell_of_silence
 from phalanx.cli.bench.stopwatch import Stopwatch
 from phalanx.kube.client import KubeClient, Params
 from phalanx.kube.core_resources import PODS
@@ -19,19 +20,19 @@ from phalanx.kube.core_resources import PODS
 PATIENCE = 120.0
 
 
-class Figures(msgspec.Struct, frozen=True):
+class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of one round: bindings per second from the first to the last, how long that took, how many pods were created
-    per second, and in milliseconds how long they waited from their creation to their binding (0 where that was not
-    measured)."""
+    per second, and in milliseconds how long they waited from their creation to their binding (None, and left out,
+    where that was not measured)."""
 
     pods: int
     bindings_per_second: float
     seconds: float
     created_per_second: float
-    p50_milliseconds: float = 0.0
-    p90_milliseconds: float = 0.0
-    p99_milliseconds: float = 0.0
-    max_milliseconds: float = 0.0
+    p50_milliseconds: float | None = None
+    p90_milliseconds: float | None = None
+    p99_milliseconds: float | None = None
+    max_milliseconds: float | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ async def backlog(
     async with Stopwatch(client, workload.namespace, told) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         await make_nodes(client, workload.namespace, nodes, concurrency)
-        await watch.all_bound(workload.pods, PATIENCE)
+        await _all_bound(client, workload, watch)
     return figures(watch, waits=False)
 
 
@@ -61,8 +62,16 @@ async def live(client: KubeClient, workload: Workload, concurrency: int, told: C
     """The nodes are there, and pods come as fast as they can be created."""
     async with Stopwatch(client, workload.namespace, told) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
-        await watch.all_bound(workload.pods, PATIENCE)
+        await _all_bound(client, workload, watch)
     return figures(watch, waits=True)
+
+
+async def _all_bound(client: KubeClient, workload: Workload, watch: Stopwatch) -> None:
+    telling = asyncio.create_task(tell_of_silence(client, workload, watch))
+    try:
+        await watch.all_bound(workload.pods, PATIENCE)
+    finally:
+        telling.cancel()
 
 
 async def bare_backlog(

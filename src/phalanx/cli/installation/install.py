@@ -85,11 +85,18 @@ def install(
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
+    from phalanx.admission.names import subdomain_faults
     from phalanx.cli.installation import admission, hub_manifests, karmada_manifests, manifests
     from phalanx.kube.own_objects import LABELS
 
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
+    # The longest of the names that are made of it, so that nothing is applied before another is refused.
+    if not scheduler_name or (faults := subdomain_faults(f"{scheduler_name}-controllers")):
+        what = faults[0] if scheduler_name else "must not be empty"
+        raise click.UsageError(
+            f"--scheduler-name {scheduler_name!r}: accounts and roles are called after it: {what}"
+        )
     rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
     if with_hub:

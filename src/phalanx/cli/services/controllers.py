@@ -59,12 +59,12 @@ def controllers(
         lease_namespace=lease_namespace,
     )
 
-    async def work(client: KubeClient) -> bool:
+    async def work(client: KubeClient) -> str:
         service = ControllerService(client, options, all_controllers)
         await run_until_signal(
             service, lambda: f"phalanx controllers ready: {', '.join(each.name for each in service.controllers)}"
         )
-        return service.lost_leadership
+        return service.lost_because
 
-    if run_connected(work, kubeconfig):
-        raise click.ClickException("the lease was lost to another replica")
+    if lost := run_connected(work, kubeconfig):
+        raise click.ClickException(lost)

@@ -99,7 +99,7 @@ def hub(
 
     there = KarmadaOptions(namespace=namespace, scheduler_names=scheduler_names, leader_elect=leader_elect)
 
-    async def work(client: KubeClient) -> bool:
+    async def work(client: KubeClient) -> str:
         service: HubService | MultiKueueService | KarmadaService
         if karmada:
             service = KarmadaService(client, there, policy)
@@ -108,7 +108,7 @@ def hub(
         else:
             service = HubService(client, options, policy)
         await run_until_signal(service, lambda: "phalanx hub ready")
-        return service.lost_leadership
+        return service.lost_because
 
-    if run_connected(work, kubeconfig):
-        raise click.ClickException("the lease was lost to another replica")
+    if lost := run_connected(work, kubeconfig):
+        raise click.ClickException(lost)

@@ -139,7 +139,7 @@ def scheduler(
         self_check=self_check,
     )
 
-    async def work(client: KubeClient) -> bool:
+    async def work(client: KubeClient) -> str:
         try:
             service = SchedulerService(client, options, telemetry)
         except PolicyError as error:
@@ -170,10 +170,10 @@ def scheduler(
             raise click.ClickException(str(error)) from error
         finally:
             announcement.cancel()
-        return service.lost_leadership or (beside is not None and beside.lost_leadership)
+        return service.lost_because or (beside.lost_because if beside is not None else "")
 
-    if run_connected(work, kubeconfig):
-        raise click.ClickException("the lease was lost to another replica")
+    if lost := run_connected(work, kubeconfig):
+        raise click.ClickException(lost)
 
 
 def _tracing(endpoint: str) -> Tracing | None:

@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.pods.states import PodState, state_of_record
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.decision_log import DecisionLog
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.timestamps import format_time
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState
 from phalanx.scheduling.scheduler import Scheduler
 
 #: So many objects are named of each kind of difference.
@@ -89,11 +92,12 @@ async def _differences(client: KubeClient, state: ClusterState) -> dict[str, set
 
 
 def pod_story(state: ClusterState, decisions: DecisionLog, namespace: str, name: str) -> dict[str, Any] | None:
-    """The last that happened to the pods of a name, the oldest first, and what woke the cycles that decided it.
-    None where nobody knows such a pod."""
-    uids = [uid for uid, record in state.pods.items() if record.pod.key == f"{namespace}/{name}"]
-    if not uids:
+    """How the pods of a name stand and why they wait, the last that happened to them, the oldest first, and what
+    woke the cycles that decided it. None where nobody knows such a pod."""
+    records = {uid: record for uid, record in state.pods.items() if record.pod.key == f"{namespace}/{name}"}
+    if not records:
         return None
+    standing = [_standing(record, decisions) for record in records.values()]
     steps = [
         {
             "time": format_time(step.time),
@@ -103,7 +107,25 @@ def pod_story(state: ClusterState, decisions: DecisionLog, namespace: str, name:
             "cause": step.cause,
             "uid": step.uid,
         }
-        for step in state.pods.stories.of_pods(uids)
+        for step in state.pods.stories.of_pods(records)
     ]
-    causes = decisions.wakes(dict.fromkeys(step["cause"] for step in steps if step["cause"]))
-    return {"pod": f"{namespace}/{name}", "steps": steps, "causes": causes}
+    told = [*steps, *(each["verdict"] for each in standing if "verdict" in each)]
+    causes = decisions.wakes(dict.fromkeys(each["cause"] for each in told if each["cause"]))
+    return {"pod": f"{namespace}/{name}", "now": standing, "steps": steps, "causes": causes}
+
+
+def _standing(record: PodRecord, decisions: DecisionLog) -> dict[str, Any]:
+    """How a pod stands; of one that waits also what was decided last about it, or about its gang."""
+    standing: dict[str, Any] = {"uid": record.pod.uid, "state": state_of_record(record).name}
+    if record.pod.node:
+        standing["node"] = record.pod.node
+    if record.state is not MemberState.PENDING:
+        return standing
+    subject: GangKey | str = record.pod.uid
+    verdict, gang = record.last_verdict, record.gang
+    if verdict is None and gang is not None and gang.last_verdict is not None:
+        subject, verdict = gang.key, gang.last_verdict[0]
+    if verdict is not None:
+        cause = decisions.judged(subject)
+        standing["verdict"] = {"reason": verdict.code, "message": verdict.message, "cause": cause}
+    return standing

@@ -294,7 +294,7 @@ def _families() -> Iterator[Family]:
     yield Family(
         "phalanx_ready",
         gauge,
-        "What readiness rests on, 1 where it is so: leader, synced, fresh, and policy (the file in force is the "
+        "What /readyz?verbose shows, 1 where it is so: leader, synced, fresh, and policy (the file in force is the "
         "one on disk)",
         ("check",),
     )

@@ -86,6 +86,11 @@ class KarmadaService:
     def stop(self) -> None:
         self._stopping.set()
 
+    @property
+    def lost_because(self) -> str:
+        """How leadership was lost, "" where it was not."""
+        return self._leadership.lost_because
+
     def _lost(self) -> None:
         self.lost_leadership = True
         self.stop()
