@@ -50,7 +50,6 @@ class ControllerService:
     ) -> None:
         self.options = options
         self.ready = asyncio.Event()
-        self.lost_leadership = False
         self._client = client
         self._stopping = asyncio.Event()
         self._failures = Failures()
@@ -88,7 +87,7 @@ class ControllerService:
         recording = asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run))
         try:
             await run_while_leading(
-                self._leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self._lost
+                self._leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             recording.cancel()
@@ -119,10 +118,6 @@ class ControllerService:
     def lost_because(self) -> str:
         """How leadership was lost, "" where it was not."""
         return self._leadership.lost_because
-
-    def _lost(self) -> None:
-        self.lost_leadership = True
-        self.stop()
 
     async def _drain(self) -> None:
         try:

@@ -100,7 +100,6 @@ class SchedulerService:
         self._planned = asyncio.Event()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
-        self.lost_leadership = False
         self._policy = PolicyFile(options.config, self._use)
         connect_extenders(self._policy.policy)
         self.state = ClusterState(options.scheduler_names)
@@ -325,7 +324,7 @@ class SchedulerService:
             # Whoever is not reachable need not be asked by ten watchers, each with a log line of its own.
             if not await self._unless_stopped(until_reachable(self._client)):
                 return
-            background.append(tasks.create_task(self._leadership.run(self._lost)))
+            background.append(tasks.create_task(self._leadership.run(self.stop)))
             standby = Standby(
                 self._client,
                 self.options.lease_namespace,
@@ -381,12 +380,12 @@ class SchedulerService:
             except Exception as error:
                 # Whatever it is, it must not end what can go on; what waits is looked at anew, but in no hurry.
                 self._failures.record_failure("cycle", "the cycle", error)
-                self._planned.set()
                 self.scheduler.queue.activate_everything()
                 backoff = backoff if not healthy else Backoff(base=0.5, cap=30.0)
                 healthy = False
                 await asyncio.sleep(backoff.next())
                 self._wake.set()
+            self._planned.set()
 
     async def _tell_of_all(self) -> None:
         """Compares what all objects say with the truth, behind the first cycle: who waits is bound first."""
@@ -408,7 +407,6 @@ class SchedulerService:
             else:
                 # Nothing is planned on stale knowledge.
                 await asyncio.sleep(_STALE_PERIOD)
-        self._planned.set()
 
     async def _check_ledger(self) -> None:
         """Ends the service when the books do not agree with the pods."""
@@ -522,10 +520,6 @@ class SchedulerService:
     def lost_because(self) -> str:
         """How leadership was lost, "" where it was not."""
         return self._leadership.lost_because
-
-    def _lost(self) -> None:
-        self.lost_leadership = True
-        self.stop()
 
     async def _follow_policy(self) -> None:
         while self.options.config:

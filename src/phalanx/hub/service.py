@@ -68,7 +68,6 @@ class HubService:
     ) -> None:
         self.options = options
         self.ready = asyncio.Event()
-        self.lost_leadership = False
         self._transports = transports
         self._stopping = asyncio.Event()
         self._failures = Failures()
@@ -106,7 +105,7 @@ class HubService:
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self._lost
+                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()
@@ -115,10 +114,6 @@ class HubService:
     def lost_because(self) -> str:
         """How leadership was lost, "" where it was not."""
         return self._leadership.lost_because
-
-    def _lost(self) -> None:
-        self.lost_leadership = True
-        self.stop()
 
     async def _serve(self) -> None:
         await self._leadership.acquired()

@@ -58,7 +58,6 @@ class KarmadaService:
         self, client: KubeClient, options: KarmadaOptions, policy: Policy, transports: Transports | None = None
     ) -> None:
         self.ready = asyncio.Event()
-        self.lost_leadership = False
         self._stopping = asyncio.Event()
         self._failures = Failures()
         self._transports = transports
@@ -91,14 +90,10 @@ class KarmadaService:
         """How leadership was lost, "" where it was not."""
         return self._leadership.lost_because
 
-    def _lost(self) -> None:
-        self.lost_leadership = True
-        self.stop()
-
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self._lost
+                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()

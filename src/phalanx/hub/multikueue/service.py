@@ -60,7 +60,6 @@ class MultiKueueService:
 
     def __init__(self, client: KubeClient, options: MultiKueueOptions, policy: Policy) -> None:
         self.ready = asyncio.Event()
-        self.lost_leadership = False
         self._options = options
         self._stopping = asyncio.Event()
         self._failures = Failures()
@@ -86,14 +85,10 @@ class MultiKueueService:
         """How leadership was lost, "" where it was not."""
         return self._leadership.lost_because
 
-    def _lost(self) -> None:
-        self.lost_leadership = True
-        self.stop()
-
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self._lost
+                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()
