@@ -37,7 +37,7 @@ async def test_who_has_lost_the_lease_is_no_standby() -> None:
     scheduler = service(elects=True)
     scheduler.ready.set()
     assert scheduler.condition() == STOPPING
-    scheduler._lost()
+    scheduler.stop()
     scheduler.ready.clear()
     assert scheduler.condition() == STOPPING
 
