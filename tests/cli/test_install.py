@@ -125,6 +125,7 @@ async def test_installing_anew_leaves_the_signing_key_alone(
     assert keys_in(await client.get("/api/v1/namespaces/kube-system/secrets/phalanx-signing-keys")) == keys
 
 
+@pytest.mark.slow
 async def test_a_queue_is_its_users_to_change(client: KubeClient, capsys: pytest.CaptureFixture[str]) -> None:
     await run(client, capsys, rights=False)
     await client.patch(f"{QUEUES}/default", {"spec": {"weight": 7}}, PatchType.MERGE)
@@ -259,12 +260,14 @@ def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> No
     assert leases[2]["verbs"] == ["get"]
 
 
+@pytest.mark.slow
 def test_a_lease_of_any_other_name_may_be_granted() -> None:
     role = next(document for document in printed("--lease-name", "turns") if document["kind"] == "Role")
     leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
     assert [rule.get("resourceNames") for rule in leases] == [None, ["turns"], [HUB_LEASE]]
 
 
+@pytest.mark.slow
 def test_a_scheduler_of_another_name_may_touch_neither_lease_nor_memory_of_the_first() -> None:
     """Two of them in one cluster: each has what begins with its own name."""
     roles = [next(each for each in printed("--scheduler-name", name) if each["kind"] == "Role") for name in "ab"]

@@ -120,6 +120,7 @@ class TestDryRun:
         assert code == 1, output
         assert "the PodDisruptionBudgets that count it allow no further disruption" in output
 
+    @pytest.mark.slow
     async def test_pods_that_nobody_would_make_again_stay(self, world: World) -> None:
         await spread(world)
         await world.pod("bare", nodeName=f"{world.name}-n1")

@@ -22,6 +22,7 @@ async def indexed_job(world: World, pods: int) -> str:
     return str(made["metadata"]["uid"])
 
 
+@pytest.mark.slow
 async def test_every_command_calls_the_gang_of_a_job_as_the_job_is_called(world: World) -> None:
     await world.node("small", cpu="2")
     uid = await indexed_job(world, 3)

@@ -169,6 +169,7 @@ async def test_who_may_sees_the_state_its_differences_and_the_story_of_a_pod(wor
     assert (await inside.ask("/debug/else", operator))[0] == 404
 
 
+@pytest.mark.slow
 async def test_whoever_may_list_pods_sees_their_gangs_and_the_command_line_asks_for_them(
     world: World, inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ async def test_refusals_that_pass(world: World, embedded: None, code: int, times
     world.server.faults.clear()
 
 
+@pytest.mark.slow
 async def test_a_pod_that_is_refused_for_ever_does_not_keep_others_waiting(world: World, embedded: None) -> None:
     scheduler = await world.scheduler(concurrency=2)
     await world.pods("bad-0", "bad-1", labels={"pod-group/name": "bad", "pod-group/min-available": "2"})
@@ -77,6 +78,7 @@ async def test_a_pod_that_is_refused_for_ever_does_not_keep_others_waiting(world
     await world.settled(scheduler, quiet=0.4)
 
 
+@pytest.mark.slow
 async def test_a_webhook_that_refuses_one_member_leaves_a_trace_and_is_survived(
     world: World, embedded: None
 ) -> None:

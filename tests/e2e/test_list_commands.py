@@ -43,6 +43,7 @@ async def items(world: World, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
     await world.node("a", gpu="4")
     await gang(world, "runs", 2, 2, cpu="1")
@@ -96,6 +97,7 @@ async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
     assert names == "alone labelled own runs vol waits"
 
 
+@pytest.mark.slow
 async def test_an_empty_list_says_so_and_a_bad_option_is_a_usage_error(world: World) -> None:
     assert await run(world, "jobs") == (0, f"No resources found in {world.namespace} namespace.")
     for wrong in (("--state", "nope"), ("-o", "yamll"), ("-l", "a=b=c"), ("--sort-by", "nope"), ("--me",)):
@@ -103,6 +105,7 @@ async def test_an_empty_list_says_so_and_a_bad_option_is_a_usage_error(world: Wo
         assert (code, "Traceback" in output) == (2, False), output
 
 
+@pytest.mark.slow
 async def test_what_a_tenant_writes_on_pods_does_not_reach_the_terminal(world: World, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("phalanx: {dialects: {userAnnotation: example.com/user}}\n", "utf-8")
@@ -117,6 +120,7 @@ async def test_what_a_tenant_writes_on_pods_does_not_reach_the_terminal(world: W
         assert "evil" in output or "eve" in output
 
 
+@pytest.mark.slow
 async def test_only_ones_own_are_shown_by_the_name_that_the_server_knows(world: World, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("phalanx: {dialects: {userLabel: example.com/user}}\n", "utf-8")
@@ -177,6 +181,7 @@ async def test_what_cannot_be_watched_is_read_again_and_again_and_that_is_said_o
     assert told == ["pods cannot be watched (pods is forbidden): the list is read again every --interval instead"]
 
 
+@pytest.mark.slow
 async def test_nodes_are_told_by_pool_and_state_with_what_is_free(world: World) -> None:
     for name in ("g1", "g2", "g3"):
         await world.node(name, cpu="4", nvidia_com_gpu="2")

@@ -145,6 +145,7 @@ async def test_what_ended_while_nobody_watched_is_uncordoned_at_the_next_start(w
     await until_open(world)
 
 
+@pytest.mark.slow
 async def test_who_was_cordoned_by_somebody_else_stays_cordoned(world: World) -> None:
     scheduler = await world.scheduler()
     await world.node("n1")
@@ -174,6 +175,7 @@ async def test_who_uncordons_in_the_middle_means_it(world: World) -> None:
     assert (await node(world))[0] is False
 
 
+@pytest.mark.slow
 async def test_a_steady_state_writes_nothing(world: World) -> None:
     scheduler = await world.scheduler()
     await world.node("n1")

@@ -59,6 +59,7 @@ async def test_the_gate_is_lifted_for_as_many_as_the_queue_takes(world: World, t
     await world.until_bound("c")
 
 
+@pytest.mark.slow
 async def test_what_was_let_go_and_has_no_node_yet_is_kept_for(world: World, tmp_path: Any) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)

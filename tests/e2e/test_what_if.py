@@ -171,6 +171,7 @@ async def test_a_gang_above_its_queues_capability_starts_with_a_higher_one(world
     await world.until_bound("train-0", "train-1")
 
 
+@pytest.mark.slow
 async def test_a_waiting_gang_starts_with_two_more_nodes(world: World, tmp_path: Path) -> None:
     await world.scheduler()
     await world.node("n1", cpu="4")
@@ -189,6 +190,7 @@ async def test_a_waiting_gang_starts_with_two_more_nodes(world: World, tmp_path:
     await world.until_bound("train-0", "train-1", "train-2")
 
 
+@pytest.mark.slow
 async def test_what_is_free_now_starts_and_no_more(world: World) -> None:
     await world.scheduler()
     await world.node("n1", cpu="4")

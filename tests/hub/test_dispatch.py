@@ -66,6 +66,7 @@ async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_s
     assert said == "east: Pod ml/train-1 is there already, and is not the hub's"
 
 
+@pytest.mark.slow
 async def test_what_has_the_name_of_a_copy_and_is_somebody_elses_is_left_alone(three: Federation) -> None:
     for site in three.members.values():
         await site.node("n1", "8")

@@ -125,6 +125,7 @@ async def test_a_cluster_that_is_no_hub_says_so(hub: Site) -> None:
     assert "this cluster is no hub: `phalanx install --hub` makes it one" in result.output
 
 
+@pytest.mark.slow
 async def test_installing_brings_the_hubs_definitions_and_accounts_and_may_be_repeated(hub: Site) -> None:
     first = await phalanx(hub, "install", "--hub", "--member")
     assert first.exit_code == 0, first.output

@@ -96,6 +96,7 @@ async def counted(screen: Screen, view: LineView, act: Callable[[], Awaitable[No
     return drawn[0], made[0]
 
 
+@pytest.mark.slow
 async def test_of_fifty_thousand_gangs_those_that_are_seen_are_made_and_those_that_changed_are_drawn() -> None:
     feed = HandFeed()
     feed.put("gangs", (gang(number) for number in range(50_000)))
