@@ -243,6 +243,17 @@ async def test_what_exists_is_told_together_and_in_order_with_the_rest(
     assert all(len(set(names)) == len(names) for names in (line.split("+") for line in sink.lines))
 
 
+async def test_of_a_long_list_some_are_taken_in_before_others_have_their_turn(
+    server: StubServer, client: KubeClient, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.kube.reflector.AT_ONCE", 2)
+    sink = Batches()
+    server.on("GET", PATH, page(10, *(thing(name, 1) for name in "abcde")))
+    server.on("GET", PATH, Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, sink_all=sink.all):
+        assert await sink.until("synced") == ["a+b", "c+d", "e", "synced"]
+
+
 async def test_who_cannot_take_many_harms_nothing_else(
     server: StubServer, client: KubeClient, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:

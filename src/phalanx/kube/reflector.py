@@ -37,6 +37,8 @@ SHORT_WATCH = 1.0
 HEALTHY = 120.0
 #: How often one list starts again because its continue token expired before it goes on without pages.
 LIST_RESTARTS = 3
+#: Of a list so many objects are taken in before others have their turn.
+AT_ONCE = 2000
 #: Failed answers to a watch from one version before a new list. "Too large resource version" means a server
 #: that lags, which passes, or an etcd that was restored from a backup, which only a new list cures.
 STUCK_LIMIT = 3
@@ -248,12 +250,13 @@ class Reflector(Generic[T]):
         later, version = bool(self._index), ""
         async with aclosing(self._pages.read(page_size)) as pages:
             async for page in pages:
-                self.last_contact = self._clock()
-                for item in page.items:
-                    raw = bytes(item)
-                    seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
-                self._tell_gathered()
-                version = page.version
+                self.last_contact, version = self._clock(), page.version
+                for first in range(0, len(page.items), AT_ONCE):
+                    for item in page.items[first : first + AT_ONCE]:
+                        raw = bytes(item)
+                        seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
+                    self._tell_gathered()
+                    await asyncio.sleep(0)
         return version, seen
 
     def _unchanged(self, raw: bytes) -> Key | None:
