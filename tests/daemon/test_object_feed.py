@@ -78,6 +78,15 @@ async def test_gangs_are_told_of_once_everything_has_been_seen_and_then_as_they_
     assert set(world.told) == {"first", "second", "third"}
 
 
+async def test_what_an_object_spoke_of_is_told_although_there_is_no_gang() -> None:
+    world = World()
+    world.pods("a", gang="first")
+    # An object of ours whose pods were deleted while nobody looked: somebody has to take it away.
+    world.feed.gang_touched(GangKey("default", "left behind"))
+    await world.feed.tell_of_gangs()
+    assert world.told == ["first", "left behind"]
+
+
 async def test_what_changes_while_many_are_told_of_is_told_as_well() -> None:
     world = World()
     for number in range(1000):

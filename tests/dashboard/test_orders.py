@@ -286,7 +286,6 @@ async def test_another_page_cannot_give_orders(site: Site, writing: Page) -> Non
     assert status == 404
 
 
-@pytest.mark.slow
 async def test_who_orders_too_often_waits_and_others_do_not(site: Site, reader: str) -> None:
     async with site.dashboard("token", writes=True, orders_per_viewer=0.001) as made:
         answers = [await order(made, "hold", "impossible", token=site.token("ours")) for _ in range(2)]

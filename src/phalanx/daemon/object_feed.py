@@ -34,6 +34,8 @@ Events = list[ClusterEvent]
 T = TypeVar("T")
 
 _TOLD_AT_ONCE = 200
+# Gangs that may be kept in mind although they are gone. (Groups are listed before anything makes gangs of them.)
+_MOST_GONE = 200_000
 
 
 class ObjectFeed:
@@ -58,6 +60,8 @@ class ObjectFeed:
         self._state = state
         self._touched = touched
         self._seen_all = False
+        # Of whom objects have spoken before everything was seen: there need not be a gang any more.
+        self._early: dict[GangKey, None] = {}
         self._now = now
         # Of whom is still to be told; None where each is told of at once.
         self._waiting: dict[GangKey, None] | None = None
@@ -69,7 +73,8 @@ class ObjectFeed:
 
         A few at a time: what is planned and bound meanwhile goes first.
         """
-        self._seen_all, self._waiting = True, dict.fromkeys(self._state.gangs)
+        early, self._early = self._early, {}
+        self._seen_all, self._waiting = True, {**dict.fromkeys(self._state.gangs), **early}
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
             for number, key in enumerate(waiting, 1):
@@ -86,8 +91,11 @@ class ObjectFeed:
 
     def gang_touched(self, key: GangKey) -> None:
         if not self._seen_all:
-            return
-        if self._waiting is None:
+            self._early[key] = None
+            if len(self._early) > 2 * len(self._state.gangs) + _MOST_GONE:
+                # A standby sees groups come and go for weeks.
+                self._early = {known: None for known in self._early if known in self._state.gangs}
+        elif self._waiting is None:
             self._tell_of(key)
         else:
             self._waiting[key] = None
