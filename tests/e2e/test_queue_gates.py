@@ -44,6 +44,7 @@ async def queue(world: World, cpu: int) -> None:
     await world.make({"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": metadata, "spec": spec})
 
 
+@pytest.mark.slow
 async def test_the_gate_is_lifted_for_as_many_as_the_queue_takes(world: World, tmp_path: Any) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)

@@ -63,6 +63,7 @@ def room_beside(nodes: Sequence[Amounts], others: Sequence[tuple[Pod, str]], pod
 
 @settings(max_examples=300, deadline=None)
 @given(NODES, PODS)
+@pytest.mark.slow
 def test_whoever_waits_has_no_room_beside_those_that_came_before(
     nodes: list[Amounts], asked: list[tuple[Amounts, int, int]]
 ) -> None:
