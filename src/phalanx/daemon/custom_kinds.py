@@ -199,18 +199,18 @@ class CustomKinds:
 
     def _group_sink(self, kind: ServedKind) -> Sink:
         intake = self._intake
-        return self._feed.sink(
-            kind,
-            partial(intake.group, kind),
-            partial(intake.group_removed, kind),
-            partial(intake.malformed_group, kind),
-            unreadable_is_gone=True,
-            # Whoever wrote a group's status, it is compared with the truth again.
-            after=lambda namespace, name: self._feed.gang_touched(GangKey(namespace, name)),
-        )
+        group, removed, malformed = intake.group, intake.group_removed, intake.malformed_group
+        others = self._feed.sink(kind, partial(group, kind), partial(removed, kind), partial(malformed, kind))
+
+        def sink(change: Change[Document]) -> None:
+            if isinstance(change, Upsert):
+                self._groups(kind, (change,))
+            else:
+                others(change)
+
+        return sink
 
     def _groups(self, kind: ServedKind, changes: Sequence[Upsert[Document]]) -> None:
-        """What `_group_sink` does, for many."""
         intake = self._intake
 
         def about(change: Upsert[Document]) -> ObjectRef:
@@ -224,6 +224,7 @@ class CustomKinds:
 
         self._feed.take_in_all(changes, about, partial(intake.group, kind), (malformed, removed))
         for change in changes:
+            # Whoever wrote a group's status, it is compared with the truth again.
             self._feed.gang_touched(GangKey(*change.key))
 
     def _owner_sink(self, kind: ServedKind) -> Sink:

@@ -109,11 +109,10 @@ class ObjectFeed:
         *,
         unreadable_is_gone: bool = False,
         always_changed: bool = False,
-        after: Callable[[str, str], None] = lambda namespace, name: None,
     ) -> Callable[[Change[Any]], None]:
-        """Takes in the objects of one kind; `after` is told of each that is there. With `unreadable_is_gone` one of
-        which nothing else can be made is treated as if it were gone. With `always_changed` something may depend on
-        an object even where the intake has nothing to say about it."""
+        """Takes in the objects of one kind. With `unreadable_is_gone` one of which nothing else can be made is
+        treated as if it were gone. With `always_changed` something may depend on an object even where the intake
+        has nothing to say about it."""
 
         def sink(change: Change[Any]) -> None:
             match change:
@@ -124,7 +123,6 @@ class ObjectFeed:
                     if unreadable_is_gone:
                         ways.append(lambda _: removed(namespace, name))
                     self.take_in(ObjectRef(kind.api_version, kind.kind, namespace, name, uid), *ways)
-                    after(namespace, name)
                 case Delete((namespace, name), uid):
                     about = ObjectRef(kind.api_version, kind.kind, namespace, name, uid)
                     self.take_in(about, lambda _: removed(namespace, name))

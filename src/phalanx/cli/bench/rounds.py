@@ -127,8 +127,8 @@ async def _posting(
         sys.executable, "-m", "phalanx.cli", *arguments, stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
-    await child.stdout.readline()
     try:
+        await child.stdout.readline()
         yield
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
