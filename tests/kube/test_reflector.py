@@ -19,6 +19,7 @@ from phalanx.kube.errors import Unreachable
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.kube.wire import ItemForm
 from phalanx.model.text.decoding import decode_json
 
 from .conftest import FakeTime
@@ -241,6 +242,34 @@ async def test_what_exists_is_told_together_and_in_order_with_the_rest(
     told = "+".join(sink.lines[3:]).split("+")
     assert told == ["d", "a", "d", "delete a uid-a was ", "e"]
     assert all(len(set(names)) == len(names) for names in (line.split("+") for line in sink.lines))
+
+
+async def test_pages_are_read_at_once_where_all_their_objects_can_be(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    forms: list[str] = []
+
+    def read(pod: Pod) -> Pod | None:
+        forms.append(pod.metadata.name)
+        return pod if pod.color != "odd" else None
+
+    broken = {"metadata": {"name": "d", "namespace": "ns", "uid": "uid-d", "resourceVersion": "4"}, "color": 7}
+    server.on(
+        "GET",
+        PATH,
+        page(10, thing("a", 1, color="red"), thing("b", 2), token="t1"),
+        page(10, thing("c", 3), broken, token="t2"),
+        page(10, thing("e", 5, color="odd")),
+        # The later list is looked through for what is new.
+        page(20, thing("a", 1, color="red"), thing("b", 12), thing("c", 3), thing("e", 5, color="odd")),
+    )
+    server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
+    form = ItemForm(Pod, read)
+    async with reflecting(client, sink, fake_time, page_size=2, form=form):
+        lines = await sink.until("synced", times=2)
+    first = ["upsert a uid-a red", "upsert b uid-b", "upsert c uid-c", "malformed d uid-d", "upsert e uid-e odd"]
+    assert lines == [*first, "synced", "upsert b uid-b", "delete d uid-d", "synced"]
+    assert forms == ["a", "b", "e"]
 
 
 async def test_of_a_long_list_some_are_taken_in_before_others_have_their_turn(

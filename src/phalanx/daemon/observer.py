@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.custom_kinds import CustomKinds
 from phalanx.daemon.decision_log import Arrivals
@@ -16,11 +18,11 @@ from phalanx.dialects.core import (
     PodObject,
     decode_namespace,
     decode_node,
-    decode_pod,
     decode_priority_class,
     decode_resource_quota,
 )
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.pods.pod_reader import PodForm, PodReader
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.warnings import ObjectRef, node_ref, pod_ref
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
@@ -37,7 +39,7 @@ from phalanx.kube.discovery import Discovery
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
-from phalanx.kube.wire import ObjectHead
+from phalanx.kube.wire import ItemForm, ObjectHead
 from phalanx.model.events import ClusterEvent, NodeRemoved, PodRemoved
 from phalanx.model.gang import GangKey
 
@@ -73,8 +75,16 @@ class Observer:
         self._pod_gone = pod_gone
         feed = self._feed = ObjectFeed(intake, state, changed, gang_touched, failures or Failures(), arrivals)
         self.kinds = CustomKinds(client, intake, feed, discovered, discovery_period)
+        reader = PodReader()
         self.pods = Reflector(
-            client, PODS, decode_pod, self._pod, identify=_head, failures=feed.failures, sink_all=self._pods
+            client,
+            PODS,
+            reader.pod,
+            self._pod,
+            identify=_head,
+            failures=feed.failures,
+            sink_all=self._pods,
+            form=ItemForm(PodForm, reader.of_form),
         )
         self.nodes = self._reflector(NODES, decode_node, self._node)
         self._caught_up = asyncio.Event()
@@ -218,7 +228,8 @@ class Observer:
 
     def _unreadable(self, change: Upsert[PodObject], error: Exception) -> list[ClusterEvent]:
         namespace, name = change.key
-        return self._intake.malformed_pod(namespace, name, change.uid, error_text(error), change.raw)
+        raw = change.raw or msgspec.json.encode(change.object)
+        return self._intake.malformed_pod(namespace, name, change.uid, error_text(error), raw)
 
     def _node(self, change: Change[NodeObject]) -> None:
         intake = self._intake

@@ -303,13 +303,15 @@ class _PodWire(Named):
 
 class PodObject(msgspec.Struct, gc=False):
     """A core/v1 Pod. `faults` names every field that could not be read. `template` is equal for pods whose requests
-    and constraints are written alike, so that what follows from these can be kept under it ("" until it is known).
+    and constraints are written alike, so that what follows from these can be kept under it; `spec_template` is what
+    of it the spec alone decides (both are empty until they are known).
     """
 
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
     faults: tuple[DecodingFault, ...] = ()
+    spec_template: bytes = b""
     template: bytes = b""
 
 

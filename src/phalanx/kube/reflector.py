@@ -19,7 +19,7 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.pages import ListPages
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
-from phalanx.kube.wire import ObjectHead, head_of, read_event, read_head, read_status, version_number
+from phalanx.kube.wire import ItemForm, ObjectHead, head_of, read_event, read_head, read_status, version_number
 
 __all__ = ["Reflector", "ReflectorState"]
 
@@ -67,6 +67,8 @@ class Reflector(Generic[T]):
     - ``failures`` are told what the sink raises: the change is passed over, and not told again.
     - ``sink_all``, where given, is told instead of ``sink`` what exists, of many objects at once: a page of a list,
       the events that came together. No two of them are of the same object, and the order of all changes is kept.
+    - ``form``, where given, reads pages of the first list; what it makes of an object is what ``decode`` makes of
+      it. Such changes have no ``raw``.
 
     ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
     server was last heard, ``synced`` is set by the first complete list. ``restarts`` counts what ended lists and
@@ -93,6 +95,7 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         failures: Failures | None = None,
         sink_all: Callable[[Sequence[Upsert[T]]], None] | None = None,
+        form: ItemForm[T] | None = None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -111,7 +114,7 @@ class Reflector(Generic[T]):
         self._failures = failures or Failures()
         self._path = resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        self._pages = ListPages(client, self._path, self._selectors)
+        self._pages = ListPages(client, self._path, self._selectors, form)
         self._page_size = page_size
         self._optional = optional
         self._absent_period = absent_period
@@ -248,10 +251,12 @@ class Reflector(Generic[T]):
         """The list's version and its keys. Pages are told as they come; absences only at the end."""
         seen: set[Key] = set()
         later, version = bool(self._index), ""
-        async with aclosing(self._pages.read(page_size)) as pages:
+        async with aclosing(self._pages.read(page_size, formed=not later)) as pages:
             async for page in pages:
                 self.last_contact, version = self._clock(), page.version
-                for first in range(0, len(page.items), AT_ONCE):
+                for first in range(0, len(page), AT_ONCE):
+                    for found in page.objects[first : first + AT_ONCE]:
+                        seen.add(self._exists(found, self._head(found, b""), "", b"", listed=True))
                     for item in page.items[first : first + AT_ONCE]:
                         raw = bytes(item)
                         seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
@@ -322,12 +327,18 @@ class Reflector(Generic[T]):
 
     def _present(self, raw: bytes, *, listed: bool) -> Key:
         """An object exists. A list is the truth; a watch event may repeat what is known, or be older."""
+        obj: T | None = None
         try:
             obj = self._decode(raw)
-            head = self._identify(obj) if self._identify is not None else head_of(obj, raw)
-            problem = ""
+            head, problem = self._head(obj, raw), ""
         except Exception as error:  # whatever it is, it is this object's
             head, problem = read_head(raw), f"{type(error).__name__}: {error}"
+        return self._exists(obj, head, problem, raw, listed=listed)
+
+    def _head(self, obj: T, raw: bytes) -> ObjectHead:
+        return self._identify(obj) if self._identify is not None else head_of(obj, raw)
+
+    def _exists(self, obj: T | None, head: ObjectHead, problem: str, raw: bytes, *, listed: bool) -> Key:
         key, uid, version = head
         if not problem and not key[1]:
             problem = "no metadata.name"
@@ -342,7 +353,7 @@ class Reflector(Generic[T]):
                 return key
         if key[1]:
             self._index[key] = (uid, number)
-        if problem:
+        if problem or obj is None:
             self.malformed += 1
             log.warning("%s: cannot read %s: %s", self._path, "/".join(filter(None, key)) or "an object", problem)
             self._sink(Malformed(key, uid, problem, raw))

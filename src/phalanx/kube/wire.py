@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,6 +14,7 @@ from phalanx.model.text.decoding import decode_json, decoded, parse_whole, parts
 
 __all__ = [
     "Event",
+    "ItemForm",
     "ListPage",
     "ObjectHead",
     "head_of",
@@ -23,6 +25,9 @@ __all__ = [
     "version_number",
 ]
 
+T = TypeVar("T")
+F = TypeVar("F")
+
 
 class ObjectHead(NamedTuple):
     """What every object has: where it is, which one it is, and how new this state is."""
@@ -32,13 +37,18 @@ class ObjectHead(NamedTuple):
     version: str
 
 
-class ListPage(msgspec.Struct):
-    """One page of a list; the items are still JSON. `remaining` is how many come after it, 0 where not told."""
+class ListPage(msgspec.Struct, Generic[T]):
+    """One page of a list. `items` are still JSON, `objects` are there instead where all of them could be read at
+    once. `remaining` is how many come after it, 0 where not told."""
 
     items: list[msgspec.Raw]
     version: str
     token: str
     remaining: int = 0
+    objects: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.objects)
 
 
 class Event(NamedTuple):
@@ -54,9 +64,9 @@ class _ListMetadata(msgspec.Struct):
     remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
-class _List(msgspec.Struct):
+class _List(msgspec.Struct, Generic[T]):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
-    items: list[msgspec.Raw] | None = None
+    items: list[T] | None = None
 
 
 class _Metadata(msgspec.Struct):
@@ -75,7 +85,7 @@ class _Framed(msgspec.Struct):
     object: msgspec.Raw
 
 
-_LIST = msgspec.json.Decoder(_List)
+_LIST = msgspec.json.Decoder(_List[msgspec.Raw])
 _OBJECT = msgspec.json.Decoder(_Object)
 _FRAMED = msgspec.json.Decoder(_Framed)
 
@@ -89,14 +99,39 @@ _PREFIXES = tuple(
 )
 
 
-def read_page(body: bytes) -> ListPage:
+def read_page(body: bytes) -> ListPage[Any]:
     """ConnectionLost when the body is not a list: it was cut or garbled on the way."""
     try:
         page = _read_list(body)
     except msgspec.DecodeError as error:
         raise ConnectionLost(f"not a list: {error}") from error
-    metadata = page.metadata
-    return ListPage(page.items or [], metadata.version, metadata.token or "", max(0, metadata.remaining or 0))
+    return _list_page(page.metadata, page.items or [], [])
+
+
+class ItemForm(Generic[T]):
+    """Reads pages with all their items, which takes less than half the time of one by one.
+
+    An item is decoded as a `kind`, of which `read` makes a T. It says None, or raises msgspec.DecodeError, where
+    more has to be known of one.
+    """
+
+    def __init__(self, kind: type[F], read: Callable[[F], T | None]) -> None:
+        self._read = read
+        self._decode: Callable[[bytes], _List[F]] = msgspec.json.Decoder(_List[kind]).decode  # type: ignore[valid-type]
+
+    def page(self, body: bytes) -> ListPage[T] | None:
+        """None where an item has to be read on its own."""
+        try:
+            page = self._decode(body)
+            forms = page.items or []
+            objects = [found for form in forms if (found := self._read(form)) is not None]
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
+        return _list_page(page.metadata, [], objects) if len(objects) == len(forms) else None
+
+
+def _list_page(metadata: _ListMetadata, items: list[msgspec.Raw], objects: list[T]) -> ListPage[T]:
+    return ListPage(items, metadata.version, metadata.token or "", max(0, metadata.remaining or 0), objects)
 
 
 def read_event(line: bytes) -> Event:
@@ -113,7 +148,7 @@ def read_event(line: bytes) -> Event:
     return Event(framed.type, bytes(framed.object))
 
 
-def _read_list(body: bytes) -> _List:
+def _read_list(body: bytes) -> _List[msgspec.Raw]:
     try:
         return _LIST.decode(body)
     except RecursionError:

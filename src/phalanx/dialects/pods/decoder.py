@@ -51,6 +51,9 @@ PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 # Specs and reported resources repeat from pod to pod; beyond this many the caches start anew.
 _CACHE_SIZE = 10_000
 
+# What stands beside a spec where nothing of it matters.
+_NOTHING_BESIDE: tuple[object, ...] = ({}, None, {}, "", None)
+
 _PHASES = {phase.value: phase for phase in PodPhase} | {"": PodPhase.PENDING}
 _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
 _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
@@ -82,7 +85,7 @@ class PodDecoder:
         self._encoder = msgspec.json.Encoder()
 
     def template(self, pod: PodObject) -> DecodedTemplate:
-        key = pod.template = self._encoder.encode(_template(pod))
+        key = pod.template = _template(pod)
         found = self._specs.get(key)
         if found is None:
             if len(self._specs) >= _CACHE_SIZE:
@@ -318,25 +321,32 @@ def _controller(metadata: Metadata) -> str:
     return (owner.uid or f"{owner.kind} {owner.name}") if owner is not None else ""
 
 
-def _template(pod: PodObject) -> tuple[object, ...]:
-    """Everything that `PodClass` is made of."""
-    spec, annotations = pod.spec, pod.metadata.annotations
-    strategy = annotations and {key: value for key, value in annotations.items() if "/resource-strategy-" in key}
-    return (
-        *_amounts(spec),
-        spec.node_selector,
-        spec.affinity,
-        spec.tolerations,
-        spec.topology_spread_constraints,
-        [volume.image for volume in spec.volumes if volume.image is not None],
-        spec.host_network,
-        spec.host_users,
-        strategy,
-        revocable_of(pod.metadata.labels, annotations),
-        device_terms(pod),
-        numa_policy(annotations),
-        context_of(pod),
+def spec_template(spec: PodSpec) -> bytes:
+    """Everything of a spec that `PodClass` is made of."""
+    return msgspec.json.encode(
+        (
+            *_amounts(spec),
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            [volume.image for volume in spec.volumes if volume.image is not None],
+            spec.host_network,
+            spec.host_users,
+        )
     )
+
+
+def _template(pod: PodObject) -> bytes:
+    """Everything that `PodClass` is made of."""
+    of_spec = pod.spec_template or spec_template(pod.spec)
+    annotations, revocable = pod.metadata.annotations, revocable_of(pod.metadata.labels, pod.metadata.annotations)
+    context = context_of(pod)
+    if not annotations and revocable is None and context is None:
+        return of_spec
+    strategy = {key: value for key, value in annotations.items() if "/resource-strategy-" in key}
+    beside = (strategy, revocable, device_terms(pod), numa_policy(annotations), context)
+    return of_spec if beside == _NOTHING_BESIDE else of_spec + msgspec.json.encode(beside)
 
 
 def _amounts(spec: PodSpec) -> tuple[object, ...]:
