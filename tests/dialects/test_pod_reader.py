@@ -156,9 +156,7 @@ _specs = st.fixed_dictionaries(
                 optional={
                     "resources": st.sampled_from([{"requests": {"cpu": "1"}}, {"limits": {"cpu": "2"}}]),
                     "env": st.lists(st.fixed_dictionaries({"name": _words, "value": _words}), max_size=1),
-                    "volumeMounts": st.just(
-                        [{"name": "kube-api-access-aaaaa", "readOnly": True, "mountPath": "/x"}]
-                    ),
+                    "volumeMounts": st.just(_mounts),
                 },
             ),
             max_size=2,

@@ -151,7 +151,7 @@ class SchedulingQueue:
     def pop_satisfied(self) -> list[GangRecord]:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
         content, self._satisfied = self._satisfied, {}
-        return list(content.values())
+        return [content[key] for key in sorted(content)]
 
     def pop_orphaned_nominations(self) -> list[PodRecord]:
         """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
@@ -444,16 +444,17 @@ class SchedulingQueue:
             self._active.pop(unit, None)
             self._leave(unit)
         for key in touched:
-            self._orphaned.update((member.pod.uid, member) for member in self._lapsed(key))
+            if lapsed := self._lapsed(key):
+                self._orphaned.update((member.pod.uid, member) for member in lapsed)
             units |= self._index.units_with(key)
-        for unit in sorted(units):
+        # (Most units that change are at rest before and after, and need no place in the order.)
+        asking = {unit for unit in units if self._index.unit(unit) is not None}
+        for unit in units:
             self._leave(unit)
             self._active.pop(unit, None)
-            asks = self._index.unit(unit) is not None
-            if asks:
-                self._active[unit] = None
             for gang in self._index.gangs_of(unit):
-                self._note_content(gang, asks)
+                self._note_content(gang, unit in asking)
+        self._active.update(dict.fromkeys(sorted(asking)))
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]

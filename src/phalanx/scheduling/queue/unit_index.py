@@ -44,6 +44,8 @@ class UnitIndex:
         dropped: list[BundleKey] = []
         ask = dict.fromkeys(keys)
         for key in keys:
+            if self._stays_alone(key):
+                continue
             former = (self._owners[unit] for unit in self._units_with.get(key, ()))
             ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
         settled: set[GangKey] = set()
@@ -60,6 +62,19 @@ class UnitIndex:
                     fresh.add(unit)
             settled.update(owners)
         return {unit for unit in fresh if unit in self._owners}, dropped
+
+    def _stays_alone(self, key: GangKey) -> bool:
+        """Whether a gang is tied to no other and never was, as nearly all are: its unit is itself."""
+        record = self._gangs.get(key)
+        if record is None or (spec := record.spec) is None or spec.bundle or spec.composite is not None:
+            return False
+        units, own = self._units_with.get(key), (key,)
+        if units is None:
+            self._unit_of[key] = own
+            self._owners[own] = {key}
+            self._units_with[key] = {own}
+            return True
+        return len(units) == 1 and self._unit_of.get(key) == own
 
     def _move(self, gang: GangKey, unit: BundleKey | None, dropped: list[BundleKey]) -> set[GangKey]:
         """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
@@ -117,7 +132,7 @@ class UnitIndex:
             return QueuedUnit(key, pod) if pod is not None else None
         owners = self._owners.get(key, ())
         gangs = tuple(
-            record for member in key if member in owners and (record := self._declared(member)) is not None
+            [record for member in key if member in owners and (record := self._declared(member)) is not None]
         )
         if not any(gang.pending or awaits_admission(gang) for gang in gangs):
             return None
