@@ -15,7 +15,7 @@ T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
 
 
-class Upsert(msgspec.Struct, Generic[T], frozen=True):
+class Upsert(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """The object is there, in this state. States in between may have been skipped. `version` is its
     resourceVersion as a number, -1 where it is none."""
 

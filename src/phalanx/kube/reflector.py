@@ -206,7 +206,7 @@ class Reflector(Generic[T]):
                 each.cancel()
 
     def _sink(self, change: Change[T]) -> None:
-        if self._told_all is not None and isinstance(change, Upsert):
+        if self._told_all is not None and type(change) is Upsert:
             if change.key in self._gathered:
                 self._tell_gathered()
             self._gathered[change.key] = change
@@ -266,8 +266,8 @@ class Reflector(Generic[T]):
 
     def _unchanged(self, raw: bytes) -> Key | None:
         """The key of an object that is known in this state: most of a later list need not be decoded."""
-        key, uid, version = read_head(raw)
-        number = version_number(version)
+        head = read_head(raw)
+        key, uid, number = head.key, head.uid, version_number(head.version)
         return key if uid and number >= 0 and self._index.get(key) == (uid, number) else None
 
     def _complete(self) -> None:
@@ -339,7 +339,7 @@ class Reflector(Generic[T]):
         return self._identify(obj) if self._identify is not None else head_of(obj, raw)
 
     def _exists(self, obj: T | None, head: ObjectHead, problem: str, raw: bytes, *, listed: bool) -> Key:
-        key, uid, version = head
+        key, uid, version = head.key, head.uid, head.version
         if not problem and not key[1]:
             problem = "no metadata.name"
         number = version_number(version)

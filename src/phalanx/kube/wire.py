@@ -29,7 +29,7 @@ T = TypeVar("T")
 F = TypeVar("F")
 
 
-class ObjectHead(NamedTuple):
+class ObjectHead(msgspec.Struct, frozen=True, gc=False):
     """What every object has: where it is, which one it is, and how new this state is."""
 
     key: Key

@@ -111,9 +111,9 @@ class GangDeclarations:
             minimum=self._minimum(metadata, naming, chosen.value),
             extras=read_extras(labels, annotations),
             queue=stated_queue(metadata),
-            conflicts=tuple(name for _, _, name in names[1:] if name.value != chosen.value),
-            disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value),
-            topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value),
+            conflicts=tuple([name for _, _, name in names[1:] if name.value != chosen.value]),
+            disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value) if annotations else None,
+            topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value) if annotations else None,
         )
 
     def nameless(self, metadata: Metadata) -> str:
@@ -181,10 +181,10 @@ def role_of(metadata: Metadata) -> str:
 
 def stated_queue(metadata: Metadata) -> Stated | None:
     """The queue that a pod names itself; the annotation comes before the label."""
-    for place, values in (("annotation", metadata.annotations), ("label", metadata.labels)):
-        value = values.get(QUEUE_ANNOTATION, "")
-        if value:
-            return Stated(f"{place} {QUEUE_ANNOTATION}", value)
+    if value := metadata.annotations.get(QUEUE_ANNOTATION):
+        return Stated(f"annotation {QUEUE_ANNOTATION}", value)
+    if value := metadata.labels.get(QUEUE_ANNOTATION):
+        return Stated(f"label {QUEUE_ANNOTATION}", value)
     return None
 
 
@@ -197,7 +197,10 @@ def controlling_owner(metadata: Metadata) -> OwnerReference | None:
 
 def owner_names(metadata: Metadata) -> str:
     """Those of all owners, as scheduler-plugins writes them into `occupiedBy`."""
-    return ",".join(sorted([f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references]))
+    owners = metadata.owner_references
+    if len(owners) == 1:
+        return f"{metadata.namespace}/{owners[0].name}"
+    return ",".join(sorted([f"{metadata.namespace}/{owner.name}" for owner in owners]))
 
 
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:

@@ -42,7 +42,10 @@ class Members:
         return was_oldest
 
     def oldest_first(self) -> list[Member]:
-        return sorted(Member(*entries[0], declared) for declared, entries in self._by_declaration.items())
+        oldest = [Member(*entries[0], declared) for declared, entries in self._by_declaration.items()]
+        if len(oldest) > 1:
+            oldest.sort()
+        return oldest
 
     def oldest(self) -> str:
         """The uid of the oldest member of all."""

@@ -98,7 +98,7 @@ class _Resolution:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.about: dict[Problem, Member] = {}
-        self._talkative = any(each.declared.declaration.extras is not NO_EXTRAS for each in members)
+        self._talkative = any([each.declared.declaration.extras is not NO_EXTRAS for each in members])
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
         # (Most say nothing of all this: then nobody is asked.)
         self._silent = not self._talkative and (self.spec is None or self.spec.extras is NO_EXTRAS)
@@ -109,8 +109,8 @@ class _Resolution:
         self._parts, self._later = self._staged_parts()
         inferred = self.spec is None and self.naming is WORKLOAD
         self.size = context.size if inferred else None
-        made = sorted((spec for spec in groups if spec.made), key=lambda spec: self._preference(None, spec))
-        self.made = made[0].ref if made and self.spec is None and self.naming.rules.alone else None
+        made = [spec for spec in groups if spec.made] if self.spec is None and self.naming.rules.alone else []
+        self.made = min(made, key=lambda spec: self._preference(None, spec)).ref if made else None
 
     def gang(self) -> Gang:
         spec = self.spec
@@ -156,16 +156,20 @@ class _Resolution:
             later=size.later if size else "; ".join(part.later for part in self._later),
         )
         self._check_mode()
-        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
-        for disagreement in agreement.disagreements(spec if strict else None, strict):
-            note = self._refuse if disagreement.refused else self._warn
-            note(disagreement.code, disagreement.message, disagreement.member)
+        if strict or len(self.members) > 1:  # (one agrees with itself)
+            self._check_agreement(spec if strict else None, strict)
         if not self.problems and not self.warnings:
             return gang
         return msgspec.structs.replace(
             gang, problem=self.problems[0] if self.problems else None, warnings=tuple(self.warnings)
         )
+
+    def _check_agreement(self, spec: GroupSpec | None, strict: bool) -> None:
+        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
+        for disagreement in agreement.disagreements(spec, strict):
+            note = self._refuse if disagreement.refused else self._warn
+            note(disagreement.code, disagreement.message, disagreement.member)
 
     # Rule 2: which object.
 
@@ -239,16 +243,17 @@ class _Resolution:
     def _created_now(self, stated: int) -> int:
         """Operators count pods that they create only after others run, and those that have done their work:
         neither may be waited for. Where all can exist what the object states holds."""
-        total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
-        return max(1, min(stated, total)) if self._is_staged else stated
+        if not self._is_staged:
+            return stated
+        return max(1, min(stated, sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)))
 
     @property
     def _is_staged(self) -> bool:
-        return bool(self._later) or any(not part.pods for part in self._parts)
+        return bool(self._parts) and (bool(self._later) or any(not part.pods for part in self._parts))
 
     @property
     def _sized(self) -> bool:
-        return not any(member.declared.declaration.minimum for member in self.members)
+        return not any([member.declared.declaration.minimum for member in self.members])
 
     def _owners_minimum(self) -> int:
         """What the owner says, else what the members' labels say. Where nobody can be asked the members come
@@ -329,6 +334,8 @@ class _Resolution:
             self._warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
     def _bundle(self) -> tuple[GangKey, ...]:
+        if self._silent:
+            return ()
         named: tuple[GangKey, ...] = self._extra(
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
             "until then the gang stands alone",
@@ -522,12 +529,13 @@ class _Resolution:
 
     def _stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
         """Members that state something, oldest first, one per value."""
-        found: dict[Stated, Member] = {}
+        found: dict[Stated, Member] | None = None
         for member in self.members:
             stated = select(member.declared.declaration)
             if stated is not None:
+                found = found or {}
                 found.setdefault(stated, member)
-        return [(member, stated) for stated, member in found.items()]
+        return [(member, stated) for stated, member in found.items()] if found else []
 
     def _quote(self, member: Member, stated: Stated) -> str:
         return f"pod {self._pod(member)}: {stated.key} is {stated.value!r}"

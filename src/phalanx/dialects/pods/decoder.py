@@ -10,7 +10,7 @@ from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clam
 from phalanx.dialects.devices.device_plans import planned_cards
 from phalanx.dialects.devices.node_cards import cards_at, percent_offered
 from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
-from phalanx.dialects.gangs.declaration import controlling_owner, role_of
+from phalanx.dialects.gangs.declaration import TASK_SPEC, controlling_owner, role_of
 from phalanx.dialects.gangs.held_room import HELD_ROOM, decode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.lenient import DecodingFault
@@ -19,6 +19,9 @@ from phalanx.dialects.nodes.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import (
     DEFAULT_GRACE,
+    NO_TERMS,
+    TERM_KEYS,
+    Terms,
     bound_at,
     condemned_by,
     eviction_terms,
@@ -29,7 +32,7 @@ from phalanx.dialects.pods.evictability import (
 )
 from phalanx.dialects.pods.inter_pod_constraints import context_of, peers_of
 from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
-from phalanx.dialects.pods.ranks import index_of, leads
+from phalanx.dialects.pods.ranks import NO_INDEX, RANK_KEYS, index_of, leads
 from phalanx.dialects.pods.requests import Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.pods.revocable import revocable_of
 from phalanx.dialects.signatures import Signer
@@ -59,6 +62,21 @@ _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
 _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
 
+class _Stated(msgspec.Struct, frozen=True):
+    """What a pod's labels and annotations say about the pod alone."""
+
+    role: str = ""
+    index: int = NO_INDEX
+    leads: bool = False
+    quota: str = ""
+    user: str = ""
+    firm: bool = False
+    terms: Terms = NO_TERMS
+
+
+_NOTHING_STATED = _Stated()
+
+
 class DecodedTemplate(msgspec.Struct, frozen=True):
     """What pods of one template share."""
 
@@ -83,6 +101,8 @@ class PodDecoder:
         self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._encoder = msgspec.json.Encoder()
+        own = (TASK_SPEC, QUOTA_NAME, PREEMPTIBLE, self._options.user_label, self._options.user_annotation)
+        self._read = frozenset((*own, *RANK_KEYS, *TERM_KEYS))
 
     def template(self, pod: PodObject) -> DecodedTemplate:
         key = pod.template = _template(pod)
@@ -121,8 +141,10 @@ class PodDecoder:
         labels as `shared` gives them, where somebody has asked already, `role` its part where its owner says so.
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
-        labels, annotations = metadata.labels, metadata.annotations
-        terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
+        stated, started = self._stated(metadata), self._time(status.start_time)
+        # (Most pods have no annotations: then nobody looks for any.)
+        annotated = bool(metadata.annotations)
+        owner = controlling_owner(metadata)
         usage, amiss = self._usage(pod, template)
         problem, unknown = "", False
         if pod.faults or amiss or template.peer_faults:
@@ -144,30 +166,30 @@ class PodDecoder:
             preempts=wanted.preemption_policy != "Never",
             created=self._time(metadata.creation_timestamp),
             gang=gang,
-            role=role or role_of(metadata),
-            index=index_of(metadata),
-            leads=bool(gang) and leads(metadata),
+            role=role or stated.role,
+            index=stated.index,
+            leads=bool(gang) and stated.leads,
             nominated_node=status.nominated_node_name,
-            mark=self._mark(metadata, gang),
+            mark=self._mark(metadata, gang) if annotated else None,
             problem=problem,
             queue=queue,
-            quota=labels.get(QUOTA_NAME, ""),
-            user=self._user(metadata),
-            firm=labels.get(PREEMPTIBLE) == "false",
+            quota=stated.quota,
+            user=stated.user,
+            firm=stated.firm,
             started=started,
             bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
-            checkpoint=terms.checkpoint,
+            checkpoint=stated.terms.checkpoint,
             leaves=self._time(metadata.deletion_timestamp),
             grace=grace_of(pod),
-            preemptable=terms.preemptable and not unknown,
-            cooldown=terms.cooldown,
-            fixture=is_fixture(pod),
-            controller=_controller(metadata),
+            preemptable=stated.terms.preemptable and not unknown,
+            cooldown=stated.terms.cooldown,
+            fixture=owner is not None and is_fixture(pod),
+            controller=(owner.uid or f"{owner.kind} {owner.name}") if owner is not None else "",
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,
-            labels=self.shared(labels) if shared is None else shared,
+            labels=self.shared(metadata.labels) if shared is None else shared,
             condemned=condemned_by(pod),
-            cards=cards_of(pod, template.pod_class.devices, self._signer),
+            cards=cards_of(pod, template.pod_class.devices, self._signer) if annotated else (),
         )
 
     def planned(self, pod: PodObject) -> bool:
@@ -215,6 +237,20 @@ class PodDecoder:
         if len(self._marks) >= _CACHE_SIZE:
             self._marks.clear()
         return self._marks.setdefault(mark, mark)
+
+    def _stated(self, metadata: Metadata) -> _Stated:
+        labels, annotations = metadata.labels, metadata.annotations
+        if self._read.isdisjoint(labels) and (not annotations or self._read.isdisjoint(annotations)):
+            return _NOTHING_STATED
+        return _Stated(
+            role=role_of(metadata),
+            index=index_of(metadata),
+            leads=leads(metadata),
+            quota=labels.get(QUOTA_NAME, ""),
+            user=self._user(metadata),
+            firm=labels.get(PREEMPTIBLE) == "false",
+            terms=eviction_terms(labels, annotations),
+        )
 
     def _user(self, metadata: Metadata) -> str:
         options = self._options
@@ -314,11 +350,6 @@ def summary(faults: tuple[DecodingFault, ...]) -> str:
         return ""
     text = "; ".join(map(str, faults[:3]))
     return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"
-
-
-def _controller(metadata: Metadata) -> str:
-    owner = controlling_owner(metadata)
-    return (owner.uid or f"{owner.kind} {owner.name}") if owner is not None else ""
 
 
 def spec_template(spec: PodSpec) -> bytes:

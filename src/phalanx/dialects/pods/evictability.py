@@ -49,13 +49,13 @@ class Terms(msgspec.Struct, frozen=True):
     faults: tuple[DecodingFault, ...] = ()
 
 
-_NO_TERMS = Terms()
-_STATED = frozenset((PREEMPTABLE, COOLDOWN, CHECKPOINT))
+NO_TERMS = Terms()
+TERM_KEYS = frozenset((PREEMPTABLE, COOLDOWN, CHECKPOINT))
 
 
 def eviction_terms(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Terms:
-    if _STATED.isdisjoint(annotations) and _STATED.isdisjoint(labels):
-        return _NO_TERMS
+    if TERM_KEYS.isdisjoint(annotations) and TERM_KEYS.isdisjoint(labels):
+        return NO_TERMS
     faults: list[DecodingFault] = []
     return Terms(
         preemptable=preemptable_of(labels, annotations, faults),

@@ -24,6 +24,7 @@ _ROLE_KEYS = (
 )
 # (Most pods state neither: that is found out at once.)
 _STATES_INDEX, _STATES_ROLE = frozenset(_INDEX_KEYS), frozenset(_ROLE_KEYS)
+RANK_KEYS = _STATES_INDEX | _STATES_ROLE
 # Without these the others are of no use, and most start their gang anew when one is gone.
 _LEADERS = frozenset(
     (

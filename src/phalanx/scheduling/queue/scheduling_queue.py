@@ -20,7 +20,7 @@ from phalanx.scheduling.queue.signatures import (
     SurplusSignature,
     helped_by_placements,
 )
-from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unit_index import UnitIndex
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
 from phalanx.scheduling.quota.limits import BlockedByFifo
@@ -444,10 +444,11 @@ class SchedulingQueue:
             self._active.pop(unit, None)
             self._leave(unit)
         for key in touched:
+            if self._is_at_rest(key):
+                continue
             if lapsed := self._lapsed(key):
                 self._orphaned.update((member.pod.uid, member) for member in lapsed)
             units |= self._index.units_with(key)
-        # (Most units that change are at rest before and after, and need no place in the order.)
         asking = {unit for unit in units if self._index.unit(unit) is not None}
         for unit in units:
             self._leave(unit)
@@ -455,6 +456,21 @@ class SchedulingQueue:
             for gang in self._index.gangs_of(unit):
                 self._note_content(gang, unit in asking)
         self._active.update(dict.fromkeys(sorted(asking)))
+
+    def _is_at_rest(self, key: GangKey) -> bool:
+        """Whether a gang that is tied to no other asked for nothing and asks for nothing, as nearly all do."""
+        record, unit = self._state.gangs.get(key), (key,)
+        return (
+            record is not None
+            and not record.pending
+            and record.last_verdict is None
+            and not record.redeclared
+            and self._index.stands_alone(key)
+            and not awaits_admission(record)
+            and unit not in self._active
+            and unit not in self._unschedulable
+            and key not in self._satisfied
+        )
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]

@@ -31,6 +31,10 @@ class UnitIndex:
         """The units in which a gang takes part."""
         return self._units_with.get(gang, set())
 
+    def stands_alone(self, gang: GangKey) -> bool:
+        """Whether its own unit is the only one in which it takes part, and nobody else's."""
+        return len(self._units_with.get(gang, ())) == 1 and self._unit_of.get(gang) == (gang,)
+
     def gangs_of(self, unit: BundleKey) -> set[GangKey]:
         """The gangs whose own unit it is."""
         return self._owners[unit]
@@ -68,13 +72,11 @@ class UnitIndex:
         record = self._gangs.get(key)
         if record is None or (spec := record.spec) is None or spec.bundle or spec.composite is not None:
             return False
-        units, own = self._units_with.get(key), (key,)
-        if units is None:
-            self._unit_of[key] = own
+        if key not in self._units_with:
+            own = self._unit_of[key] = (key,)
             self._owners[own] = {key}
             self._units_with[key] = {own}
-            return True
-        return len(units) == 1 and self._unit_of.get(key) == own
+        return self.stands_alone(key)
 
     def _move(self, gang: GangKey, unit: BundleKey | None, dropped: list[BundleKey]) -> set[GangKey]:
         """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
