@@ -80,9 +80,14 @@ def _has_an_ephemeral_volume_named_like_a_token(suffix: str) -> Document:
     return pod_document(volumes=[token_volume(suffix, ephemeral={"volumeClaimTemplate": {}})], node="n1")
 
 
+def _selects_a_node_by_name_and_has_none(value: str) -> Document:
+    return pod_document(nodeSelector={"nodeName": value})
+
+
 @pytest.mark.parametrize(
     "made",
     [
+        _selects_a_node_by_name_and_has_none,
         _selects_a_node_by_name,
         _claims_what_is_named_like_a_token,
         _has_a_container_named_like_a_token,
@@ -91,7 +96,7 @@ def _has_an_ephemeral_volume_named_like_a_token(suffix: str) -> Document:
 )
 def test_what_a_tenant_writes_to_look_like_another_pod_is_read_as_it_is(made: Callable[[str], Document]) -> None:
     reader = PodReader()
-    for word in ("aaaaa", "bbbbb", "aaaaa"):
+    for word in ("", "aaaaa", "bbbbb", "aaaaa", ""):
         raw = text(made(word))
         assert known(reader.pod(raw)) == known(decode_pod(raw))
 

@@ -98,7 +98,7 @@ class _Resolution:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.about: dict[Problem, Member] = {}
-        self._talkative = any([each.declared.declaration.extras is not NO_EXTRAS for each in members])
+        self._talkative = any(each.declared.declaration.extras is not NO_EXTRAS for each in members)
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
         # (Most say nothing of all this: then nobody is asked.)
         self._silent = not self._talkative and (self.spec is None or self.spec.extras is NO_EXTRAS)
@@ -253,7 +253,7 @@ class _Resolution:
 
     @property
     def _sized(self) -> bool:
-        return not any([member.declared.declaration.minimum for member in self.members])
+        return not any(member.declared.declaration.minimum for member in self.members)
 
     def _owners_minimum(self) -> int:
         """What the owner says, else what the members' labels say. Where nobody can be asked the members come

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from copy import copy
 
 import msgspec
 
@@ -15,6 +15,8 @@ _NODE = b'"nodeName":"'
 _TOKEN = b'{"name":"kube-api-access-'
 _TOKEN_LENGTH = len(_TOKEN) + 5
 _TOKEN_PLACES = (b'","projected":', b'","readOnly":true,"mountPath":')
+# No JSON has this byte: what is left out looks like nothing that anybody could write.
+_LEFT_OUT = b"\0"
 
 # Bytes of the specs that are kept; beyond them the cache starts anew.
 _CACHE_SIZE = 4 * 2**20
@@ -62,22 +64,26 @@ class PodReader:
             return None
         raw = bytes(form.spec)
         key, node = _without_node(raw)
-        key = _without_token(key)
+        token = _token_in(key)
+        if token:
+            key = key.replace(token, _LEFT_OUT)
         shared = self._specs.get(key)
         if shared is None:
             if key not in self._specs:
-                shared = self._read(raw, key, node)
+                shared = self._read(raw, key, node, token)
             if shared is None:
                 return PodObject(form.metadata, self._spec.decode(raw), form.status)
-        spec = copy.copy(shared.spec)
+        spec = copy(shared.spec)
         spec.node_name = node
         return PodObject(form.metadata, spec, form.status, (), shared.template)
 
-    def _read(self, raw: bytes, key: bytes, node: str) -> _Shared | None:
-        """None where what was taken for the node is something else, as in all specs that are written alike."""
+    def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> _Shared | None:
+        """None where what was taken for the node or the token is something else, as in all specs that are
+        written alike."""
         spec = self._spec.decode(raw)
         shared = None
-        if spec.node_name == node:
+        places = raw.split(token)[1:] if token else []
+        if spec.node_name == node and all(place.startswith(_TOKEN_PLACES) for place in places):
             spec.node_name = ""
             shared = _Shared(spec, spec_template(spec))
         self._kept += len(key)
@@ -95,19 +101,15 @@ def _without_node(raw: bytes) -> tuple[bytes, str]:
         return raw, ""
     end = raw.index(b'"', begin)
     value = raw[begin:end]
-    if b"\\" in value:
+    if not value or b"\\" in value:
         return raw, ""
-    return raw[:begin] + raw[end:], value.decode()
+    return raw[:begin] + _LEFT_OUT + raw[end:], value.decode()
 
 
-def _without_token(raw: bytes) -> bytes:
-    """Without the random part of the token's volume, at the two kinds of places where it stands."""
+def _token_in(raw: bytes) -> bytes:
+    """How the token's volume is named wherever it stands; empty where there is none."""
     begin = raw.find(_TOKEN)
     if begin < 0:
-        return raw
+        return b""
     name = raw[begin : begin + _TOKEN_LENGTH]
-    if b'"' in name[len(_TOKEN) :]:
-        return raw
-    for place in _TOKEN_PLACES:
-        raw = raw.replace(name + place, _TOKEN + place)
-    return raw
+    return b"" if b'"' in name[len(_TOKEN) :] else name
