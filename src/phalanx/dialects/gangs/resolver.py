@@ -157,19 +157,16 @@ class _Resolution:
         )
         self._check_mode()
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
-        if strict or len(self.members) > 1:  # (one agrees with itself)
-            self._check_agreement(spec if strict else None, strict)
+        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
+        alone = len(self.members) == 1 and not strict  # one agrees with itself
+        for disagreement in agreement.disagreements(spec if strict else None, strict) if not alone else ():
+            note = self._refuse if disagreement.refused else self._warn
+            note(disagreement.code, disagreement.message, disagreement.member)
         if not self.problems and not self.warnings:
             return gang
         return msgspec.structs.replace(
             gang, problem=self.problems[0] if self.problems else None, warnings=tuple(self.warnings)
         )
-
-    def _check_agreement(self, spec: GroupSpec | None, strict: bool) -> None:
-        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
-        for disagreement in agreement.disagreements(spec, strict):
-            note = self._refuse if disagreement.refused else self._warn
-            note(disagreement.code, disagreement.message, disagreement.member)
 
     # Rule 2: which object.
 
@@ -243,9 +240,8 @@ class _Resolution:
     def _created_now(self, stated: int) -> int:
         """Operators count pods that they create only after others run, and those that have done their work:
         neither may be waited for. Where all can exist what the object states holds."""
-        if not self._is_staged:
-            return stated
-        return max(1, min(stated, sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)))
+        total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
+        return max(1, min(stated, total)) if self._is_staged else stated
 
     @property
     def _is_staged(self) -> bool:
@@ -529,13 +525,11 @@ class _Resolution:
 
     def _stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
         """Members that state something, oldest first, one per value."""
-        found: dict[Stated, Member] | None = None
+        found: dict[Stated, Member] = {}
         for member in self.members:
-            stated = select(member.declared.declaration)
-            if stated is not None:
-                found = found or {}
+            if (stated := select(member.declared.declaration)) is not None:
                 found.setdefault(stated, member)
-        return [(member, stated) for stated, member in found.items()] if found else []
+        return [(member, stated) for stated, member in found.items()]
 
     def _quote(self, member: Member, stated: Stated) -> str:
         return f"pod {self._pod(member)}: {stated.key} is {stated.value!r}"
