@@ -164,6 +164,47 @@ def test_a_priority_class_is_missing_only_where_classes_could_be_read() -> None:
     assert "which does not exist; create it" in objected(missing)["spec.priorityClassName"].message
 
 
+def naming(kind: str, spec: str) -> str:
+    return job(spec, kind, "flow.volcano.sh/v1alpha1" if kind == "JobTemplate" else "batch.volcano.sh/v1alpha1")
+
+
+NAMES = f"queue: research, priorityClassName: high, {TASKS}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "place"),
+    [
+        ("Job", NAMES, "spec"),
+        ("JobTemplate", NAMES, "spec"),
+        ("CronJob", f"schedule: '@daily', jobTemplate: {{spec: {{{NAMES}}}}}", "spec.jobTemplate.spec"),
+    ],
+)
+def test_queues_and_classes_that_jobs_name_may_be_missing_too(kind: str, spec: str, place: str) -> None:
+    found, *_ = examined(naming(kind, spec), priority_class("low"))
+    told = objected(found)
+    assert told[f"{place}.queue"] == FieldFinding(
+        f"{place}.queue",
+        Verdict.CHANGE,
+        f"{kind} t/a ({'flow' if kind == 'JobTemplate' else 'batch'}.volcano.sh): queue research does not exist; "
+        "create it: until then nothing that names it starts",
+    )
+    assert "'high', which does not exist; create it" in told[f"{place}.priorityClassName"].message
+    there, *_ = examined(naming(kind, spec), queue("research", "root"), priority_class("high"))
+    assert f"{place}.queue" not in objected(there)
+    assert f"{place}.priorityClassName" not in objected(there)
+
+
+@pytest.mark.parametrize("partial", [(), ("Queue",)])
+def test_a_queue_is_missing_only_where_queues_could_be_read(partial: tuple[str, ...]) -> None:
+    of_group = GROUP.replace("priorityClassName: high", "queue: research")
+    found, *_ = examined(of_group, queue("other", "root"), partial=partial)
+    assert ("spec.queue" in objected(found)) == (not partial)
+    (alone,) = examined(of_group)
+    assert "spec.queue" not in objected(alone)
+    (usual, *_) = examined(GROUP.replace("priorityClassName: high", "queue: default"), queue("other", "root"))
+    assert "spec.queue" not in objected(usual)
+
+
 def kai_queue(**gpu: Any) -> ObjectFinding:
     spec = {"resources": {"gpu": gpu}}
     head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}

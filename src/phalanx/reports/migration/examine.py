@@ -113,7 +113,7 @@ class Examiner:
             document = named(document)
             events, examined = self._accounts(document), self._read(document, finding, read)
             self.references.add_accounts(len(self._found), document, events)
-            self.references.add(len(self._found), read(document)[0])
+            self.references.add(len(self._found), document, read(document)[0])
             self._found.append(examined)
             return
         foreign = FOREIGN_KINDS.get((_group(document), str(document.get("kind"))))

@@ -1,9 +1,11 @@
-"""Names that objects give to others: queues and quotas above them, PriorityClasses. Who is missing is said as the
-scheduler says it."""
+"""Names that objects give to others: queues and quotas above them, the queues that they wait in, PriorityClasses.
+Who is missing is said as the scheduler says it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from phalanx.admission.fields import mapping
 from phalanx.cluster.account_paths import parent_not_found
@@ -11,9 +13,11 @@ from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.resolver import priority_class_not_found
 from phalanx.dialects.pods.evictability import SYSTEM_CLASSES
 from phalanx.dialects.quotas.koordinator_quotas import PARENT
-from phalanx.dialects.reader import Document
+from phalanx.dialects.reader import Document, describe
+from phalanx.jobs.spec import CronJob, Job, JobSpec, JobTemplate
 from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated
+from phalanx.model.gang import GroupRef
 from phalanx.reports.migration.findings import FieldFinding, Verdict
 from phalanx.reports.migration.readers import spelled
 from phalanx.status.warnings.orphaned_accounts import CHARGES_NOTHING
@@ -22,6 +26,15 @@ _PARENTS = {Tree.QUEUE: "spec.parent", Tree.KOORDINATOR: spelled(("metadata", "l
 _KINDS = {Tree.QUEUE: "Queue", Tree.KOORDINATOR: "ElasticQuota"}
 # Made by the scheduler, or the cluster, itself.
 _ALWAYS = {AccountKey(Tree.QUEUE, ROOT_QUEUE), AccountKey(Tree.QUEUE, DEFAULT_QUEUE)}
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """What an object calls its queue and its class ("" where it names none), in fields below `place`."""
+
+    ref: GroupRef
+    place: str
+    queue: str
+    priority_class: str
 
 
 class References:
@@ -36,16 +49,16 @@ class References:
         self._classes: set[str] = set()
         # By the place of the finding that it belongs to.
         self._parents: dict[int, AccountKey] = {}
-        self._groups: dict[int, GroupSpec] = {}
+        self._names: dict[int, _Names] = {}
 
     def add_class(self, document: Document) -> None:
         self._classes.add(str(mapping(document.get("metadata")).get("name")))
 
-    def add(self, place: int, facts: object) -> None:
+    def add(self, place: int, document: Document, facts: object) -> None:
         """What a reader made of an object, whose finding stands at `place`."""
-        for fact in facts if isinstance(facts, tuple | list) else ():
-            if isinstance(fact, GroupSpec) and fact.priority_class:
-                self._groups[place] = fact
+        names = _names_of(document, facts)
+        if names is not None:
+            self._names[place] = names
 
     def add_accounts(self, place: int, document: Document, events: Iterable[object]) -> None:
         """What becomes of all accounts by the object, whose finding stands at `place`."""
@@ -69,13 +82,47 @@ class References:
             if parent not in self._accounts and parent not in _ALWAYS:
                 message = f"{parent_not_found(account.label, parent).message}; {CHARGES_NOTHING}"
                 yield place, FieldFinding(_PARENTS[key.tree], Verdict.CHANGE, f"{message}; create {parent.name}")
+        yield from self._missing_queues()
         # Every cluster has classes of its own: where none was read nobody could look.
         if self._classes and "PriorityClass" not in self.partial:
-            known = self._classes | set(SYSTEM_CLASSES)
-            for place, group in self._groups.items():
-                if group.priority_class not in known:
-                    message = priority_class_not_found(group.ref, group.priority_class)
-                    yield place, FieldFinding("spec.priorityClassName", Verdict.CHANGE, message)
+            known = self._classes | set(SYSTEM_CLASSES) | {""}
+            for place, names in self._names.items():
+                if names.priority_class not in known:
+                    message = priority_class_not_found(names.ref, names.priority_class)
+                    yield place, FieldFinding(f"{names.place}.priorityClassName", Verdict.CHANGE, message)
+
+    def _missing_queues(self) -> Iterator[tuple[int, FieldFinding]]:
+        """Nothing where neither a queue nor a cluster was read: nobody could look."""
+        known = {key.name for key in (*self._accounts, *_ALWAYS) if key.tree is Tree.QUEUE} | {""}
+        if "Queue" in self.partial or not (self._classes or len(known) > len(_ALWAYS) + 1):
+            return
+        for place, names in self._names.items():
+            if names.queue not in known:
+                message = (
+                    f"{describe(names.ref)}: queue {names.queue} does not exist; create it: until then nothing "
+                    "that names it starts"
+                )
+                yield place, FieldFinding(f"{names.place}.queue", Verdict.CHANGE, message)
+
+
+def _names_of(document: Document, facts: object) -> _Names | None:
+    """None for what names neither."""
+    match facts:
+        case (GroupSpec() as group,):
+            return _Names(group.ref, "spec", group.queue, group.priority_class)
+        case Job(spec=spec) | JobTemplate(spec=spec):
+            return _of_job(document, "spec", spec)
+        case CronJob(spec=spec):
+            return _of_job(document, "spec.jobTemplate.spec", spec.job_template.spec)
+    return None
+
+
+def _of_job(document: Document, place: str, spec: JobSpec) -> _Names:
+    metadata, kind = mapping(document.get("metadata")), str(document.get("kind"))
+    group, _, version = str(document.get("apiVersion")).rpartition("/")
+    namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name"))
+    ref = GroupRef(group, version, kind, f"{kind.lower()}s", namespace, name, "")
+    return _Names(ref, place, spec.queue, spec.priority_class_name)
 
 
 def with_missing(fields: tuple[FieldFinding, ...], found: FieldFinding) -> tuple[FieldFinding, ...]:
