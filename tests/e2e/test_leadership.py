@@ -104,7 +104,7 @@ async def test_an_orderly_end_hands_the_lease_over_at_once(world: World) -> None
     first = await replica(world)
     second = await standby(world)
     await first.stop()
-    assert not first.service.lost_because
+    assert not first.service.leadership.lost_because
     await second.ready()
     await world.pods("a", "b", "c", labels=GANG)
     await world.until_bound("a", "b", "c")
@@ -121,7 +121,7 @@ async def test_a_leader_that_lost_its_lease_ends_without_another_write(world: Wo
         if done:
             break
     await first.task
-    assert first.service.lost_because
+    assert first.service.leadership.lost_because
     assert first.service.condition() == "stopping"
     writes = first.wire.count()
     await world.pods("a", "b", "c", labels=GANG)

@@ -115,7 +115,7 @@ async def test_bindings_under_way_are_finished_before_the_lease_is_handed_over(s
     assert set(await site.world.until_bound(*NAMES)) == {*NAMES}
     assert [each.asked.resource for each in first.proxy.seen("write")][-1] == "leases"
     assert second.proxy.count("create", "pods/binding") == 0
-    assert not first.running.service.lost_because
+    assert not first.running.service.leadership.lost_because
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ async def test_a_leader_that_cannot_renew_sends_nothing_after_its_successor_has_
     placement = await site.world.placement()
     hold.release()
     await asyncio.wait_for(first.running.task, 10)
-    assert first.running.service.lost_because
+    assert first.running.service.leadership.lost_because
     await asyncio.sleep(1)
     assert first.writes_since(begun) == []
     assert await site.world.placement() == placement

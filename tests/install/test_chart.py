@@ -142,7 +142,15 @@ class TestTemplates:
         assert (ROOT / "deploy" / "phalanx.yaml").read_text("utf-8") == text
 
     @pytest.mark.parametrize(
-        "value", ["replica=2", "scheduler.replicas=none", "webhook.failurePolicy=fail", "image.digest=abc"]
+        "value",
+        [
+            "replica=2",
+            "scheduler.replicas=none",
+            "webhook.failurePolicy=fail",
+            "image.digest=abc",
+            "schedulerNames={it's}",
+            "schedulerNames={a,a}",
+        ],
     )
     async def test_a_value_that_means_nothing_is_refused(self, major: str, value: str) -> None:
         told = await run(major, "template", "x", CHART, f"--set={value}", fails=True)
@@ -190,6 +198,13 @@ class TestTemplates:
             key = {"name": "accounts", "key": "url"}
             assert container["env"] == [{"name": "PHALANX_ACCOUNTING_DATABASE", "valueFrom": {"secretKeyRef": key}}]
             assert container["image"] == "registry.example/phalanx-accounts:1"
+
+    async def test_of_two_policies_none_is_chosen_silently(self, major: str) -> None:
+        both = ("--set=policy=actions: allocate", "--set=existingPolicy=mine")
+        told = await run(major, "template", "x", CHART, *both, fails=True)
+        assert "policy and existingPolicy: one policy holds" in told
+        for one in both:
+            await run(major, "template", "x", CHART, one)
 
     async def test_accounts_that_could_not_work_are_refused(self, major: str) -> None:
         told = await run(major, "template", "x", CHART, "--set=accounting.enabled=true", fails=True)

@@ -60,8 +60,8 @@ class ControllerService:
             options.renew_seconds,
             options.retry_seconds,
         )
-        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
-        self._pool = WritePool(options.concurrency, self._leadership.holds, self._failures)
+        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)
         client.throttled = self._pool.slow_down
         self._recorder = EventRecorder(
             PooledClient(client, self._pool, Urgency.EVENT),
@@ -87,7 +87,7 @@ class ControllerService:
         recording = asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run))
         try:
             await run_while_leading(
-                self._leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self.leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             recording.cancel()
@@ -102,7 +102,7 @@ class ControllerService:
 
     async def _serve(self) -> None:
         # A list from before the lease was won could miss the last writes of the leader before us.
-        await self._leadership.acquired()
+        await self.leadership.acquired()
         watches = ServedWatches(self._client, self.controllers, self._failures)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watches.run())
@@ -113,11 +113,6 @@ class ControllerService:
 
     async def _work(self, controller: Reconciler) -> None:
         await self._failures.keep_running(controller.name, lambda: controller.run(self.options.workers))
-
-    @property
-    def lost_because(self) -> str:
-        """How leadership was lost, "" where it was not."""
-        return self._leadership.lost_because
 
     async def _drain(self) -> None:
         try:

@@ -122,10 +122,10 @@ class SchedulerService:
             options.renew_seconds,
             options.retry_seconds,
         )
-        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
         # Nothing that changes a thing goes out without the lease; what is asked about the cluster does.
-        client = self._client = client.fenced(self._leadership.holds)
-        self._pool = WritePool(options.concurrency, self._leadership.holds, self._failures)
+        client = self._client = client.fenced(self.leadership.holds)
+        self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)
         client.throttled = self._pool.slow_down
         name = options.scheduler_names[0]
         news = PooledClient(client, self._pool, Urgency.EVENT)
@@ -276,7 +276,7 @@ class SchedulerService:
 
         An outage of the API server (`fresh`) changes nothing about it: no restart would help against that.
         """
-        holds = not self.options.leader_elect or self._leadership.holds()
+        holds = not self.options.leader_elect or self.leadership.holds()
         if self._stopping.is_set() or (self.ready.is_set() and not holds):
             return STOPPING
         if self.ready.is_set():
@@ -286,7 +286,7 @@ class SchedulerService:
     def _checks(self) -> dict[str, bool]:
         """What is told with the condition. Only `synced` has a part in it, at the start of a leader."""
         return {
-            "leader": not self.options.leader_elect or self._leadership.holds(),
+            "leader": not self.options.leader_elect or self.leadership.holds(),
             "synced": self.observer.complete,
             "fresh": self.observer.fresh,
             "policy": not self._policy.problem,
@@ -324,11 +324,11 @@ class SchedulerService:
             # Whoever is not reachable need not be asked by ten watchers, each with a log line of its own.
             if not await self._unless_stopped(until_reachable(self._client)):
                 return
-            background.append(tasks.create_task(self._leadership.run(self.stop)))
+            background.append(tasks.create_task(self.leadership.run(self.stop)))
             standby = Standby(
                 self._client,
                 self.options.lease_namespace,
-                self._leadership,
+                self.leadership,
                 self.observer,
                 self.scheduler,
                 self._signer,
@@ -467,12 +467,12 @@ class SchedulerService:
 
     async def _drain(self) -> None:
         """Bindings that were posted get their answers and events are flushed; then the pool is closed."""
-        if self._leadership.holds():
+        if self.leadership.holds():
             self._usage.save(last=True)
         with contextlib.suppress(TimeoutError):
             self._preparations.stop()
             await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
-        if self._leadership.holds():
+        if self.leadership.holds():
             await self._recorder.drain(_FLUSH_SECONDS)
         left = len(self._pool) + self._pool.dropped
         if left:
@@ -516,11 +516,6 @@ class SchedulerService:
             self.observer.apply_event(event)
         self._wake.set()
 
-    @property
-    def lost_because(self) -> str:
-        """How leadership was lost, "" where it was not."""
-        return self._leadership.lost_because
-
     async def _follow_policy(self) -> None:
         while self.options.config:
             await asyncio.sleep(_POLICY_PERIOD)
@@ -529,7 +524,7 @@ class SchedulerService:
     async def _watch_timeouts(self) -> None:
         while True:
             await asyncio.sleep(_TIMEOUT_PERIOD)
-            if self._leadership.holds():
+            if self.leadership.holds():
                 guard = self._failures.guard
                 guard("task", "partial gangs", lambda: self._partial.check(self.policy.partial_gang))
                 guard("task", "run times", lambda: self._exceeded.check(self.policy.exceeded_run_times))

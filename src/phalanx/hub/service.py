@@ -72,8 +72,8 @@ class HubService:
         self._stopping = asyncio.Event()
         self._failures = Failures()
         lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
-        self._client = client.fenced(self._leadership.holds)
+        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._client = client.fenced(self.leadership.holds)
         self._origin = ""
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
@@ -105,18 +105,13 @@ class HubService:
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()
 
-    @property
-    def lost_because(self) -> str:
-        """How leadership was lost, "" where it was not."""
-        return self._leadership.lost_because
-
     async def _serve(self) -> None:
-        await self._leadership.acquired()
+        await self.leadership.acquired()
         await until_reachable(self._client)
         self._origin = (await self._client.get(NAMESPACES.path(None, "kube-system")))["metadata"]["uid"]
         dispatcher = Dispatcher(
@@ -235,7 +230,7 @@ class HubService:
     def _connect(self, name: str, config: ClusterConfig) -> ClusterConnection:
         bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
         client = KubeClient(bounded, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
-        fenced = client.fenced(self._leadership.holds)
+        fenced = client.fenced(self.leadership.holds)
         return ClusterConnection(name, fenced, self._origin, self._records, self._copies_changed, self.options.pace)
 
     def _used(self, cluster: str) -> Mapping[str, int] | None:

@@ -64,7 +64,7 @@ def controllers(
         await run_until_signal(
             service, lambda: f"phalanx controllers ready: {', '.join(each.name for each in service.controllers)}"
         )
-        return service.lost_because
+        return service.leadership.lost_because
 
     if lost := run_connected(work, kubeconfig):
         raise click.ClickException(lost)

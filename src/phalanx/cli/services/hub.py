@@ -108,7 +108,7 @@ def hub(
         else:
             service = HubService(client, options, policy)
         await run_until_signal(service, lambda: "phalanx hub ready")
-        return service.lost_because
+        return service.leadership.lost_because
 
     if lost := run_connected(work, kubeconfig):
         raise click.ClickException(lost)

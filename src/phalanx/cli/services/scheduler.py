@@ -170,7 +170,7 @@ def scheduler(
             raise click.ClickException(str(error)) from error
         finally:
             announcement.cancel()
-        return service.lost_because or (beside.lost_because if beside is not None else "")
+        return service.leadership.lost_because or (beside.leadership.lost_because if beside is not None else "")
 
     if lost := run_connected(work, kubeconfig):
         raise click.ClickException(lost)

@@ -24,7 +24,13 @@ from phalanx.model.selectors import Requirement
 
 _SERVICE = "Service"
 # Those whose selector says whom their pods are to be spread with.
-_OWNERS = frozenset(("ReplicationController", "ReplicaSet", "StatefulSet"))
+_KINDS = (
+    WantedKind("", "services", _SERVICE, ("v1",)),
+    WantedKind("", "replicationcontrollers", "ReplicationController", ("v1",)),
+    WantedKind("apps", "replicasets", "ReplicaSet", ("v1",)),
+    WantedKind("apps", "statefulsets", "StatefulSet", ("v1",)),
+)
+_OWNERS = frozenset(kind.kind for kind in _KINDS if kind.kind != _SERVICE)
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 # Pairs of a class and its twin; beyond this many the cache starts anew.
 _CACHE_SIZE = 10_000
@@ -43,12 +49,7 @@ _Known = tuple[Labels, Owner | None]
 class DefaultConstraints(PodEnricher):
     """Shows pods without spread constraints of their own with those that are usual."""
 
-    kinds = (
-        WantedKind("", "services", _SERVICE, ("v1",)),
-        WantedKind("", "replicationcontrollers", "ReplicationController", ("v1",)),
-        WantedKind("apps", "replicasets", "ReplicaSet", ("v1",)),
-        WantedKind("apps", "statefulsets", "StatefulSet", ("v1",)),
-    )
+    kinds = _KINDS
 
     def __init__(self) -> None:
         # By kind and namespace: the selector of each object by its name.

@@ -62,8 +62,8 @@ class KarmadaService:
         self._failures = Failures()
         self._transports = transports
         lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
-        self._client = client.fenced(self._leadership.holds)
+        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._client = client.fenced(self.leadership.holds)
         self._recorder = EventRecorder(
             self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
         )
@@ -85,15 +85,10 @@ class KarmadaService:
     def stop(self) -> None:
         self._stopping.set()
 
-    @property
-    def lost_because(self) -> str:
-        """How leadership was lost, "" where it was not."""
-        return self._leadership.lost_because
-
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()
@@ -102,7 +97,7 @@ class KarmadaService:
             await asyncio.gather(*self._closing)
 
     async def _serve(self) -> None:
-        await self._leadership.acquired()
+        await self.leadership.acquired()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
             # Bindings after clusters: a cluster that has not been seen yet must not be taken for one that has left.

@@ -64,8 +64,8 @@ class MultiKueueService:
         self._stopping = asyncio.Event()
         self._failures = Failures()
         lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
-        self._client = client.fenced(self._leadership.holds)
+        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self._client = client.fenced(self.leadership.holds)
         self._recorder = EventRecorder(
             self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
         )
@@ -80,15 +80,10 @@ class MultiKueueService:
     def stop(self) -> None:
         self._stopping.set()
 
-    @property
-    def lost_because(self) -> str:
-        """How leadership was lost, "" where it was not."""
-        return self._leadership.lost_because
-
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()
@@ -96,7 +91,7 @@ class MultiKueueService:
                 await member.client.close()
 
     async def _serve(self) -> None:
-        await self._leadership.acquired()
+        await self.leadership.acquired()
         watched = (
             (nominations.ADMISSION_CHECKS, self._checks),
             (nominations.CONFIGS, self._configs),
