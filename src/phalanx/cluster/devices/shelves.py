@@ -51,7 +51,7 @@ class Inquiry:
         `alive` tells the rows that have a node.
         """
         end = self._changes.end
-        stale = self._changes.since(self._cursor, capacity) if self._cursor >= 0 else None
+        stale: Sequence[int] | None = self._changes.since(self._cursor, capacity) if self._cursor >= 0 else None
         if len(self._counts) != capacity:
             stale = None
         if stale is None:

@@ -84,7 +84,7 @@ class PodsByNode:
                 rows[row] = {record.pod.uid: record}
             else:
                 here[record.pod.uid] = record
-        self._victims.moved.note_all(row for _, row in placed)
+        self._victims.moved.note_all([row for _, row in placed])
 
     def end_nomination(self, record: PodRecord) -> None:
         """Forgets room that was held, and that a transaction has already taken off the amounts."""

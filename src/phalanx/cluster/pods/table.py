@@ -130,7 +130,7 @@ class PodTable(dict[str, PodRecord]):
         stories = self.stories
         now, cycle = stories.now, stories.cycle
         event, before, after = PodEvent.ASSUME, PodState.PENDING, PodState.ASSUMED
-        stories.ring.extend((now, cycle, record.pod.uid, event, before, after) for record in records)
+        stories.ring.extend([(now, cycle, record.pod.uid, event, before, after) for record in records])
 
     def binding_failed(self, uid: str) -> None:
         """A binding failed for good: the pod is pending again and its room is free."""

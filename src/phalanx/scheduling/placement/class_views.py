@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
@@ -255,7 +256,7 @@ class ClassViews:
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
-    def _stale_eligibility(self, view: ClassView) -> list[int] | None:
+    def _stale_eligibility(self, view: ClassView) -> array[int] | None:
         """The rows on which the class's eligibility may have changed; None for all."""
         nodes = self._nodes
         if view.label_cursor < 0 or len(view.base) != nodes.capacity:

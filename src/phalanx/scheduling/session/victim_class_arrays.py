@@ -47,8 +47,8 @@ class VictimClassArrays:
             self._places.clear()
         stale = victims.respecified.since(self._cursor, len(victims.kinds)) if self._cursor >= 0 else None
         if stale is None or composites != self._composites:
-            stale, self._count = [], 0
-        numbers = sorted({number for number in stale if number < self._count})
+            stale, self._count = None, 0
+        numbers = sorted({number for number in stale or () if number < self._count})
         numbers += range(self._count, len(victims.kinds))
         self._cursor, self._composites = victims.respecified.end, composites
         if not numbers:
