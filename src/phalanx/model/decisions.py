@@ -12,7 +12,7 @@ from phalanx.model.preparations import Preparation
 from phalanx.model.verdict import GangVerdict, PodVerdict
 
 
-class Bind(msgspec.Struct, frozen=True):
+class Bind(msgspec.Struct, frozen=True, gc=False):
     """Put one pod on one node. `gang` is None for a pod on its own. `cause` ties it to the cycle's log lines.
 
     `preparations` come before the binding: those of all pods of a decision (binds with the same `together`) before

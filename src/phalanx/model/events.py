@@ -24,19 +24,19 @@ class NodeRemoved(msgspec.Struct, frozen=True):
     name: str
 
 
-class PodUpdated(msgspec.Struct, frozen=True):
+class PodUpdated(msgspec.Struct, frozen=True, gc=False):
     pod: Pod
 
 
-class PodRemoved(msgspec.Struct, frozen=True):
+class PodRemoved(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
-class GangUpdated(msgspec.Struct, frozen=True):
+class GangUpdated(msgspec.Struct, frozen=True, gc=False):
     gang: Gang
 
 
-class GangRemoved(msgspec.Struct, frozen=True):
+class GangRemoved(msgspec.Struct, frozen=True, gc=False):
     key: GangKey
 
 

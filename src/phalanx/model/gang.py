@@ -69,7 +69,7 @@ def owner_of_name(name: str) -> tuple[str, str]:
     return (found[1], found[2]) if found is not None else ("", "")
 
 
-class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Which gang. `str` is for people: it leaves out what a name has of its owner's kind and uid, so it is not
     unique; `path` (namespace/name) is."""
 
@@ -84,7 +84,7 @@ class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
         return f"{self.namespace}/{self.name}"
 
 
-class GroupRef(msgspec.Struct, frozen=True):
+class GroupRef(msgspec.Struct, frozen=True, gc=False):
     """The object that declares a gang, so that its status goes back to where the user looks."""
 
     group: str
@@ -96,7 +96,7 @@ class GroupRef(msgspec.Struct, frozen=True):
     uid: str
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, gc=False):
     """Why a gang is held before any node is looked at. `code` is CamelCase and stable, `message` is for people."""
 
     code: str
@@ -126,7 +126,7 @@ class ExpectedMembers(msgspec.Struct, frozen=True):
     seconds: int = 300
 
 
-class Gang(msgspec.Struct, frozen=True):
+class Gang(msgspec.Struct, frozen=True, gc=False):
     """One gang after every declaration of it has been resolved.
 
     `roles` are the per-role minima. `bundle` holds the keys of all gangs that must be satisfied together, this

@@ -89,7 +89,7 @@ class PodPhase(enum.StrEnum):
     UNKNOWN = "Unknown"
 
 
-class PlanMark(msgspec.Struct, frozen=True, cache_hash=True):
+class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """The trace that a gang's plan leaves on each pod it binds (an annotation carried by the Binding).
 
     It survives a crash between the bindings of one gang: a member that carries the mark proves that the whole
@@ -116,7 +116,7 @@ class PlanMark(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{self.plan}/{self.size}/{self.time}"
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(msgspec.Struct, frozen=True, gc=False):
     """One pod as last observed.
 
     `usage` is what it takes from its node (requests, or more after an in-place resize). `gang` is the name of

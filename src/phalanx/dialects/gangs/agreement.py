@@ -10,7 +10,7 @@ from phalanx.dialects.gangs.declaration import Declaration
 from phalanx.dialects.gangs.group_spec import GroupSpec
 
 
-class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True):
+class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """All that one member contributes; members that agree in everything have one.
 
     `active` is False once the pod has finished or is being deleted: then only its declaration counts.
@@ -23,7 +23,7 @@ class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True):
     active: bool = True
 
 
-class Member(msgspec.Struct, frozen=True, order=True):
+class Member(msgspec.Struct, frozen=True, order=True, gc=False):
     """The oldest pod of one declaration. Members sort by age, then by name."""
 
     created: int

@@ -27,7 +27,7 @@ QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
 
 
-class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
+class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """`name` is the gang's, from `key`. `conflicts` are other names that the pod states and that do not hold.
     `disruption_mode` and `topology_key` are those of our own annotations.
 

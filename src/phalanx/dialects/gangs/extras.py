@@ -53,7 +53,7 @@ _ANY = frozenset(
 )
 
 
-class Stated(msgspec.Struct, frozen=True):
+class Stated(msgspec.Struct, frozen=True, gc=False):
     """A value and where it stands, as a message says it: `label pod-group/name`."""
 
     key: str

@@ -38,7 +38,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
     ours: bool
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """What a group object showed beside its declaration."""
 
     status: Mapping[str, Any] = {}

@@ -24,7 +24,7 @@ from phalanx.model.topology import SubgroupRule, TopologyRule
 MAX_MEMBERS = MAX_WHOLE
 
 
-class GroupSpec(msgspec.Struct, frozen=True):
+class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     """What one group object declares. `gang` is the name of the gang, `problem` what makes the object unusable.
 
     `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
