@@ -272,6 +272,26 @@ async def test_pages_are_read_at_once_where_all_their_objects_can_be(
     assert forms == ["a", "b", "e"]
 
 
+async def test_of_a_long_list_the_log_tells_how_far_it_has_got(
+    server: StubServer,
+    client: KubeClient,
+    sink: Log,
+    fake_time: FakeTime,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("phalanx.kube.pages.WHOLE_LIST", 0)
+    times = itertools.count(0.0, 1.0)
+    pages = [page(10, thing(name, 1), token=name, remaining=3 - at) for at, name in enumerate("abc")]
+    server.on("GET", PATH, *pages, page(10, thing("d", 1)))
+    server.on("GET", PATH, Watch(), watch=True)
+    fake_time.clock = lambda: next(times)  # type: ignore[method-assign]
+    async with reflecting(client, sink, fake_time, page_size=1):
+        await sink.until("synced")
+    assert [line for line in caplog.messages if "are read" in line] == [f"{PATH}: 2 of 4 are read"]
+
+
 async def test_of_a_long_list_some_are_taken_in_before_others_have_their_turn(
     server: StubServer, client: KubeClient, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,8 @@ HEALTHY = 120.0
 LIST_RESTARTS = 3
 #: Of a list so many objects are taken in before others have their turn.
 AT_ONCE = 2000
+#: Seconds between two words on how far a long list has got.
+PROGRESS = 3.0
 #: Failed answers to a watch from one version before a new list. "Too large resource version" means a server
 #: that lags, which passes, or an etcd that was restored from a backup, which only a new list cures.
 STUCK_LIMIT = 3
@@ -250,7 +252,7 @@ class Reflector(Generic[T]):
     async def _list_pages(self, page_size: int) -> tuple[str, set[Key]]:
         """The list's version and its keys. Pages are told as they come; absences only at the end."""
         seen: set[Key] = set()
-        later, version = bool(self._index), ""
+        later, version, told = bool(self._index), "", self._clock()
         async with aclosing(self._pages.read(page_size, formed=not later)) as pages:
             async for page in pages:
                 self.last_contact, version = self._clock(), page.version
@@ -262,6 +264,9 @@ class Reflector(Generic[T]):
                         seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
                     self._tell_gathered()
                     await asyncio.sleep(0)
+                if page.remaining and self._clock() - told >= PROGRESS:
+                    told = self._clock()
+                    log.info("%s: %d of %d are read", self._path, len(seen), len(seen) + page.remaining)
         return version, seen
 
     def _unchanged(self, raw: bytes) -> Key | None:
