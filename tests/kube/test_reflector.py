@@ -640,7 +640,7 @@ async def test_what_becomes_forbidden_stays_known_and_is_said_once(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, "Forbidden", "may not list pods")
-    server.on("GET", PATH, page(10, thing("a", 9)), no, no, no, page(11, thing("a", 9), thing("b", 10)))
+    server.on("GET", PATH, page(10, thing("a", 9)), *[no] * 8, page(11, thing("a", 9), thing("b", 10)))
     server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
     with caplog.at_level(logging.ERROR):
         async with reflecting(client, sink, fake_time, absent_period=20.0) as reflector:
@@ -648,7 +648,81 @@ async def test_what_becomes_forbidden_stays_known_and_is_said_once(
             assert len(reflector) == 2
     assert lines == ["upsert a uid-a", "synced", "upsert b uid-b", "synced"]
     assert [record.getMessage().count("may not list pods") for record in caplog.records] == [1]
-    assert fake_time.pauses == pytest.approx([0.6, 22.0, 22.0, 22.0])
+    assert "going on with what is known, looking again every 20 s" in caplog.text
+    # A server that does not know its rules yet refuses everybody for a moment.
+    assert fake_time.pauses == pytest.approx([0.6, *[1.0] * 5, 22.0, 22.0, 22.0])
+
+
+async def test_a_refusal_that_passes_makes_nothing_go_without_what_is_there(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    no = refusal(403, "Forbidden", "may not list pods")
+    server.on("GET", PATH, no, no, page(10, thing("a", 9)))
+    server.on("GET", PATH, no, Watch((event("ADDED", thing("b", 11)),)), watch=True)
+    async with reflecting(client, sink, fake_time, optional=True):
+        lines = await sink.until("upsert b uid-b")
+    assert lines == ["upsert a uid-a", "synced", "upsert b uid-b"]
+    assert fake_time.pauses == [1.0, 1.0, 1.0]
+    assert [record.levelname for record in caplog.records if "may not list" in record.getMessage()] == [
+        "WARNING"
+    ] * 2
+    assert "not refused any more" in caplog.text
+
+
+async def test_where_no_watch_lasts_lists_tell_what_exists(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    """A balancer that does not stream, say."""
+    server.on("GET", PATH, page(10), page(11, thing("a", 11)), page(12, thing("a", 11), thing("b", 12)))
+    server.on("GET", PATH, Watch(end="clean"), watch=True)
+    async with reflecting(client, sink, fake_time) as reflector:
+        lines = await sink.until("upsert b uid-b")
+        assert reflector.state is not ReflectorState.WATCHING
+    assert lines == ["synced", "upsert a uid-a", "synced", "upsert b uid-b"]
+    assert len(fake_time.pauses) == 4  # three watches that ended at once, then one after each list
+
+
+async def test_a_watch_that_ends_at_once_is_no_news(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lags: list[float] = []
+    rest = fake_time.sleep
+    known: list[Reflector[Pod]] = []
+
+    async def sleep(seconds: float) -> None:
+        lags.extend(reflector.lag for reflector in known)
+        await rest(seconds)
+
+    monkeypatch.setattr(fake_time, "sleep", sleep)
+    server.on("GET", PATH, page(10), page(11, thing("a", 11)))
+    server.on("GET", PATH, Watch(end="clean"), watch=True)
+    async with reflecting(client, sink, fake_time) as reflector:
+        known.append(reflector)
+        await sink.until("upsert a uid-a")
+    # What was heard last is the list; from then on it grows until the next one.
+    assert lags[:3] == pytest.approx([0.0, *itertools.accumulate(fake_time.pauses[:2])])
+
+
+async def test_one_stream_that_breaks_is_nothing_to_tell(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server.on("GET", PATH, page(10))
+    news = event("ADDED", thing("a", 11))
+    server.on(
+        "GET",
+        PATH,
+        Watch((news,), end="cut"),
+        Hangup(),
+        Hangup(),
+        Watch((event("ADDED", thing("b", 12)),)),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time):
+        await sink.until("upsert b uid-b")
+    told = [record.getMessage() for record in caplog.records if "next try" in record.getMessage()]
+    assert len(told) == 2  # of the second and third in a row
 
 
 @pytest.mark.parametrize("optional", [True, False])

@@ -84,7 +84,8 @@ class ServedWatches:
         try:
             self._follow(await discover(self._client), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
-            log.warning("discovery failed: %s", error)
+            level = logging.DEBUG if self._client.contact.away else logging.WARNING
+            log.log(level, "discovery failed: %s", error)
             return False
         except Exception as error:
             self._failures.record_failure("discovery", "what the API server serves", error)

@@ -339,7 +339,8 @@ class PodConditions:
             asyncio.get_running_loop().call_later(self._retry.cap, self._insist, uid, known)
             return None
         if status == 409 or isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True):
-            if tries == self._retry.attempts:
+            # That the server cannot be reached is told by others, once for all.
+            if tries == self._retry.attempts and not isinstance(error, ConnectionLost):
                 self._complain(known, "it is tried on", error)
             return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         known.wanted.clear()

@@ -14,6 +14,11 @@ class Contact:
         self._lost = False
         self._waiting: set[asyncio.Future[None]] = set()
 
+    @property
+    def away(self) -> bool:
+        """Whether the server could not be reached when anybody tried last: that has been told."""
+        return self._lost
+
     def lost(self) -> bool:
         """Nobody could be reached just now; True for the first who finds that."""
         news, self._lost = not self._lost, True

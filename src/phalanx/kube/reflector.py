@@ -39,6 +39,10 @@ HEALTHY = 120.0
 LIST_RESTARTS = 3
 #: Of a list so many objects are taken in before others have their turn.
 AT_ONCE = 2000
+#: Seconds for which a refusal may be that of a server that does not know its rules yet.
+REFUSED = 5.0
+#: Seconds between looks meanwhile.
+REFUSED_PAUSE = 1.0
 #: Seconds between two words on how far a long list has got.
 PROGRESS = 3.0
 #: Failed answers to a watch from one version before a new list. "Too large resource version" means a server
@@ -137,6 +141,10 @@ class Reflector(Generic[T]):
         self._unreached = False
         #: The version at which watches keep failing, and how often they did.
         self._stuck: tuple[str | None, int] = (None, 0)
+        #: How many watches in a row ended at once.
+        self._short = 0
+        #: Since when it is refused.
+        self._refused_since: float | None = None
 
     def __len__(self) -> int:
         """How many objects are known."""
@@ -158,7 +166,7 @@ class Reflector(Generic[T]):
                     await self._list()
                 pause = await self._watch()
             except ApiError as error:
-                if self.state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN):
+                if self.state is not ReflectorState.ABSENT and self._refused_since is None:
                     self.restarts[str(error.status)] += 1
                 pause = self._refused(error)
             except Unreachable as error:
@@ -167,7 +175,10 @@ class Reflector(Generic[T]):
                 continue
             except (ConnectionLost, ConfigError) as error:
                 self.restarts["connection"] += 1
-                pause = self._failed(str(error))
+                self._unreached = True
+                # One stream that breaks is nothing to tell: servers and balancers end them now and then.
+                once = isinstance(error, ConnectionLost) and not self._backoff.failures
+                pause = self._failed(str(error), level=logging.DEBUG if once else logging.WARNING)
             except Exception as error:
                 self.restarts["error"] += 1
                 self._failures.record_failure("reflector", self._path, error)
@@ -193,16 +204,19 @@ class Reflector(Generic[T]):
         """Until it is time to try again, or anybody else has reached the server."""
         self._unreached = True
         news = self._client.contact.lost()
-        pause = self._failed(text, level=logging.WARNING if news else logging.DEBUG)
-        await self._rest(pause, self._client.contact.next_answer())
+        await self._rest(self._failed(text, level=logging.WARNING if news else logging.DEBUG))
 
-    async def _rest(self, pause: float, *sooner: asyncio.Future[None]) -> None:
-        """Until the time is over, or somebody says that it is worth looking again."""
+    async def _rest(self, pause: float) -> None:
+        """Until the time is over, or somebody says that it is worth looking again: a server that had been lost
+        answers, and what failed before has no bearing on it."""
         self._sooner.clear()
-        waking: list[Awaitable[object]] = [self._sleep(pause), self._sooner.wait(), *sooner]
+        answer = self._client.contact.next_answer()
+        waking: list[Awaitable[object]] = [self._sleep(pause), self._sooner.wait(), answer]
         resting = [asyncio.ensure_future(each) for each in waking]
         try:
             await asyncio.wait(resting, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                self._backoff.reset()
         finally:
             for each in resting:
                 each.cancel()
@@ -277,6 +291,9 @@ class Reflector(Generic[T]):
 
     def _complete(self) -> None:
         self.lists += 1
+        if self._refused_since is not None and self.state is not ReflectorState.FORBIDDEN:
+            log.info("%s: not refused any more", self._path)
+            self._refused_since = None
         self._unreached = False
         self._sink(Synced())
         self.synced.set()
@@ -285,7 +302,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> float:
         """One watch request from its start to its clean end; the pause before the next one."""
-        begun, start = self._clock(), self._version
+        begun, start, contact = self._clock(), self._version, self.last_contact
         self._start = start
         params = {
             **self._selectors,
@@ -299,7 +316,7 @@ class Reflector(Generic[T]):
             async for lines in batches:
                 self.last_contact = now = self._clock()
                 if self._watching_since is None:
-                    self._watching_since = now
+                    self._watching_since, self._refused_since = now, None
                     self.state = ReflectorState.WATCHING
                 try:
                     for line in lines:
@@ -307,7 +324,13 @@ class Reflector(Generic[T]):
                 finally:
                     self._tell_gathered()
         if self._version == start and self._clock() - begun < SHORT_WATCH:
+            # Nothing was heard by that. Where no watch lasts, lists have to tell what exists.
+            self.last_contact = contact
+            self._short += 1
+            if self._short >= STUCK_LIMIT:
+                self._version = None
             return self._failed("the watch ended at once and without news")
+        self._short = 0
         return 0.0
 
     def _event(self, line: bytes) -> None:
@@ -429,8 +452,20 @@ class Reflector(Generic[T]):
         return self._slowly(ReflectorState.ABSENT)
 
     def _forbidden(self, error: ApiError) -> float:
+        """A server that has just started refuses everybody until it knows the rules: that passes in a second. So
+        what limits others, or is there already, does not count as gone at the first refusal."""
+        now = self._clock()
+        if self._refused_since is None:
+            self._refused_since, self.state = now, ReflectorState.WAITING
+            log.warning("%s: %s; looking again for %g s", self._path, error, REFUSED)
+        if self.state is not ReflectorState.FORBIDDEN and now - self._refused_since < REFUSED:
+            return REFUSED_PAUSE
         if self.state is not ReflectorState.FORBIDDEN:
-            log.error("%s: FORBIDDEN, going without it: %s", self._path, error)
+            known = "going on with what is known" if self.synced.is_set() else "going without it"
+            going = known if self._optional or self.synced.is_set() else "nothing can be done without it"
+            log.error(
+                "%s: FORBIDDEN, %s, looking again every %g s: %s", self._path, going, self._absent_period, error
+            )
             self.state = ReflectorState.FORBIDDEN
             if self._optional and not self.synced.is_set():
                 self._complete()

@@ -245,7 +245,9 @@ class StatusWriter(Generic[K]):
         # While a definition is replaced there is nothing at the place of an object that is there.
         if passing or (status in (404, 409) and tries < self._retry.attempts):
             if tries == self._retry.attempts:
-                log.warning("the status of %s was not written, it is tried on: %s", self._name(key), error)
+                # That the server cannot be reached is told by others, once for all.
+                level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
+                log.log(level, "the status of %s was not written, it is tried on: %s", self._name(key), error)
             return backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         # 404 and 409: the object is gone, or another of its name; the watch tells.
         if status == 409:

@@ -159,6 +159,9 @@ def _translated(method: str, target: str) -> Iterator[None]:
         raise _Stale(f"{where}: {error or 'connection closed by the server'}") from error
     except TimeoutError as error:
         raise ConnectionLost(f"{where}: no answer in time") from error
+    except aiohttp.ClientPayloadError as error:
+        # (Its own words speak of a status 400, which nobody has sent.)
+        raise ConnectionLost(f"{where}: the connection ended in the middle of the answer") from error
     except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
         raise ConnectionLost(f"{where}: {error or type(error).__name__}") from error
 
