@@ -875,6 +875,7 @@ async def test_after_an_outage_whoever_waits_goes_on_with_the_first_answer_that_
     # One line for the outage and one for its end, however many watch.
     assert len([text for text in told if "connection refused" in text]) == 1
     assert len([text for text in told if "answers again" in text]) == 1
+    assert len([text for text in told if "cannot be reached, everybody tries on" in text]) == 1
 
 
 @pytest.mark.parametrize("expired", [refusal(410, "Expired"), Watch((GONE,))])

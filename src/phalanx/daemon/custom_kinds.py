@@ -162,6 +162,7 @@ class CustomKinds:
             if served.serves_group(group) is not None and not served.find(group, plural):
                 self._feed.apply(self._intake.owners.readable((group, plural), False))
         assert self._tasks is not None
+        begun: list[str] = []
         for kind, resource in wanted.items():
             if kind in self._kinds:
                 # It may have gone and come again between two looks.
@@ -181,7 +182,9 @@ class CustomKinds:
                     sink_all=partial(self._groups, kind) if of_group else None,
                 )
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
-                log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
+                begun.append(f"{kind.plural}.{kind.group}/{kind.version}")
+        if begun:
+            log.info("watching %s", ", ".join(begun))
 
     def _has_native_groups(self, served: Discovery) -> bool:
         """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""

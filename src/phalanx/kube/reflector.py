@@ -203,8 +203,10 @@ class Reflector(Generic[T]):
     async def _until_reachable(self, text: str) -> None:
         """Until it is time to try again, or anybody else has reached the server."""
         self._unreached = True
-        news = self._client.contact.lost()
-        await self._rest(self._failed(text, level=logging.WARNING if news else logging.DEBUG))
+        if self._client.contact.lost():
+            server = self._client.config.server
+            log.warning("the API server at %s cannot be reached, everybody tries on: %s", server, text)
+        await self._rest(self._failed(text, level=logging.DEBUG))
 
     async def _rest(self, pause: float) -> None:
         """Until the time is over, or somebody says that it is worth looking again: a server that had been lost
@@ -421,7 +423,7 @@ class Reflector(Generic[T]):
                 # The server has been away for longer than it remembers: it is there again, and so is everything.
                 self._unreached, self._watching_since = False, None
                 self._backoff.reset()
-                log.info("%s: %s; listing again", self._path, error)
+                log.debug("%s: %s; listing again", self._path, error)
                 return 0.0
         elif error.status not in (401, 429, 503):
             count = self._stuck[1] + 1 if self._stuck[0] == self._version else 1
