@@ -237,6 +237,7 @@ class SchedulerService:
         self._inspection = Inspection(
             *(client, self.state, lambda: self.scheduler, self._verdict, self.condition, self._checks),
             *(self._settings, self.telemetry, lambda: self.observer.reflectors, self._pool, self._recorder),
+            self._failures,
         )
 
     @property
@@ -274,6 +275,7 @@ class SchedulerService:
     def condition(self) -> str:
         """What a readiness probe may know: "" while it is not ready, else one word.
 
+        A standby is ready once it has seen the cluster: one that may not read it must not replace one that can.
         An outage of the API server (`fresh`) changes nothing about it: no restart would help against that.
         """
         holds = not self.options.leader_elect or self.leadership.holds()
@@ -281,13 +283,14 @@ class SchedulerService:
             return STOPPING
         if self.ready.is_set():
             return "scheduling"
-        return "" if holds else "standby"
+        return "standby" if self.observer.complete and not holds else ""
 
     def _checks(self) -> dict[str, bool]:
-        """What is told with the condition. Only `synced` has a part in it, at the start of a leader."""
+        """What is told with the condition. Only `synced` has a part in it, and says the same."""
+        holds = not self.options.leader_elect or self.leadership.holds()
         return {
-            "leader": not self.options.leader_elect or self.leadership.holds(),
-            "synced": self.observer.complete,
+            "leader": holds,
+            "synced": self.ready.is_set() or (self.observer.complete and not holds),
             "fresh": self.observer.fresh,
             "policy": not self._policy.problem,
         }
