@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics import cluster_counts
 from phalanx.daemon.metrics.accounts import AccountSeries, deserved_shares
 from phalanx.daemon.metrics.cluster_counts import OTHER, CountedCluster
@@ -142,6 +143,15 @@ class TestAccounts:
         told = deserved(series)
         assert told.pop(("root", "memory")) == 2**34
         assert told == {("root", "cpu"): 12000, ("default", "cpu"): 6000, ("half", "cpu"): 6000}
+
+    def test_sums_are_up_to_date_where_nobody_plans(self) -> None:
+        """A standby sees pods come and go, and no cycle adds them up."""
+        state = ClusterState()
+        for event in Scenario().node("n", cpu=4).pod("waits", cpu=1)._observed.values():
+            state.apply(event)
+        series = AccountSeries(state)
+        line = 'phalanx_account_resource{account="default",family="queue",kind="pending",resource="cpu"} 1000'
+        assert line in set(series.lines(series.snapshot()))
 
     def test_what_a_queue_says_itself_counts_where_the_policy_gives_nothing(self) -> None:
         world = Scenario().node("n", cpu=12).queue("q", deserved={"cpu": 4})

@@ -74,6 +74,7 @@ class AccountSeries:
     def snapshot(self) -> AccountSnapshot:
         if not self._most:
             return AccountSnapshot({}, [])
+        self._state.ledger.settle()
         shares = self._shares()
 
         def deserved(record: AccountRecord) -> dict[str, int]:
