@@ -10,9 +10,13 @@ import sys
 import time
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.metrics.accounts import AccountSeries
+from phalanx.daemon.metrics.accounts import AccountSeries, deserved_shares
 from phalanx.model.account import Account, AccountKey, Tree
-from phalanx.model.events import AccountUpdated
+from phalanx.model.events import AccountUpdated, NodeUpdated, PodUpdated
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass
+from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.scheduler import Scheduler
 
 MOST_SECONDS = 0.1
 
@@ -22,13 +26,21 @@ def main() -> int:
     parser.add_argument("--queues", type=int, default=10_000)
     options = parser.parse_args()
     state = ClusterState()
+    scheduler = Scheduler(state, load_policy())
+    asked = (("cpu", 1000), ("memory", 2**30), ("pods", 1))
+    offered = (("cpu", 10**4 * options.queues), ("memory", 2**41 * options.queues), ("pods", options.queues))
+    state.apply(NodeUpdated(Node("n", allocatable=offered)))
     for number in range(options.queues):
         amounts = tuple({"cpu": 1000 + number, "memory": 2**40, "nvidia.com/gpu": 8}.items())
         key = AccountKey(Tree.QUEUE, f"queue-{number:05}")
         state.apply(AccountUpdated(Account(key, guarantee=amounts, deserved=amounts, capability=amounts)))
-    assert not list(state.ledger.discrepancies(()))
-    series, copied, written = AccountSeries(state), [], []
+        pod = Pod("a", f"p{number}", f"p{number}", PodClass(asked), asked, "phalanx", queue=key.name)
+        state.apply(PodUpdated(pod))
+    assert not list(state.ledger.discrepancies(state.pods.values()))
+    series = AccountSeries(state, shares=lambda: deserved_shares(scheduler.new_session(1000.0)))
+    copied, written = list[float](), list[float]()
     for _ in range(6):
+        # Shares are known since the last cycle, unless something has changed since; then the next finds them known.
         begun = time.process_time()
         accounts = series.snapshot()
         between = time.process_time()

@@ -67,14 +67,14 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "s",
             "It ages while nothing happens.",
         ),
-        _stat("Gangs running", 'sum(phalanx_gangs{JOB, state="running"})'),
-        _stat("Gangs waiting", 'sum(phalanx_gangs{JOB, state="waiting"})'),
+        _stat("Gangs running", 'max(phalanx_gangs{JOB, state="running"})'),
+        _stat("Gangs waiting", 'max(phalanx_gangs{JOB, state="waiting"})'),
         _stat(
             "Gangs partly bound",
-            'sum(phalanx_gangs{JOB, state="partly_bound"})',
+            'max(phalanx_gangs{JOB, state="partly_bound"})',
             description="They hold nodes with less than their minimum: 0 but for moments.",
         ),
-        _stat("Nodes closed", 'sum(phalanx_nodes{JOB, state="closed"})'),
+        _stat("Nodes closed", 'max(phalanx_nodes{JOB, state="closed"})'),
         _graph(
             "Pods that wait",
             "sum by (queue) (scheduler_pending_pods{JOB})",
@@ -171,7 +171,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             ' / max by (account) (phalanx_account_resource{JOB, kind="deserved", resource="$resource"} > 0))',
             "{{account}}",
             "percentunit",
-            "Of queues that say what they deserve.",
+            "Of queues that deserve something, and quotas with a min.",
         ),
         _graph(
             "Dominant shares",

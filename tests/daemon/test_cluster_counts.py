@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics import cluster_counts
-from phalanx.daemon.metrics.accounts import AccountSeries
+from phalanx.daemon.metrics.accounts import AccountSeries, deserved_shares
 from phalanx.daemon.metrics.cluster_counts import OTHER, CountedCluster
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.model.gang import GangKey
@@ -50,6 +51,18 @@ class TestWhatWaits:
         assert len(counts.waiting) == most + 1
         assert counts.waiting[OTHER, OTHER] == 5
         assert len(counts.oldest) <= most
+
+
+def test_a_standby_says_what_there_is_and_not_who_has_a_turn_nor_why_others_wait() -> None:
+    world = Scenario().node("n", cpu=2).job("runs", 2, cpu=1).job("large", 3, cpu=1).pod("new", cpu=1)
+    lines = list(counted(world).lines(world.now, leads=False))
+    told = {line.partition("{")[0] for line in lines if not line.startswith("#")}
+    assert told == {
+        "phalanx_gangs",
+        "phalanx_nodes",
+        "phalanx_oldest_waiting_gang_seconds",
+        "scheduler_cache_size",
+    }
 
 
 def test_the_exposition_can_be_parsed_whatever_things_are_called() -> None:
@@ -121,6 +134,39 @@ class TestAccounts:
         world = Scenario().node("n", cpu=4).job("runs", 1, cpu=1).settle()
         series = AccountSeries(world.state, 0)
         assert list(series.lines(series.snapshot())) == []
+
+    def test_what_queues_deserve_is_what_queue_list_shows(self) -> None:
+        """By weight, of what the cluster has: no queue says so itself. Slots for pods are of no interest."""
+        world = Scenario().node("n", cpu=12, memory=2**34).queue("half", weight=1).queue("idle")
+        world.job("runs", 4, cpu=2).job("large", 9, queue="half", cpu=2).settle()
+        series = AccountSeries(world.state, shares=lambda: deserved_shares(world.scheduler.new_session(world.now)))
+        told = deserved(series)
+        assert told.pop(("root", "memory")) == 2**34
+        assert told == {("root", "cpu"): 12000, ("default", "cpu"): 6000, ("half", "cpu"): 6000}
+
+    def test_sums_are_up_to_date_where_nobody_plans(self) -> None:
+        """A standby sees pods come and go, and no cycle adds them up."""
+        state = ClusterState()
+        for event in Scenario().node("n", cpu=4).pod("waits", cpu=1)._observed.values():
+            state.apply(event)
+        series = AccountSeries(state)
+        line = 'phalanx_account_resource{account="default",family="queue",kind="pending",resource="cpu"} 1000'
+        assert line in set(series.lines(series.snapshot()))
+
+    def test_what_a_queue_says_itself_counts_where_the_policy_gives_nothing(self) -> None:
+        world = Scenario().node("n", cpu=12).queue("q", deserved={"cpu": 4})
+        assert deserved(AccountSeries(world.state)) == {("q", "cpu"): 4000}
+        assert deserved(AccountSeries(world.state, shares=dict)) == {}
+
+
+def deserved(series: AccountSeries) -> dict[tuple[str, str], float]:
+    text = "\n".join([*series.lines(series.snapshot()), ""])
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    return {
+        (sample.labels["account"], sample.labels["resource"]): sample.value
+        for sample in families["phalanx_account_resource"].samples
+        if sample.labels["kind"] == "deserved"
+    }
 
 
 def shares(series: AccountSeries) -> dict[str, float]:

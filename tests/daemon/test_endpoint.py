@@ -16,6 +16,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from phalanx.cli.services.scheduler import scheduler
 from phalanx.daemon import endpoint
 from phalanx.daemon.endpoint import EndpointError, EndpointOptions, serving
+from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
+from phalanx.daemon.telemetry import Telemetry
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.tls import TlsSettings
+from phalanx.kube.client import KubeClient
 from phalanx_local.server import free_port
 from tests.kube.certificates import Authority
 
@@ -104,3 +109,42 @@ def test_a_certificate_without_its_key_is_refused_at_once() -> None:
     result = CliRunner().invoke(scheduler, ["--metrics-certificate", "tls.crt"])
     assert result.exit_code == 2
     assert "--metrics-certificate and --metrics-key belong together" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lease-name", "turns"], "--lease-name is of no effect without --leader-elect"),
+        (["--leader-elect", "--lease-name", "My Lease"], "no object may be called 'My Lease'"),
+    ],
+)
+def test_a_lease_that_nobody_can_take_is_refused_at_once(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(scheduler, arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "words"),
+    [
+        (ClusterConfig("http://127.0.0.1:1"), EndpointOptions("127.0.0.1:99999"), "port must be 0-65535"),
+        (
+            ClusterConfig("http://127.0.0.1:1"),
+            EndpointOptions("127.0.0.1:0", "/no/such.crt", "/no/such.key"),
+            "the certificate /no/such.crt with the key /no/such.key",
+        ),
+        (
+            ClusterConfig("https://127.0.0.1:1", tls=TlsSettings(authority=b"nonsense")),
+            EndpointOptions(),
+            "cannot load the certificate authority",
+        ),
+    ],
+)
+async def test_a_plain_mistake_is_one_line_without_a_traceback(
+    config: ClusterConfig, options: EndpointOptions, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with KubeClient(config) as client:
+        with pytest.raises(ServiceError, match=words) as refused:
+            await SchedulerService(client, SchedulerOptions(), Telemetry(options)).run()
+    assert "Error:" not in str(refused.value)
+    assert not [record for record in caplog.records if record.exc_info]

@@ -86,6 +86,19 @@ def budgets_of(state: ClusterState) -> dict[str, tuple[str, ...]]:
     return {record.pod.name: record.pod.budgets for record in state.pods.values()}
 
 
+async def test_the_cluster_is_seen_as_a_whole_once_and_for_all(client: KubeClient) -> None:
+    async with observing(client) as (observer, _):
+        assert observer.complete
+        observer.list_again()
+        assert observer.complete
+
+
+async def test_pods_and_nodes_alone_are_not_the_whole_cluster(client: KubeClient) -> None:
+    async with observing(client) as (observer, _):
+        observer._others[0].synced.clear()
+        assert not observer.complete
+
+
 async def test_a_budget_is_followed_from_its_beginning_to_its_end(client: KubeClient) -> None:
     await client.create(PODS, pod("a", app="web"))
     await client.create(PODS, pod("b", app="db"))

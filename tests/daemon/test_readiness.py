@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 from asyncio import to_thread
 
 import pytest
+from prometheus_client.exposition import generate_latest
 
 from phalanx.daemon.endpoint import STOPPING, EndpointOptions, serving
+from phalanx.daemon.observer import Observer
 from phalanx.daemon.service import SchedulerOptions, SchedulerService
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
@@ -21,9 +24,43 @@ def service(*, elects: bool) -> SchedulerService:
     return SchedulerService(KubeClient(ClusterConfig("http://127.0.0.1:1")), options)
 
 
-async def test_one_that_has_not_seen_the_cluster_is_not_ready_and_one_that_waits_for_its_turn_is() -> None:
+async def test_one_that_has_not_seen_the_cluster_is_not_ready() -> None:
+    """Nor one that waits for its turn: it may lack the rights, or the token, to be of any use."""
     assert service(elects=False).condition() == ""
+    assert service(elects=True).condition() == ""
+
+
+async def test_one_that_has_seen_the_cluster_and_waits_for_its_turn_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Observer, "complete", True)
     assert service(elects=True).condition() == "standby"
+
+
+@pytest.mark.parametrize("elects", [True, False])
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("plans", [True, False])
+async def test_the_check_says_the_same_as_the_verdict(
+    elects: bool, seen: bool, plans: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader has seen pods and nodes long before an answer of 500 about a queue lets it plan."""
+    monkeypatch.setattr(Observer, "complete", seen)
+    scheduler = service(elects=elects)
+    if plans:
+        scheduler.ready.set()
+    assert scheduler._checks()["synced"] == (scheduler.condition() != "")
+
+
+async def test_a_standby_tells_nothing_that_only_a_leader_decides() -> None:
+    """A sum over both replicas would count who waits twice, and the eldest of two turns would never come."""
+
+    def told(elects: bool) -> set[str]:
+        scheduler = service(elects=elects)
+        telemetry = scheduler.telemetry
+        text = [*scheduler._inspection.counted(), *generate_latest(telemetry.registry).decode().splitlines()]
+        return {re.split("[ {]", line)[0] for line in text if not line.startswith("#")}
+
+    assert told(elects=False) - told(elects=True) == {"scheduler_pending_pods"}
 
 
 async def test_an_outage_of_the_api_server_does_not_end_readiness() -> None:

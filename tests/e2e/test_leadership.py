@@ -67,6 +67,14 @@ async def test_two_schedulers_of_different_names_lead_at_the_same_time(world: Wo
     assert leases == {"gpu-scheduler", "batch-scheduler"}
 
 
+async def test_a_standby_says_for_whom_it_waits(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await replica(world)
+    with caplog.at_level("INFO", "phalanx.daemon.standby"):
+        await standby(world)
+    lease = await world.client.get(LEASES.path(world.name, "turn"))
+    assert f"waits for its turn; {lease['spec']['holderIdentity']} leads" in caplog.text
+
+
 async def test_a_standby_writes_nothing(world: World) -> None:
     await world.node("n1", cpu="1")
     first = await replica(world)

@@ -213,11 +213,13 @@ class TestTemplates:
         assert "existingSecret" in await run(major, "template", "x", CHART, *page, fails=True)
 
     async def test_one_replica_has_neither_a_lease_nor_a_budget(self, major: str) -> None:
-        made = await _rendered(major, "--set=scheduler.replicas=1")
+        made = await _rendered(major, "--set=scheduler.replicas=1", "--set=scheduler.leaseName=turns")
         (scheduler,) = [
             each for each in made if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-scheduler")
         ]
-        assert "--leader-elect" not in scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
+        arguments = scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
+        # One that is told of a lease, and not to take it, does not start.
+        assert not {"--leader-elect", "--lease-name=turns"} & set(arguments)
         budgets = {each["metadata"]["name"] for each in made if each["kind"] == "PodDisruptionBudget"}
         assert budgets == {"phalanx-controllers"}
 

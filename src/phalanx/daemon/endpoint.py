@@ -119,6 +119,10 @@ async def serving(
         try:
             if context is not None:
                 context.load_cert_chain(options.certificate, options.key, _no_password)
+        except (OSError, ValueError) as error:
+            what = f"the certificate {options.certificate} with the key {options.key}"
+            raise EndpointError(f"cannot serve metrics with {what}: {error}") from error
+        try:
             address = host.strip("[]") or "127.0.0.1"
             await web.TCPSite(runner, address, int(port), ssl_context=context).start()
         except (OSError, OverflowError, ValueError) as error:

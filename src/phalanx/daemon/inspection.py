@@ -12,7 +12,7 @@ from aiohttp import web
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_list import GangList
-from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
+from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot, Shares, deserved_shares
 from phalanx.daemon.metrics.api_requests import ApiRequests
 from phalanx.daemon.metrics.cluster_counts import CountedCluster
 from phalanx.daemon.metrics.debugging import compared_with_api, pod_story, state_dump
@@ -26,6 +26,7 @@ from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.failures import Failures
 from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.kube.reflector import Reflector
 from phalanx.model.gang import GangKey
@@ -64,6 +65,7 @@ class Inspection:
         reflectors: Callable[[], Iterable[Reflector[Any]]],
         pool: WritePool,
         recorder: EventRecorder,
+        failures: Failures,
     ) -> None:
         self._client = client
         self._state = state
@@ -71,12 +73,13 @@ class Inspection:
         self._telemetry = telemetry
         self._counted = CountedCluster(state, scheduler, told)
         self._fragmentation = Fragmentation(state)
-        self._accounts = AccountSeries(state, telemetry.endpoint.accounts)
+        self._accounts = AccountSeries(state, telemetry.endpoint.accounts, self._shares)
         self._gangs = GangList(state, scheduler, told)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
         self._pool = pool
         self._recorder = recorder
+        self._failures = failures
         # Who asks is reviewed by a standby as well, though that is a POST.
         self._access = PathAccess(client.fenced(lambda: True))
         self._settings = settings
@@ -85,8 +88,8 @@ class Inspection:
         registry = telemetry.registry
         self._requests = ApiRequests(registry, client.config.server)
         client.answered = self._requests.answered
-        registry.register(StartMetrics(lambda: scheduler().cycle_history.reservations))
-        registry.register(DefragmentationMetrics(scheduler, time.time))
+        registry.register(StartMetrics(lambda: scheduler().cycle_history.reservations if self._leads() else None))
+        registry.register(DefragmentationMetrics(lambda: scheduler() if self._leads() else None, time.time))
 
     def checks(self) -> Mapping[str, bool]:
         return self._checks()
@@ -98,7 +101,7 @@ class Inspection:
         role = labels(replica_role="leader" if checks["leader"] else "standby")
         yield from lines_of("phalanx_replica_role", [(role, 1)])
         yield from lines_of("phalanx_ready", ((labels(check=name), int(good)) for name, good in checks.items()))
-        yield from self._counted.lines(time.time())
+        yield from self._counted.lines(time.time(), checks["leader"])
         yield from self._fragmentation.lines()
         yield from self._watches.lines()
         yield from self._requests.lines()
@@ -107,6 +110,24 @@ class Inspection:
         yield from lines_of("scheduler_pending_async_api_calls", calls)
         yield from lines_of("phalanx_write_window", [("", self._pool.window)])
         yield from lines_of("phalanx_events_dropped_total", [("", self._recorder.dropped)])
+
+    def _leads(self) -> bool:
+        return self._checks()["leader"]
+
+    def _shares(self) -> Shares | None:
+        """What the policy gives queues now. Mostly the last cycle has worked it out; else the next need not. A
+        standby has not counted what they used before, so it tells nothing."""
+        scheduler = self._scheduler()
+        if not scheduler.pipeline.plugins("deserved"):
+            return None
+        checks = self._checks()
+        if not checks["leader"] or not checks["synced"]:
+            return {}
+        try:
+            return deserved_shares(scheduler.new_session(time.time()))
+        except Exception as error:
+            self._failures.record_failure("plugin", "what queues deserve", error)
+            return {}
 
     async def counted_apart(self) -> str:
         """What queues and quotas have is copied in a moment and written by a thread: planning goes on meanwhile."""

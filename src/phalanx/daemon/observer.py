@@ -185,8 +185,8 @@ class Observer:
 
     @property
     def complete(self) -> bool:
-        """Whether all pods and nodes have been seen."""
-        return self.pods.synced.is_set() and self.nodes.synced.is_set()
+        """Whether everything that exists has been seen once; nothing takes that back."""
+        return self._caught_up.is_set() and all(reflector.synced.is_set() for reflector in self._others)
 
     @property
     def fresh(self) -> bool:

@@ -22,7 +22,7 @@ from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.endpoint import STOPPING
+from phalanx.daemon.endpoint import STOPPING, EndpointError
 from phalanx.daemon.executor import Executor, already_condemned, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.hub_lease import HubLease
@@ -48,6 +48,7 @@ from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ConfigError
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.leadership import Leadership, LeaseOptions
@@ -237,6 +238,7 @@ class SchedulerService:
         self._inspection = Inspection(
             *(client, self.state, lambda: self.scheduler, self._verdict, self.condition, self._checks),
             *(self._settings, self.telemetry, lambda: self.observer.reflectors, self._pool, self._recorder),
+            self._failures,
         )
 
     @property
@@ -274,6 +276,7 @@ class SchedulerService:
     def condition(self) -> str:
         """What a readiness probe may know: "" while it is not ready, else one word.
 
+        A standby is ready once it has seen the cluster: one that may not read it must not replace one that can.
         An outage of the API server (`fresh`) changes nothing about it: no restart would help against that.
         """
         holds = not self.options.leader_elect or self.leadership.holds()
@@ -281,13 +284,14 @@ class SchedulerService:
             return STOPPING
         if self.ready.is_set():
             return "scheduling"
-        return "" if holds else "standby"
+        return "standby" if self.observer.complete and not holds else ""
 
     def _checks(self) -> dict[str, bool]:
-        """What is told with the condition. Only `synced` has a part in it, at the start of a leader."""
+        """What is told with the condition. Only `synced` has a part in it, and says the same."""
+        holds = not self.options.leader_elect or self.leadership.holds()
         return {
-            "leader": not self.options.leader_elect or self.leadership.holds(),
-            "synced": self.observer.complete,
+            "leader": holds,
+            "synced": self.ready.is_set() or (self.observer.complete and not holds),
             "fresh": self.observer.fresh,
             "policy": not self._policy.problem,
         }
@@ -302,12 +306,14 @@ class SchedulerService:
         self._wake.set()
 
     async def run(self) -> None:
-        """Raises ServiceError (logged, with its cause) when a part of the service fails."""
+        """Raises ServiceError when a part of the service fails; logged with its cause, but for plain mistakes."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._serve(tasks)
         except BaseExceptionGroup as failures:
             cause = _first(failures)
+            if isinstance(cause, ConfigError | EndpointError):
+                raise ServiceError(str(cause)) from cause
             log.critical("the scheduler stops: %s: %s", type(cause).__name__, cause, exc_info=cause)
             raise ServiceError(f"{type(cause).__name__}: {cause}") from cause
 

@@ -70,7 +70,7 @@ class Standby:
         known = await known_keys(self._client, self._namespace)
         self._signer.use(known)
         observe()
-        log.info("standby: watches the cluster until it is its turn")
+        log.info("standby: %s; watches the cluster meanwhile", self._leadership.line)
         while not acquired.done():
             # What only a cycle would take note of must not pile up.
             self._scheduler.queue.settle()

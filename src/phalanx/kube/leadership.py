@@ -46,6 +46,13 @@ class Leadership:
         """Asked before every write."""
         return self._thread is None or self._thread.is_leader()
 
+    @property
+    def line(self) -> str:
+        """Who waits for whom, for the log."""
+        if self._thread is None:
+            return "nobody waits"
+        return f"{self._thread.identity} waits for its turn; {self._thread.holder or 'nobody known'} leads"
+
     async def acquired(self) -> None:
         if self._thread is not None:
             await self._acquired.wait()

@@ -44,6 +44,16 @@ class LeaderThread:
         """See LeaderElector.is_leader; False before the lease is held and after it is over."""
         return self._elector is not None and not self.ended.done() and self._elector.is_leader(margin)
 
+    @property
+    def identity(self) -> str:
+        """What the lease calls us; "" before the thread runs."""
+        return self._elector.identity if self._elector is not None else ""
+
+    @property
+    def holder(self) -> str:
+        """See LeaderElector.holder."""
+        return self._elector.holder if self._elector is not None else ""
+
     async def stop(self) -> None:
         """Give the lease back and end the thread. Only after the last write is answered."""
         with self._lock:

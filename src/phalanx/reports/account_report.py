@@ -23,6 +23,7 @@ from phalanx.reports.account_entries import (
     SubqueueEntry,
 )
 from phalanx.reports.borrowing import Borrower, Loan, loans
+from phalanx.scheduling.ordering.entitlements import ToldShares
 from phalanx.scheduling.plugins.queues.budgets import window_end
 from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
@@ -45,7 +46,7 @@ class AccountReport:
         used = {name: amount for name, (_, amount) in session.totals().items()}
         self._idle = {name: max(0, offered - used[name]) for name, offered in self.totals.items()}
         self._busiest = dominant_resource(used.items(), self.totals) or CPU
-        self._declared = _declared(self._records)
+        self._shares = ToldShares(session)
         self._gangs = self._count_gangs()
         self._refused = self._refused_demand()
         self._rights: dict[AccountKey, Mapping[str, int]] = {}
@@ -73,7 +74,7 @@ class AccountReport:
 
     def queue(self, record: AccountRecord) -> QueueEntry:
         noun = record.spec or Account(record.key)
-        entitled = self._say("nominal_quota", record)
+        entitled = self._shares.of("nominal_quota", record)
         entry = QueueEntry(
             name=record.key.name,
             used={},
@@ -82,12 +83,12 @@ class AccountReport:
             priority=noun.priority,
             reclaimable=noun.reclaimable,
             guarantee=amounts(dict(noun.guarantee)),
-            deserved=amounts(self._about_queues(self._say("deserved", record))),
-            entitled=amounts(self._about_queues(entitled)),
+            deserved=amounts(self._shares.of("deserved", record)),
+            entitled=amounts(entitled),
             capability=amounts(dict(noun.capability), zeros=True),
             past=self._past(record),
         )
-        self._fill(entry, record, self._about_queues(entitled) or dict(noun.guarantee))
+        self._fill(entry, record, entitled or dict(noun.guarantee))
         return entry
 
     def quota(self, record: AccountRecord) -> QuotaEntry:
@@ -200,18 +201,6 @@ class AccountReport:
 
     # numbers
 
-    def _say(self, point: str, record: AccountRecord) -> Mapping[str, int] | None:
-        """What the first plugin of the policy that speaks about it says."""
-        for plugin in self._session.pipeline.plugins(point):
-            found: Mapping[str, int] | None = getattr(plugin, point)(self._session, record)
-            if found is not None:
-                return found
-        return None
-
-    def _about_queues(self, found: Mapping[str, int] | None) -> dict[str, int]:
-        """Slots for pods are only of interest where some queue speaks of them."""
-        return {name: each for name, each in (found or _NOTHING).items() if name != PODS or PODS in self._declared}
-
     def _ceilings(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
         plugins = self._session.pipeline.plugins("limit")
         found = [plugin.limit(self._session, record) for plugin in plugins]
@@ -283,17 +272,6 @@ def quota_name(record: AccountRecord) -> str:
 def amounts(found: Mapping[str, int], *, zeros: bool = False) -> Amounts:
     """As exact quantities, by name; a ceiling of nothing is one (`zeros`)."""
     return {name: exact_quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
-
-
-def _declared(records: Iterable[AccountRecord]) -> frozenset[str]:
-    """The resources that queues name."""
-    nouns = [each.spec for each in records if each.key.tree is Tree.QUEUE and each.spec is not None]
-    return frozenset(
-        name
-        for noun in nouns
-        for limits in (noun.guarantee, noun.deserved or (), noun.capability)
-        for name, _ in limits
-    )
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

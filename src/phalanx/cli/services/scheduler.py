@@ -112,6 +112,7 @@ def scheduler(
     import asyncio
     import signal
 
+    from phalanx.admission.names import subdomain_faults
     from phalanx.cli.connection import run_connected
     from phalanx.cli.services.logs import set_up_logging
     from phalanx.daemon.endpoint import EndpointOptions
@@ -126,6 +127,10 @@ def scheduler(
         raise click.UsageError(f"--metrics-address: {metrics_address!r} is not HOST:PORT, such as 127.0.0.1:9090")
     if bool(metrics_certificate) != bool(metrics_key):
         raise click.UsageError("--metrics-certificate and --metrics-key belong together")
+    if lease_name and not leader_elect:
+        raise click.UsageError("--lease-name is of no effect without --leader-elect")
+    if faults := subdomain_faults(lease_name) if lease_name else []:
+        raise click.UsageError(f"--lease-name: no object may be called {lease_name!r}: {'; '.join(faults)}")
     set_up_logging(log_level, log_format)
     endpoint = EndpointOptions(metrics_address, metrics_certificate, metrics_key, guard_metrics, account_metrics)
     telemetry = Telemetry(endpoint, _tracing(otlp_endpoint))

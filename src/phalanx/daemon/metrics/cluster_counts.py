@@ -45,15 +45,16 @@ class CountedCluster:
         self._assumed = 0
         self._gangs: tuple[dict[str, int], dict[tuple[str, str], int], dict[str, int]] = ({}, {}, {})
 
-    def lines(self, now: float) -> Iterator[str]:
-        """The exposition, as of `now` (seconds since the epoch)."""
+    def lines(self, now: float, leads: bool = True) -> Iterator[str]:
+        """The exposition, as of `now` (seconds since the epoch). A standby (`leads` is False) says nothing of who
+        has a turn and why others wait: it decides neither, and a sum over the replicas would count them twice."""
         counts, state = self.count(now), self._state
         pods = ((labels(queue=queue), count) for queue, count in counts.pods.items())
-        yield from lines_of("scheduler_pending_pods", pods)
+        yield from lines_of("scheduler_pending_pods", pods if leads else ())
         gangs = ((labels(state=state), count) for state, count in counts.gangs.items())
         yield from lines_of("phalanx_gangs", gangs)
         waiting = ((labels(queue=queue, reason=code), count) for (queue, code), count in counts.waiting.items())
-        yield from lines_of("phalanx_gangs_waiting", waiting)
+        yield from lines_of("phalanx_gangs_waiting", waiting if leads else ())
         oldest = ((labels(queue=queue), round(seconds, 3)) for queue, seconds in counts.oldest.items())
         yield from lines_of("phalanx_oldest_waiting_gang_seconds", oldest)
         nodes = ((labels(state=state), count) for state, count in counts.nodes.items())

@@ -12,9 +12,9 @@ from phalanx.scheduling.scheduler import Scheduler
 
 
 class DefragmentationMetrics(Collector):
-    """Computed when somebody asks; empty where the policy does not name the action."""
+    """Computed when somebody asks; empty where the policy does not name the action, and on a standby (None)."""
 
-    def __init__(self, scheduler: Callable[[], Scheduler], clock: Callable[[], float]) -> None:
+    def __init__(self, scheduler: Callable[[], Scheduler | None], clock: Callable[[], float]) -> None:
         self._scheduler = scheduler
         self._clock = clock
 
@@ -23,8 +23,9 @@ class DefragmentationMetrics(Collector):
         evictions = computed("phalanx_defragmentation_evictions_total")
         left = computed("phalanx_defragmentation_evictions_left")
         scheduler = self._scheduler()
-        settings, runs = scheduler.policy.defragmentation, scheduler.cycle_history.defragmentation
-        if settings is not None:
+        settings = scheduler.policy.defragmentation if scheduler is not None else None
+        if scheduler is not None and settings is not None:
+            runs = scheduler.cycle_history.defragmentation
             for outcome, count in sorted(runs.outcomes.items()):
                 runs_total.add_metric([outcome], count)
             evictions.add_metric([], runs.moved)

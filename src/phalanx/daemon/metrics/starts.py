@@ -19,7 +19,7 @@ _ALL_QUEUES: Final = ""
 
 
 class StartMetrics(Collector):
-    """Computed when somebody asks. `plan` is None where the policy keeps no starts."""
+    """Computed when somebody asks. `plan` is None where the policy keeps no starts, and on a standby."""
 
     def __init__(self, plan: Callable[[], ReservationPlan | None]) -> None:
         self._plan = plan

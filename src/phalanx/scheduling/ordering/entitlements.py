@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
+from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 
 if TYPE_CHECKING:
@@ -67,3 +68,29 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
         least = dict(account.spec.deserved or ()) if account.spec is not None else {}
         found.append({name: least.get(name, 0) for name in has_min(session, tree)})
     return tuple(share for share in found if share)
+
+
+class ToldShares:
+    """What the policy gives queues at one moment, as people and Prometheus are told of it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pods_count = any(
+            name == PODS
+            for account in session.ledger.accounts.values()
+            if account.key.tree is Tree.QUEUE and (noun := account.spec) is not None
+            for limits in (noun.guarantee, noun.deserved or (), noun.capability)
+            for name, _ in limits
+        )
+
+    def of(self, point: str, queue: AccountRecord) -> dict[str, int]:
+        """In the words of the first plugin that says something (`deserved`, `nominal_quota`). Slots for pods are
+        only of interest where some queue speaks of them."""
+        for plugin in self._session.pipeline.plugins(point):
+            found: Mapping[str, int] | None = getattr(plugin, point)(self._session, queue)
+            if found is not None:
+                told = dict(found)
+                if not self._pods_count:
+                    told.pop(PODS, None)
+                return told
+        return {}
