@@ -149,3 +149,17 @@ def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
         "  Runs: no end known\n"
         "  What would help: create it"
     )
+
+
+def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_leave() -> None:
+    """The busy queue deserves half by what it asks for, whoever of it runs."""
+    world = World(4, 4)
+    for queue in ("default", "busy"):
+        world.queue(queue)
+    world.gang("runs", 1, asks(4), "busy", on="n0")
+    world.gang("waits", 5, asks(4), "busy")
+    world.gang("mid", 3, asks(4))
+    answer = world.why("mid")
+    assert answer.evictions is not None
+    assert answer.evictions.message == "it would not start even if all others gave way"
+    assert answer.change == "wait until others ask for less, or add nodes"

@@ -329,7 +329,7 @@ def _over(facts: OverQuota) -> tuple[str, str]:
         ways.append("state a limit of its run time by which it ends before they start")
     if not ways and facts.computed:
         more = f"add nodes that offer at least {format_quantity(facts.lacking, name)} {name} more"
-        ways.append(more if facts.lacking else "wait for others to give way, or add nodes")
+        ways.append(more if facts.lacking else "wait until others ask for less, or add nodes")
     if not ways and facts.limit > 0:
         ways.append(f"ask for at most {limit} {name}")
     return message, ", or ".join(ways)
