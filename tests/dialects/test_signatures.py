@@ -111,3 +111,10 @@ def test_a_mark_on_a_copied_pod_is_ignored_and_told_once() -> None:
     ]
     assert marks == [MARK, None]
     assert told == [(PLAN_ANNOTATION, "team-a", "copy")]
+
+
+def test_what_another_scheduler_signed_on_its_own_pods_is_not_told_of() -> None:
+    told: list[tuple[str, str, str]] = []
+    intake = Intake(["phalanx-two"], signer=SIGNER, distrust=lambda *about: told.append(about))
+    intake.pod(member("a", "signed by another key"))
+    assert told == []

@@ -43,7 +43,7 @@ async def test_a_gang_that_does_not_fit_holds_nothing_and_blocks_nobody(world: W
     await world.pods("big-0", "big-1", "big-2", labels=labelled(3, "big"), cpu="2")
     said = await world.until_held("big-0", "big-1", "big-2", words="2 of the 3 members")
     assert "Insufficient cpu" in said["message"]
-    assert "To help: free or add 2 cpu" in said["message"]
+    assert "To help: add 2 cpu" in said["message"]
     await world.pods("small-0", "small-1", labels=labelled(2, "small"), cpu="2")
     await world.until_bound("small-0", "small-1")
     await world.node("n2", cpu="6")

@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.warnings import ObjectRef
 from phalanx.model.account import (
     Account,
     AccountKey,
@@ -180,6 +181,15 @@ class TestQueues:
         assert queue(answer, "a").fault == "weight is 0"
         assert queue(answer, "b").fault == "Queue b names the parent lost: not found"
         assert queue(answer, "c").warnings == ["Odd: looks odd"]
+
+    def test_what_stands_at_a_queue_is_not_told_on_top_as_well(self) -> None:
+        world = World(8).queue("a", problem=Problem("InvalidQueue", "weight is 0"))
+        world.queue("c", warnings=(Problem("Odd", "looks odd"),))
+        for name, reason, message in (("a", "InvalidQueue", "weight is 0"), ("c", "Odd", "looks odd")):
+            world.snapshot.intake.warn(ObjectRef("v1beta1", "Queue", "", name, ""), reason, message)
+        second = ObjectRef("v1alpha1", "ElasticQuota", "ns", "second", "")
+        world.snapshot.intake.warn(second, "Second", "one too many")
+        assert world.report().warnings == ["Second: one too many"]
 
 
 class TestLoans:

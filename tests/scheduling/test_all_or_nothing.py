@@ -29,7 +29,7 @@ class TestTheMainJob:
             "3 of the 5 members that gang ns/tf needs fit; 0/2 nodes are available for tf-worker-0: 2 Insufficient "
             "nvidia.com/gpu."
         )
-        assert verdict.change == "free or add 4 nvidia.com/gpu (2 x 2)"
+        assert verdict.change == "add 4 nvidia.com/gpu (2 x 2)"
 
     def test_with_four_gpus_more_all_five_start_together(self) -> None:
         world = tensorflow(Scenario().nodes(2, gpu=2)).run()

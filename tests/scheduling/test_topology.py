@@ -92,7 +92,7 @@ class TestRequiredLevels:
             "3 of the 4 members that gang ns/job needs fit in b, the roomiest of 3 domains of "
             f"{RACK}; 0/3 nodes there are available for job-0: 3 Insufficient cpu."
         )
-        assert verdict.change == "free or add 4 cpu there, or ask for a wider level"
+        assert verdict.change == "add 4 cpu there, or ask for a wider level"
         assert (verdict.needed, verdict.placeable) == (4, 3)
 
     def test_nodes_without_the_label_are_out(self) -> None:

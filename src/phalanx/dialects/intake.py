@@ -151,7 +151,7 @@ class Intake:
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
             # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
             spec = msgspec.structs.replace(spec, cards=last.pod.cards)
-        if annotations:
+        if annotations and spec.scheduler in self._scheduler_names:  # another scheduler signs by its own key
             if PLAN_ANNOTATION in annotations and spec.mark is None and declaration is not None:
                 self._note_forgery(metadata)
             if DEVICE_PLAN in annotations and not self._decoder.planned(pod):

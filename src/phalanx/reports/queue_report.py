@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
@@ -36,10 +36,12 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
         entry = lenders[key]
         entry.borrowed, entry.lent = amounts(loan.borrowed), amounts(loan.lent)
         entry.partners, entry.further_partners = list(loan.partners), loan.further
+    # What stands at its queue or quota is not told twice.
+    at_entries = {text for entry in lenders.values() for text in (entry.fault, *entry.warnings)}
     warnings = [
         *(f"not read: {text}" for text in snapshot.missing),
         *accounts.demand_without_queue(),
-        *_notices(snapshot),
+        *_notices(snapshot, at_entries),
     ]
     # What accounts use changes in the dry run: it comes last.
     verdicts = _Verdicts(scheduler.cycle(now))
@@ -76,7 +78,9 @@ def _waiting(name: str, verdict: Verdict | None) -> FirstWaiting | None:
     return FirstWaiting(name, verdict.code, verdict.message, verdict.change) if verdict is not None else None
 
 
-def _notices(snapshot: Snapshot) -> list[str]:
+def _notices(snapshot: Snapshot, known: Collection[str]) -> list[str]:
     """What was wrong with objects that set no account up (the second quota of a namespace, say)."""
     notices = [each for each in snapshot.intake.drain_warnings() if each.about.kind in _KINDS]
-    return list(dict.fromkeys(f"{each.reason}: {each.message}" for each in notices if each.type == "Warning"))
+    told = [each for each in notices if each.type == "Warning" and each.message not in known]
+    texts = dict.fromkeys(f"{each.reason}: {each.message}" for each in told)
+    return [text for text in texts if text not in known]

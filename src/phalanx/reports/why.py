@@ -26,7 +26,7 @@ from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPla
 from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import RunTimeEntry, run_time_of
 from phalanx.reports.snapshot import Snapshot
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
@@ -346,6 +346,8 @@ class WhyReport:
                 rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
                 answer.domain = self._domains.home(record.spec.topology, rows)
             answer.minimum = record.spec.min_member
+            if record.spec.problem is not None and record.spec.problem.code == POD_GROUP_NOT_FOUND:
+                answer.minimum, answer.size = 0, None  # nobody has stated it
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _size(self, record: GangRecord, noun: Gang) -> GangSize | None:

@@ -202,7 +202,8 @@ def render(answer: WhyAnswer) -> str:
         from phalanx.model.gang import GangKey
 
         gang = GangKey(*answer.gang.split("/", 1))
-        lines.append(f"  Gang {gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
+        minimum = answer.minimum if answer.reason != "PodGroupNotFound" else "unknown"
+        lines.append(f"  Gang {gang}: minimum {minimum}; members: {', '.join(parts) or 'none'}")
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")

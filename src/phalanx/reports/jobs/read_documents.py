@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.times import parse_time
 from phalanx.jobs.members import TASK_INDEX, TASK_SPEC
 from phalanx.jobs.spec import LifecyclePolicy, read_job
@@ -18,6 +19,7 @@ from phalanx.reports.jobs.entries import (
     TaskEntry,
 )
 from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, VCJOB
+from phalanx.reports.jobs.told_reasons import told_reason
 
 Json = Mapping[str, Any]
 
@@ -104,9 +106,12 @@ def _trouble(
     """Why a pod does not run, or not any more."""
     if reason:
         return reason, message
-    for entry in conditions:
-        if entry.type == "PodScheduled" and entry.status == "False":
-            return entry.reason, entry.message
+    told = {entry.type: entry for entry in conditions}
+    # Who is held by a queue or a quota may have no other word; with a node it is held no more.
+    scheduled = "PodScheduled" in told and told["PodScheduled"].status == "True"
+    for entry in filter(None, map(told.get, () if scheduled else (ADMITTED, "PodScheduled"))):
+        if entry.status == "False":
+            return told_reason(entry.reason, entry.message), entry.message
     for status in statuses:
         state = mapping(status.get("state"))
         waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
@@ -191,7 +196,7 @@ def _volcano(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEn
         retry_limit=spec.retries,
         job_type=entry.labels.get("volcano.sh/job-type", ""),
         finished=(status.state.last_transition_time or "") if status.state.phase in _FINAL else "",
-        reason=status.state.reason,
+        reason=told_reason(status.state.reason, status.state.message),
         message=status.state.message,
     )
 
@@ -311,7 +316,7 @@ def _waits_for(
     for group in groups:
         for each in conditions_of(group):
             if (each.type, each.status) in _SHORT and entry.running < entry.minimum:
-                return each.reason, each.message
+                return _reason_of_group(each, pods), each.message
     for pod in pods:
         if pod.reason and pod.phase == "Pending" and not pod.terminating:
             return pod.reason, pod.message
@@ -319,6 +324,13 @@ def _waits_for(
         if each.status == "False" and each.reason:
             return each.reason, each.message
     return "", ""
+
+
+def _reason_of_group(told: ConditionEntry, pods: Sequence[PodEntry]) -> str:
+    """The pods' own where the group says the same sentence: the words for pods that a queue holds are finer."""
+    sentence = told.message.rstrip(".")
+    of_pods = (pod.reason for pod in pods if sentence and pod.reason and pod.message.startswith(sentence))
+    return told_reason(next(of_pods, told.reason), told.message)
 
 
 # Further parts of a description

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,11 +77,12 @@ def shortage(
     missing: int = 1,
     culprit: int = 0,
     spot: Spot | None = None,
+    alike: Sequence[int] = (),
 ) -> Shortage:
     """Why `missing` more copies of the class have no room, anywhere or on the spot.
 
     To be asked while what has been placed is still on the arrays: then no node takes a further copy, and the
-    counts say why for each.
+    counts say why for each. `alike` are the rows of the copies among it, which nobody can free.
     """
     where = spot.where if spot is not None else ""
     refusal = pipeline.pre_filter(cls)
@@ -95,7 +97,7 @@ def shortage(
         return Shortage(cls, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit)
     rows = nodes.alive if spot is None else nodes.alive & spot.rows
     counts, eligible = _node_counts(pipeline, nodes, cls, rows)
-    change = _smallest_change(pipeline, nodes, cls, missing, eligible, rows)
+    change = _smallest_change(pipeline, nodes, cls, missing, eligible, rows, alike)
     if spot is not None:
         change = ", or ".join(filter(None, [f"{change} there", spot.change]))
     total = int(rows.sum())
@@ -127,14 +129,21 @@ def _node_counts(
 
 
 def _smallest_change(
-    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, missing: int, eligible: BoolArray, among: BoolArray
+    pipeline: Pipeline,
+    nodes: NodeTable,
+    cls: ClassRecord,
+    missing: int,
+    eligible: BoolArray,
+    among: BoolArray,
+    alike: Sequence[int],
 ) -> str:
     if not among.any():
         return "add a node"
     if not eligible.any():
         return _open_nodes(pipeline, nodes, cls, among)
     rows = np.flatnonzero(eligible)
-    short: list[tuple[int, str]] = []
+    short: list[tuple[int, str, int, int]] = []
+    asked = missing + int(eligible[list(alike)].sum())
     for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
         name = nodes.space.names[column]
         largest = int(nodes.allocatable[column, rows].max())
@@ -142,13 +151,25 @@ def _smallest_change(
             return _too_large(name, amount, largest)
         out = int((nodes.idle[column, rows] < amount).sum())
         if out:
-            short.append((-out, _amount_short(name, amount, missing)))
-    most = min(short)[0] if short else 0
-    needs = " and ".join(text for out, text in short if out == most) or "room"
+            # Who is placed leaves no room to free: what all nodes together cannot hold has to be added.
+            added = min(missing, max(0, asked - int((nodes.allocatable[column, rows] // amount).sum())))
+            short.append((out, name, amount, added))
+    most = max((each[0] for each in short), default=0)
+    needs = _needs([each[1:] for each in short if each[0] == most], missing)
     where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
     uneven = _alone_in_the_way(pipeline, nodes, cls, among).get(UNEVEN) if cls.affinity.peers.spread else None
     wider = wider_skew(cls, nodes, uneven) if uneven is not None else ""
-    return f"free or add {needs}{where}" + (f", or {wider}" if wider else "")
+    return f"{needs}{where}" + (f", or {wider}" if wider else "")
+
+
+def _needs(short: Iterable[tuple[str, int, int]], missing: int) -> str:
+    """What has to be added, and what freed or added, of each (resource, amount per pod, pods to add room for)."""
+    added = [_amount_short(name, amount, count) for name, amount, count in short if count]
+    freed = [_amount_short(name, amount, missing - count) for name, amount, count in short if count < missing]
+    parts = [f"add {' and '.join(added)}"] if added else []
+    if freed or not added:
+        parts.append(f"free or add {' and '.join(freed) or 'room'}" + " more" * bool(added))
+    return " and ".join(parts)
 
 
 def _too_large(name: str, amount: int, largest: int) -> str:
@@ -171,9 +192,16 @@ def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: B
     parts = _alone_in_the_way(pipeline, nodes, cls, among)
     if not parts:
         return "add a node that the pod's selectors, affinity and tolerations accept"
-    reason, opened = max(parts.items(), key=lambda part: int(part[1].sum()))
-    remedy = peer_remedy(reason, cls, nodes, opened) or _remedy(reason)
-    return f"{remedy} ({int(opened.sum())} node(s) with room would open)"
+    ranked = sorted(parts, key=lambda reason: -int(parts[reason].sum()))
+    # Nodes that the pod asks for itself are nearer than others, however many there are of these.
+    asked_for = [reason for reason in ranked if not _is_mismatch(reason)]
+    first = (asked_for or ranked)[0]
+    named = [first] if _is_mismatch(first) or not _is_mismatch(ranked[0]) else [first, ranked[0]]
+    return ", or ".join(
+        f"{peer_remedy(reason, cls, nodes, parts[reason]) or _remedy(reason)} "
+        f"({int(parts[reason].sum())} node(s) with room would open)"
+        for reason in named
+    )
 
 
 def _alone_in_the_way(
@@ -191,13 +219,17 @@ def _alone_in_the_way(
     return found
 
 
+def _is_mismatch(reason: str) -> bool:
+    return "affinity/selector" in reason
+
+
 def _remedy(reason: str) -> str:
     if reason == "node(s) were unschedulable":
         return "uncordon nodes"
     if "untolerated taint" in reason:
         taint = reason.split("taint ", 1)[1]
         return f"tolerate the taint {taint} or remove it"
-    if "affinity/selector" in reason:
+    if _is_mismatch(reason):
         return "label nodes as the pod's selector or affinity asks, or relax it"
     if "free ports" in reason:
         return "choose another host port"

@@ -16,6 +16,7 @@ from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, Ove
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 NO_ELIGIBLE_NODE = "NoEligibleNode"
 NOT_CONSIDERED = "NotConsidered"
 UNSUPPORTED = "UnsupportedField"
@@ -128,10 +129,11 @@ def held_by_problem(gang: GangRecord, noun: Gang) -> Verdict:
     assert noun.problem is not None
     # A problem reads "what is wrong; what to do instead".
     wrong, _, remedy = noun.problem.message.partition("; ")
+    declared = noun.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
         noun.problem.code,
         wrong if wrong.startswith("waiting for ") else f"gang {gang.key} is held: {wrong}",
-        needed=noun.min_member,
+        needed=noun.min_member if declared else 0,
         members=gang.counts().present,
         change=remedy or "correct what is named",
         fault=noun.problem.code.endswith("Mismatch"),
@@ -326,7 +328,8 @@ def _over(facts: OverQuota) -> tuple[str, str]:
     if facts.kept:
         ways.append("state a limit of its run time by which it ends before they start")
     if not ways and facts.computed:
-        ways.append("wait for others to give way, or add nodes")
+        more = f"add nodes that offer at least {format_quantity(facts.lacking, name)} {name} more"
+        ways.append(more if facts.lacking else "wait until others ask for less, or add nodes")
     if not ways and facts.limit > 0:
         ways.append(f"ask for at most {limit} {name}")
     return message, ", or ".join(ways)

@@ -513,11 +513,12 @@ class _Turn:
                     excess.wanted + own + least_amount(others, missing - count, excess.account, excess.resource)
                 )
                 # A higher ceiling does not help who asks for more than there is.
-                enough = excess.used - own + wanted <= session.totals().get(excess.resource, (0, 0))[0]
-                change = excess.change if enough else ""
-                return msgspec.structs.replace(excess, used=excess.used - own, wanted=wanted, change=change)
+                used, total = excess.used - own, session.totals().get(excess.resource, (0, 0))[0]
+                change, lacking = excess.change if used + wanted <= total else "", max(0, wanted - total)
+                return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, lacking=lacking)
         nodes = session.state.nodes
-        return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot)
+        alike = [row for record, row in self._call.placed if record.pod_class is cls]
+        return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot, alike)
 
 
 def _choice(session: Session, call: GangPlacement) -> FallbackPlacement:

@@ -84,7 +84,30 @@ class Proportion(QueueAdmission):
         wanted = requested(account)
         limits = {name: amounts[name] if name in wanted else real[name] for name in amounts}
         limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
+        # What a capability alone keeps small is limited by it anyway; two limits would hide that raising it helps.
+        declared = capability(account)
+        limits = {
+            name: limit
+            for name, limit in limits.items()
+            if limit != declared.get(name)
+            or wanted.get(name, 0) - limit > self._unshared(session, account).get(name, 0)
+        }
         return Limit("deserved share", reals.binding(limits), computed=True)
+
+    def _unshared(self, session: View, account: AccountRecord) -> Amounts:
+        """What a queue's parent may share out and neither it nor any of its children deserves."""
+        parent = account.parent
+        assert parent is not None
+
+        def compute() -> Amounts:
+            shares = self._deserved(session)
+            left = dict(_offered(parent, shares.get(parent.key, _NONE), shares))
+            for child in parent.children.values():
+                add_amounts(left, shares.get(child.key, _NONE), -1)
+            add_amounts(left, _own(parent, _charged(session)), -1)
+            return left
+
+        return session.memo(("unshared", parent.key), compute)
 
     def _deserved(self, session: View) -> dict[AccountKey, Amounts]:
         return session.memo("deserved shares", lambda: deserved_shares(session))

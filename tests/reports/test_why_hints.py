@@ -1,0 +1,165 @@
+"""What `phalanx why` says would help: it could, it is the least, and it does not contradict the rest."""
+
+from __future__ import annotations
+
+from phalanx.cli.explanation.why import render
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.intake import Intake
+from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey, Problem
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.resources import requests_of
+from phalanx.model.selectors import Taint
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.scheduling.policy.loader import load_policy
+
+
+def asks(cpu: int, gpu: int = 0, node_selector: tuple[tuple[str, str], ...] = ()) -> PodClass:
+    amounts = {"cpu": cpu * 1000, "nvidia.com/gpu": gpu}
+    wanted = requests_of({name: amount for name, amount in amounts.items() if amount})
+    return PodClass(requests=wanted, node_selector=node_selector)
+
+
+class World:
+    """Nodes of `cpu` cores (and `gpu` GPUs) each, with the built-in policy."""
+
+    def __init__(self, nodes: int, cpu: int, gpu: int = 0) -> None:
+        self.snapshot = Snapshot(ClusterState(), Intake(("phalanx",)))
+        for number in range(nodes):
+            self.node(f"n{number}", cpu, gpu)
+
+    def node(self, name: str, cpu: int, gpu: int = 0, label: str = "", taints: tuple[Taint, ...] = ()) -> None:
+        offered = requests_of({"cpu": cpu * 1000, "nvidia.com/gpu": gpu, "pods": 110})
+        labels = ((label, "yes"),) if label else ()
+        self.snapshot.state.apply(NodeUpdated(Node(name, allocatable=offered, labels=labels, taints=taints)))
+
+    def queue(self, name: str, cpu: int = 0) -> None:
+        limits = (("cpu", cpu * 1000),) if cpu else ()
+        noun = Account(AccountKey(Tree.QUEUE, name), capability=limits, label=f"Queue {name}")
+        self.snapshot.state.apply(AccountUpdated(noun))
+
+    def gang(
+        self, name: str, count: int, what: PodClass, queue: str = "default", *, on: str = "", problem: str = ""
+    ) -> None:
+        fault = Problem("PodGroupNotFound", problem) if problem else None
+        noun = Gang(GangKey("ns", name), min_member=1 if problem else count, queue=queue, problem=fault)
+        self.snapshot.state.apply(GangUpdated(noun))
+        phase = PodPhase.RUNNING if on else PodPhase.PENDING
+        for number in range(count):
+            one = f"{name}-{number}"
+            pod = Pod("ns", one, one, what, what.requests, "phalanx", on, phase, gang=name, queue=queue)
+            self.snapshot.state.apply(PodUpdated(pod))
+
+    def why(self, name: str) -> WhyAnswer:
+        answer = WhyReport(self.snapshot, load_policy(), 1e9).gang(GangKey("ns", name))
+        assert answer is not None
+        return answer
+
+
+def test_what_nobody_uses_cannot_be_freed() -> None:
+    world = World(1, 4, gpu=2)
+    world.gang("gpu3", 3, asks(1, 1))
+    assert world.why("gpu3").change == "add 1 nvidia.com/gpu"
+
+
+def test_of_a_gang_too_large_for_the_cluster_only_what_others_use_could_be_freed() -> None:
+    world = World(4, 4)
+    world.gang("other", 1, asks(1), on="n0")
+    world.gang("big", 5, asks(4))
+    answer = world.why("big")
+    assert answer.change == "add 4 cpu and free or add 4 cpu more"
+    assert answer.evictions is not None
+    assert answer.evictions.missing.endswith("To help: add 4 cpu")
+
+
+def test_who_would_have_room_if_others_left_is_told_to_free_or_add() -> None:
+    world = World(2, 4)
+    world.gang("other", 1, asks(1), on="n0")
+    world.gang("big", 2, asks(4))
+    assert world.why("big").change.startswith("free or add 4 cpu")
+
+
+def test_who_asks_for_more_than_there_is_is_told_how_much_to_add_and_not_to_wait() -> None:
+    world = World(4, 4)
+    for queue in ("default", "busy"):
+        world.queue(queue)
+    world.gang("other", 1, asks(4), "busy", on="n0")
+    world.gang("big", 5, asks(4))
+    evictions = world.why("big").evictions
+    assert evictions is not None
+    assert "deserved share 12; 20 more would exceed it" in evictions.missing
+    assert evictions.missing.endswith("To help: add nodes that offer at least 4 cpu more")
+
+
+def test_a_full_queue_is_told_the_capability_that_would_do() -> None:
+    answers = {}
+    for capability in (4, 5):
+        world = World(1, 16)
+        world.queue("default")
+        world.queue("small", capability)
+        world.gang("runs", 3, asks(1), "small", on="n0")
+        world.gang("waits", 1, asks(2), "small")
+        answers[capability] = world.why("waits")
+    change = "free 1 cpu charged to Queue small, or raise its capability to 5"
+    assert answers[4].change.startswith(change)
+    assert answers[5].state == "Starting"
+
+
+def test_a_capability_is_not_named_where_other_queues_would_leave_no_share_above_it() -> None:
+    """Of 8 cores each of two queues deserves 4, as much as the capability is."""
+    world = World(2, 4)
+    world.queue("default")
+    world.queue("small", 4)
+    world.gang("runs", 3, asks(1), "small", on="n0")
+    world.gang("busy", 8, asks(1))
+    world.gang("waits", 1, asks(2), "small")
+    answer = world.why("waits")
+    assert answer.reason == "QuotaExceeded"
+    assert "raise its capability" not in answer.change
+
+
+def test_a_queue_that_does_not_exist_can_be_created() -> None:
+    world = World(1, 4)
+    world.gang("lost", 1, asks(1), "nosuch")
+    assert world.why("lost").change == "create the queue, or name one that exists"
+
+
+def test_to_tolerate_the_taint_of_a_node_that_it_asks_for_is_less_than_to_label_others() -> None:
+    world = World(3, 4)
+    world.node("tainted", 4, label="ssd", taints=(Taint("team", "a", "NoSchedule"),))
+    world.gang("picky", 1, asks(1, node_selector=(("ssd", "yes"),)))
+    assert world.why("picky").change == (
+        "tolerate the taint {team: a} or remove it (1 node(s) with room would open), or "
+        "label nodes as the pod's selector or affinity asks, or relax it (3 node(s) with room would open)"
+    )
+
+
+def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
+    world = World(1, 4)
+    world.gang("g", 2, asks(1), problem="PodGroup ns/g not found; create it")
+    answer = world.why("g")
+    assert (answer.minimum, answer.missing, answer.size) == (0, 0, None)
+    assert render(answer) == (
+        "Gang ns/g: Waiting (PodGroupNotFound)\n"
+        "  gang ns/g is held: PodGroup ns/g not found\n"
+        "  Gang ns/g: minimum unknown; members: 2 pending\n"
+        "  Runs: no end known\n"
+        "  What would help: create it"
+    )
+
+
+def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_leave() -> None:
+    """The busy queue deserves half by what it asks for, whoever of it runs."""
+    world = World(4, 4)
+    for queue in ("default", "busy"):
+        world.queue(queue)
+    world.gang("runs", 1, asks(4), "busy", on="n0")
+    world.gang("waits", 5, asks(4), "busy")
+    world.gang("mid", 3, asks(4))
+    answer = world.why("mid")
+    assert answer.evictions is not None
+    assert answer.evictions.message == "it would not start even if all others gave way"
+    assert answer.change == "wait until others ask for less, or add nodes"
