@@ -84,8 +84,7 @@ class ServedWatches:
         try:
             self._follow(await discover(self._client), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
-            level = logging.DEBUG if self._client.contact.away else logging.WARNING
-            log.log(level, "discovery failed: %s", error)
+            log.log(self._client.contact.level, "discovery failed: %s", error)
             return False
         except Exception as error:
             self._failures.record_failure("discovery", "what the API server serves", error)

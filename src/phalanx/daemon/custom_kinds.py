@@ -111,7 +111,7 @@ class CustomKinds:
                 self._follow(await discover(self._client))
                 self._kinds_known.set()
             except (ApiError, ConnectionLost, ConfigError) as error:
-                self._discovery_failed(error)
+                log.log(self._client.contact.level, "discovery failed: %s", error)
                 await asyncio.sleep(1.0)
                 continue
             except Exception as error:
@@ -129,12 +129,9 @@ class CustomKinds:
                 try:
                     self._follow(await discover(self._client))
                 except (ApiError, ConnectionLost, ConfigError) as error:
-                    self._discovery_failed(error)
+                    log.log(self._client.contact.level, "discovery failed: %s", error)
                 except Exception as error:
                     self._feed.failures.record_failure("discovery", "what the API server serves", error)
-
-    def _discovery_failed(self, error: Exception) -> None:
-        log.log(logging.DEBUG if self._client.contact.away else logging.WARNING, "discovery failed: %s", error)
 
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""

@@ -153,12 +153,8 @@ class Executor:
         )
         if not waits:
             self._disruptions.release(metadata.uid)
-            if metadata.uid not in self._conditions:
-                for each in conditions:
-                    if each.type == ADMITTED:
-                        break
-                else:
-                    return  # nothing was said about it, and nothing is to be taken back: so it is with most
+            if metadata.uid not in self._conditions and not any(each.type == ADMITTED for each in conditions):
+                return  # nothing was said about it, and nothing is to be taken back: so it is with most
         self._conditions.observe(
             metadata.uid,
             metadata.namespace,

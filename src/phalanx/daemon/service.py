@@ -279,19 +279,19 @@ class SchedulerService:
         A standby is ready once it has seen the cluster: one that may not read it must not replace one that can.
         An outage of the API server (`fresh`) changes nothing about it: no restart would help against that.
         """
-        holds = not self.options.leader_elect or self.leadership.holds()
-        if self._stopping.is_set() or (self.ready.is_set() and not holds):
+        if self._stopping.is_set() or (self.ready.is_set() and not self.leadership.holds()):
             return STOPPING
-        if self.ready.is_set():
-            return "scheduling"
-        return "standby" if self.observer.complete and not holds else ""
+        able = "scheduling" if self.ready.is_set() else "standby"
+        return able if self._has_synced() else ""
+
+    def _has_synced(self) -> bool:
+        return self.ready.is_set() or (self.observer.complete and not self.leadership.holds())
 
     def _checks(self) -> dict[str, bool]:
         """What is told with the condition. Only `synced` has a part in it, and says the same."""
-        holds = not self.options.leader_elect or self.leadership.holds()
         return {
-            "leader": holds,
-            "synced": self.ready.is_set() or (self.observer.complete and not holds),
+            "leader": self.leadership.holds(),
+            "synced": self._has_synced(),
             "fresh": self.observer.fresh,
             "policy": not self._policy.problem,
         }

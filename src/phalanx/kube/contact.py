@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 __all__ = ["Contact"]
 
@@ -15,9 +16,9 @@ class Contact:
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
-    def away(self) -> bool:
-        """Whether the server could not be reached when anybody tried last: that has been told."""
-        return self._lost
+    def level(self) -> int:
+        """How loudly to log that a request has failed: that the server is away has been told, once for all."""
+        return logging.DEBUG if self._lost else logging.WARNING
 
     def lost(self) -> bool:
         """Nobody could be reached just now; True for the first who finds that."""

@@ -463,8 +463,8 @@ class Reflector(Generic[T]):
         if self.state is not ReflectorState.FORBIDDEN and now - self._refused_since < REFUSED:
             return REFUSED_PAUSE
         if self.state is not ReflectorState.FORBIDDEN:
-            known = "going on with what is known" if self.synced.is_set() else "going without it"
-            going = known if self._optional or self.synced.is_set() else "nothing can be done without it"
+            going = "going without it" if self._optional else "nothing can be done without it"
+            going = "going on with what is known" if self.synced.is_set() else going
             log.error(
                 "%s: FORBIDDEN, %s, looking again every %g s: %s", self._path, going, self._absent_period, error
             )

@@ -52,6 +52,8 @@ class Agreement:
         """`spec` is the object where its word on priority and preemption binds its members. `strict` groups are
         refused when members differ, as kube-scheduler refuses Kubernetes' own; of those that are not uniform only
         the scheduler must be one."""
+        if spec is None and len(self._members) < 2:
+            return  # one agrees with itself, as most do
         uniform = spec is None or spec.uniform
         if not uniform:
             pass

@@ -158,8 +158,7 @@ class _Resolution:
         self._check_mode()
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
         agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
-        alone = len(self.members) == 1 and not strict  # one agrees with itself
-        for disagreement in agreement.disagreements(spec if strict else None, strict) if not alone else ():
+        for disagreement in agreement.disagreements(spec if strict else None, strict):
             note = self._refuse if disagreement.refused else self._warn
             note(disagreement.code, disagreement.message, disagreement.member)
         if not self.problems and not self.warnings:
@@ -245,7 +244,7 @@ class _Resolution:
 
     @property
     def _is_staged(self) -> bool:
-        return bool(self._parts) and (bool(self._later) or any(not part.pods for part in self._parts))
+        return bool(self._later) or any(not part.pods for part in self._parts)
 
     @property
     def _sized(self) -> bool:

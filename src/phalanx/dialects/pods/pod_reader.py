@@ -6,7 +6,7 @@ from copy import copy
 
 import msgspec
 
-from phalanx.dialects.core import Metadata, PodObject, PodSpec, PodStatus, Wire, decode_pod
+from phalanx.dialects.core import Named, PodObject, PodSpec, PodStatus, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
 
 # What differs between the specs of one workload's pods: the node, and the volume that admission adds for the token
@@ -22,10 +22,9 @@ _LEFT_OUT = b"\0"
 _CACHE_SIZE = 4 * 2**20
 
 
-class PodForm(Wire):
+class PodForm(Named):
     """A pod whose spec is not read yet."""
 
-    metadata: Metadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 

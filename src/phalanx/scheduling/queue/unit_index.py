@@ -46,10 +46,8 @@ class UnitIndex:
         """
         fresh: set[BundleKey] = set()
         dropped: list[BundleKey] = []
-        ask = dict.fromkeys(keys)
-        for key in keys:
-            if self._stays_alone(key):
-                continue
+        ask = dict.fromkeys(key for key in keys if not self._stays_alone(key))
+        for key in list(ask):
             former = (self._owners[unit] for unit in self._units_with.get(key, ()))
             ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
         settled: set[GangKey] = set()
