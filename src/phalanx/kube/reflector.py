@@ -176,9 +176,8 @@ class Reflector(Generic[T]):
             except (ConnectionLost, ConfigError) as error:
                 self.restarts["connection"] += 1
                 self._unreached = True
-                # One stream that breaks is nothing to tell: servers and balancers end them now and then.
-                once = isinstance(error, ConnectionLost) and not self._backoff.failures
-                pause = self._failed(str(error), level=logging.DEBUG if once else logging.WARNING)
+                level = self._level_of_end() if isinstance(error, ConnectionLost) else logging.WARNING
+                pause = self._failed(str(error), level=level)
             except Exception as error:
                 self.restarts["error"] += 1
                 self._failures.record_failure("reflector", self._path, error)
@@ -331,9 +330,13 @@ class Reflector(Generic[T]):
             self._short += 1
             if self._short >= STUCK_LIMIT:
                 self._version = None
-            return self._failed("the watch ended at once and without news")
+            return self._failed("the watch ended at once and without news", level=self._level_of_end())
         self._short = 0
         return 0.0
+
+    def _level_of_end(self) -> int:
+        """One stream that breaks or ends is nothing to tell: servers and balancers end them now and then."""
+        return logging.WARNING if self._backoff.failures else logging.DEBUG
 
     def _event(self, line: bytes) -> None:
         kind, raw = read_event(line)
