@@ -120,7 +120,7 @@ async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
     await scheduler.says("phalanx scheduler ready")
     await place.gang()
     await place.stop_serving()
-    await scheduler.says("next try in")
+    await scheduler.says("cannot be reached, everybody tries on")
     await place.serve()
     await place.node("n1")
     await place.until_bound()
@@ -135,7 +135,7 @@ async def test_it_can_be_ended_while_the_api_server_is_away(place: Place) -> Non
     await scheduler.says("phalanx scheduler ready")
     await place.gang()
     await place.stop_serving()
-    await scheduler.says("next try in")
+    await scheduler.says("cannot be reached, everybody tries on")
     assert await scheduler.end() == 0
 
 
