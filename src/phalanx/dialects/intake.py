@@ -171,10 +171,10 @@ class Intake:
         self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
-        events += [*facts, *self._store(spec, declared, owner_names(metadata))]
-        if last is None:
-            shown -= {uid}  # just now it was
-        events += self.apply(([], shown)) if shown else []
+        events += facts
+        events += self._store(spec, declared, owner_names(metadata))
+        if shown:
+            events += self.apply(([], shown - {uid} if last is None else shown))  # just now it was
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
         if faults or (last is not None and last.faults):
             self._pass_over(uid, faults)

@@ -123,7 +123,7 @@ class AffinityProfile:
     @property
     def may_unblock_others(self) -> bool:
         """Whether somebody may find a place that was closed to him when one such pod is placed."""
-        return any(crowd.wanted for crowd in self.matching_sets)
+        return bool(self.matching_sets) and any(crowd.wanted for crowd in self.matching_sets)
 
     @property
     def may_be_unblocked(self) -> bool:

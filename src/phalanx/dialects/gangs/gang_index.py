@@ -318,5 +318,7 @@ def _about(gang: Gang, entry: _Entry, culprit: Member | None) -> ObjectRef:
 
 def _declared_as(key: GangKey) -> GangKey:
     """The name under which an object declares the gang: `workload/podGroup` for `workload/podGroup/replica`."""
+    if "/" not in key.name:  # as nearly all are
+        return key
     parts = key.name.split("/")
     return key if len(parts) < 3 else GangKey(key.namespace, "/".join(parts[:2]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import msgspec
+from msgspec.structs import replace
 
 from phalanx.dialects.core import Named, PodObject, PodSpec, PodStatus, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
@@ -72,8 +71,7 @@ class PodReader:
                 shared = self._read(raw, key, node, token)
             if shared is None:
                 return PodObject(form.metadata, self._spec.decode(raw), form.status)
-        spec = copy(shared.spec)
-        spec.node_name = node
+        spec = replace(shared.spec, node_name=node)
         return PodObject(form.metadata, spec, form.status, (), shared.template)
 
     def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> _Shared | None:
