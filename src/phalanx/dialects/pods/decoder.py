@@ -14,7 +14,7 @@ from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need
 from phalanx.dialects.gangs.declaration import TASK_SPEC, controlling_owner, role_of
 from phalanx.dialects.gangs.held_room import HELD_ROOM, decode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
-from phalanx.dialects.lenient import DecodingFault
+from phalanx.dialects.lenient import DecodingFault, summary
 from phalanx.dialects.nodes.images import images_at
 from phalanx.dialects.nodes.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
@@ -347,14 +347,6 @@ def node_spec(node: NodeObject) -> Node:
         cards=cards,
         cordoned_by=node.metadata.annotations.get(CORDONED_BY, ""),
     )
-
-
-def summary(faults: tuple[DecodingFault, ...]) -> str:
-    """The first three, for people; the rest is counted."""
-    if not faults:
-        return ""
-    text = "; ".join(map(str, faults[:3]))
-    return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"
 
 
 def spec_template(spec: PodSpec) -> bytes:
