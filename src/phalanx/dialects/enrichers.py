@@ -6,11 +6,12 @@ from phalanx.dialects.devices.claims import ClaimEnricher
 from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.default_constraints import DefaultConstraints
+from phalanx.dialects.pods.known_pods import KnownPods
 from phalanx.dialects.pods.namespace_labels import NamespaceLabels
 from phalanx.dialects.storage.volumes import Volumes
 
 
-def core_enrichers(options: DialectOptions) -> tuple[PodEnricher, ...]:
-    """New ones, that know nothing yet."""
+def core_enrichers(options: DialectOptions, pods: KnownPods) -> tuple[PodEnricher, ...]:
+    """New ones, that know nothing yet. `pods` are kept by the intake."""
     enrichers = (Volumes(), ClaimEnricher(), NamespaceLabels())
-    return (*enrichers, DefaultConstraints()) if options.default_spread else enrichers
+    return (*enrichers, DefaultConstraints(pods)) if options.default_spread else enrichers

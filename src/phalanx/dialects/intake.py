@@ -43,7 +43,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec, unreadable_pod
 from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
 from phalanx.dialects.pods.evictability import eviction_terms
-from phalanx.dialects.pods.known_pods import KnownPod, PodWarnings
+from phalanx.dialects.pods.known_pods import KnownPod, KnownPods, PodWarnings
 from phalanx.dialects.pods.revocable import RevocableClasses, follows
 from phalanx.dialects.quotas.account_index import AccountIndex, AccountObject
 from phalanx.dialects.quotas.account_readers import confine_to_namespace, unreadable_account
@@ -88,8 +88,7 @@ class Intake:
         self.dialects = Dialects(dialects)
         self._decoder = PodDecoder(self._options, signer)
         self._distrust = distrust
-        self._pods: dict[str, KnownPod] = {}
-        self._uids: dict[str, str] = {}
+        self._pods = KnownPods()
         self._nodes: dict[str, Node] = {}
         self._object_warnings = ObjectWarnings()
         self._warnings = PodWarnings(self._object_warnings, self._pods)
@@ -107,7 +106,7 @@ class Intake:
         self._accounts = AccountIndex(self._object_warnings)
         self._profiles = QuotaProfileIndex(self._nodes)
         self._namespaces = NamespaceIndex(self._object_warnings)
-        self._disruption = DisruptionBudgetIndex(self._object_warnings)
+        self._disruption = DisruptionBudgetIndex(self._object_warnings, self._pods)
         enforced = self._options.enforces_run_times
         self.run_times = RunTimes(self._object_warnings, self._scheduler_names, enforced)
         self.composites = CompositeObjects(self._object_warnings, self._options)
@@ -121,7 +120,7 @@ class Intake:
         )
         windows = (self.maintenance_windows, self.reservations)
         own = (NodeGroupEnricher(), self.run_times, self.composites, *windows)
-        self.enrichers = PodEnrichers((*core_enrichers(self._options), *brought, *own))
+        self.enrichers = PodEnrichers((*core_enrichers(self._options, self._pods), *brought, *own))
 
     def drain_warnings(self) -> list[ObjectWarning]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
@@ -181,15 +180,12 @@ class Intake:
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
-        uid = uid or self._uids.get(f"{namespace}/{name}", "")
-        record = self._pods.pop(uid, None)
+        record = self._pods.drop(uid or self._pods.uid(namespace, name))
         if record is None:
             return []
-        if self._uids.get(record.pod.key) == uid:
-            del self._uids[record.pod.key]
+        uid = record.pod.uid
         self._queues.remove_pod(record.pod.namespace, uid)
         self._claimants.pod_removed(uid)
-        self._disruption.remove_pod(record.pod.namespace, uid)
         events: list[ClusterEvent] = [PodRemoved(uid), *self.apply(self.enrichers.pod_gone(record.pod))]
         if record.declared is not None:
             events += self._gangs.remove_member(GangKey(record.pod.namespace, record.pod.gang), uid)
@@ -199,7 +195,7 @@ class Intake:
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
         """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
-        uid = uid or self._uids.get(f"{namespace}/{name}", f"unknown uid of {namespace}/{name}")
+        uid = uid or self._pods.uid(namespace, name) or f"unknown uid of {namespace}/{name}"
         events = self._forget_namesake(namespace, name, uid)
         record = self._pods.get(uid)
         spec = unreadable_pod(namespace, name, uid, error, raw, record.pod if record else None)
@@ -233,19 +229,19 @@ class Intake:
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""
-        last = self._uids.get(f"{namespace}/{name}")
-        return self.pod_removed(namespace, name, last) if last is not None and last != uid else []
+        last = self._pods.uid(namespace, name)
+        return self.pod_removed(namespace, name, last) if last and last != uid else []
 
     def _store(self, spec: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
         uid = spec.uid
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
         if record is None:
-            self._pods[uid] = KnownPod(spec, declared, owners)
-            self._uids[spec.key] = uid
+            record = KnownPod(spec, declared, owners)
+            self._pods.enter(record)
             if declared is not None:
                 events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
-            events += self._shown(self._pods[uid])
+            events += self._shown(record)
             if self._gangs.expecting:
                 self._note_member(spec)
             self._warnings.changed(spec, declared, "", ())
@@ -301,11 +297,9 @@ class Intake:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None
 
     def _budgets_of(self, pod: PodObject, labels: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-        metadata = pod.metadata
-        if pod.status.phase not in ("Succeeded", "Failed"):
-            return self._disruption.add_pod(metadata.namespace, metadata.uid, labels)
-        self._disruption.remove_pod(metadata.namespace, metadata.uid)
-        return ()
+        if pod.status.phase in ("Succeeded", "Failed"):
+            return ()
+        return self._disruption.counting(pod.metadata.namespace, labels)
 
     def _declaration(self, pod: PodObject) -> Declaration | None:
         declaration = self.dialects.declarations.declare(pod)
@@ -521,8 +515,8 @@ class Intake:
             return []
         self._ending.add(namespace)
         events: list[ClusterEvent] = []
-        for record in list(self._pods.values()):
-            if record.pod.namespace == namespace and not record.pod.node:
+        for record in self._pods.of_namespace(namespace):
+            if not record.pod.node:
                 record.pod = msgspec.structs.replace(record.pod, gated=True)
                 events += self._shown(record)
         return events

@@ -16,6 +16,7 @@ from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.label_selectors import IllegibleSelectorError, read_selector
+from phalanx.dialects.pods.known_pods import KnownPods
 from phalanx.dialects.reader import Document
 from phalanx.model.gang import Gang
 from phalanx.model.peers import Peers, PodSelection, Selector, Spread, selects
@@ -42,20 +43,18 @@ Owner = tuple[str, str]
 K = TypeVar("K", bound=Hashable)
 
 
-# What of a pod decides whose it is: its labels and its controller.
-_Known = tuple[Labels, Owner | None]
-
-
 class DefaultConstraints(PodEnricher):
     """Shows pods without spread constraints of their own with those that are usual."""
 
     kinds = _KINDS
 
-    def __init__(self) -> None:
+    def __init__(self, pods: KnownPods) -> None:
+        """`pods` are all that are known; the intake keeps them."""
+        self._pods = pods
         # By kind and namespace: the selector of each object by its name.
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
-        # By namespace and uid; and the uids of pods by namespace and controller.
-        self._spaces: dict[str, dict[str, _Known]] = {}
+        # The controllers of pods by uid, as far as they matter; and the uids by namespace and controller.
+        self._owners: dict[str, Owner] = {}
         self._owned: dict[tuple[str, Owner], dict[str, None]] = {}
         # By namespace: what the Services that select pods with these labels ask for.
         self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
@@ -66,39 +65,24 @@ class DefaultConstraints(PodEnricher):
         owner = (
             (controller.kind, controller.name) if controller is not None and controller.kind in _OWNERS else None
         )
-        namespace, uid, known = spec.namespace, spec.uid, (spec.labels, owner)
-        pods = self._spaces.get(namespace)
-        last = pods.get(uid) if pods is not None else None
-        if last == known:
-            return no_changes()
-        if last is not None:
+        if self._owners.get(spec.uid) != owner:
             self.pod_gone(spec)
-            pods = self._spaces.get(namespace)
-        if pods is None:
-            pods = self._spaces[namespace] = {}
-        pods[uid] = known
-        if owner is not None:
-            self._owned.setdefault((namespace, owner), {})[uid] = None
+            if owner is not None:
+                self._owners[spec.uid] = owner
+                self._owned.setdefault((spec.namespace, owner), {})[spec.uid] = None
         return no_changes()
 
     def pod_gone(self, spec: Pod) -> Changes:
-        pods = self._spaces.get(spec.namespace, {})
-        known = pods.pop(spec.uid, None)
-        if known is not None:
-            if not pods:
-                del self._spaces[spec.namespace]
-            if known[1] is not None:
-                _discard(self._owned, (spec.namespace, known[1]), spec.uid)
+        owner = self._owners.pop(spec.uid, None)
+        if owner is not None:
+            _discard(self._owned, (spec.namespace, owner), spec.uid)
         return no_changes()
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
         if not self._selectors or pod_class.peers.spread:
             return spec
-        known = self._spaces.get(spec.namespace, {}).get(spec.uid)
-        if known is None:
-            return spec
-        selector = self._selector(spec.namespace, *known)
+        selector = self._selector(spec.namespace, spec.labels, self._owners.get(spec.uid))
         if not selector:
             return spec
         key = (pod_class, selector, spec.namespace)
@@ -143,9 +127,9 @@ class DefaultConstraints(PodEnricher):
         self._served.pop(namespace, None)
         concerned = [each for each in (last, selector) if each]
         return [], {
-            uid
-            for uid, (labels, _) in self._spaces.get(namespace, {}).items()
-            if any(selects(each, dict(labels)) for each in concerned)
+            known.pod.uid
+            for known in self._pods.of_namespace(namespace)
+            if any(selects(each, dict(known.pod.labels)) for each in concerned)
         }
 
     def _selector(self, namespace: str, labels: Labels, owner: Owner | None) -> Selector:

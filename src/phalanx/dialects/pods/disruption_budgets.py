@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector, selects
+from phalanx.dialects.pods.known_pods import KnownPods
 from phalanx.dialects.reader import Document, is_whole, show
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.disruption import DisruptionBudget
@@ -56,37 +57,41 @@ class _Budget(msgspec.Struct, frozen=True):
 
 
 class DisruptionBudgetIndex:
-    """Every budget, and the labels of every pod that one might count.
+    """Every budget, and which of the `pods` it counts, whether it came before or after them.
 
-    Labels are kept because a budget may come after the pods that it means. Pods of one template share them. Methods
-    that take news of a budget return what `ClusterState` is to know, and by uid the pods which other budgets may
-    count now, with the names of those.
+    Methods that take news of a budget return what `ClusterState` is to know, and by uid the pods which other
+    budgets may count now, with the names of those.
     """
 
-    def __init__(self, warnings: ObjectWarnings) -> None:
+    def __init__(self, warnings: ObjectWarnings, pods: KnownPods) -> None:
         self._object_warnings = warnings
         self._budgets: dict[str, dict[str, _Budget]] = {}
-        self._pods: dict[str, dict[str, LabelSet]] = {}
+        self._pods = pods
         # Per namespace with budgets: who counts pods with these labels, for all that its pods have or had.
         self._matches: dict[str, dict[LabelSet, Names]] = {}
         self._sets: dict[tuple[Pair, ...], LabelSet] = {}
 
     # pods
 
-    def add_pod(self, namespace: str, uid: str, labels: tuple[Pair, ...]) -> Names:
-        """A pod has these labels now (sorted, shared); the budgets that count it, sorted."""
-        found = self._shared(labels)
-        pods = self._pods.get(namespace)
-        if pods is None:
-            pods = self._pods[namespace] = {}
-        pods[uid] = found
-        return self._names(namespace, found)
+    def counting(self, namespace: str, labels: tuple[Pair, ...]) -> Names:
+        """The budgets that count a pod with these labels (sorted) while it has not finished; sorted."""
+        matches = self._matches.get(namespace)
+        if matches is None:
+            return ()
+        own = self._shared(labels)
+        found = matches.get(own)
+        if found is None:
+            known = self._known(namespace)
+            if len(matches) > 2 * len(known) + _SPARE:
+                in_use = set(known.values())
+                matches = self._matches[namespace] = {each: matches[each] for each in matches if each in in_use}
+            found = matches[own] = _counting(self._budgets[namespace], own)
+        return found
 
-    def remove_pod(self, namespace: str, uid: str) -> None:
-        """A pod is gone, or has finished: no budget counts it."""
-        pods = self._pods.get(namespace)
-        if pods is not None and pods.pop(uid, None) is not None and not pods:
-            del self._pods[namespace]
+    def _known(self, namespace: str) -> dict[str, LabelSet]:
+        """By uid: the labels of all pods that a budget might count."""
+        pods = (known.pod for known in self._pods.of_namespace(namespace))
+        return {pod.uid: self._shared(pod.labels) for pod in pods if not pod.finished}
 
     def _shared(self, labels: tuple[Pair, ...]) -> LabelSet:
         known = self._sets.get(labels)
@@ -95,20 +100,6 @@ class DisruptionBudgetIndex:
                 self._sets.clear()
             known = self._sets[labels] = LabelSet(labels)
         return known
-
-    def _names(self, namespace: str, labels: LabelSet) -> Names:
-        matches = self._matches.get(namespace)
-        if matches is None:
-            return ()
-        found = matches.get(labels)
-        if found is None:
-            pods = self._pods[namespace]
-            if len(matches) > 2 * len(pods) + _SPARE:
-                matches = self._matches[namespace] = {
-                    each: matches[each] for each in pods.values() if each in matches
-                }
-            found = matches[labels] = _counting(self._budgets[namespace], labels)
-        return found
 
     # budgets
 
@@ -157,7 +148,7 @@ class DisruptionBudgetIndex:
         namespace, name = budget.spec.namespace, budget.spec.name
         if namespace not in self._budgets:
             self._budgets[namespace] = {}
-            self._matches[namespace] = dict.fromkeys(self._pods.get(namespace, {}).values(), ())
+            self._matches[namespace] = dict.fromkeys(self._known(namespace).values(), ())
         budgets = self._budgets[namespace]
         last = budgets.get(name)
         budgets[name] = budget
@@ -177,8 +168,7 @@ class DisruptionBudgetIndex:
         if not changed:
             return {}
         matches.update(changed)
-        pods = self._pods.get(namespace, {})
-        return {uid: changed[labels] for uid, labels in pods.items() if labels in changed}
+        return {uid: changed[labels] for uid, labels in self._known(namespace).items() if labels in changed}
 
 
 def _counting(budgets: Mapping[str, _Budget], labels: LabelSet) -> Names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -23,6 +23,43 @@ class KnownPod(msgspec.Struct, gc=False):
     owners: str
     told: Pod | None = None
     faults: tuple[DecodingFault, ...] = ()
+
+
+class KnownPods(dict[str, KnownPod]):
+    """By uid, and by namespace and name; read as a mapping, changed by `enter` and `drop`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._namespaces: dict[str, dict[str, KnownPod]] = {}
+
+    def of_namespace(self, namespace: str) -> Collection[KnownPod]:
+        return self._namespaces.get(namespace, _NOBODY).values()
+
+    def uid(self, namespace: str, name: str) -> str:
+        """The uid of the pod of that name that is known, "" for none."""
+        known = self._namespaces.get(namespace, _NOBODY).get(name)
+        return known.pod.uid if known is not None else ""
+
+    def enter(self, known: KnownPod) -> None:
+        pod = known.pod
+        self[pod.uid] = known
+        pods = self._namespaces.get(pod.namespace)
+        if pods is None:
+            pods = self._namespaces[pod.namespace] = {}
+        pods[pod.name] = known
+
+    def drop(self, uid: str) -> KnownPod | None:
+        known = self.pop(uid, None)
+        if known is not None:
+            pods = self._namespaces[known.pod.namespace]
+            if pods.get(known.pod.name) is known:
+                del pods[known.pod.name]
+                if not pods:
+                    del self._namespaces[known.pod.namespace]
+        return known
+
+
+_NOBODY: dict[str, KnownPod] = {}
 
 
 class PodWarnings:
