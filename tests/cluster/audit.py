@@ -181,20 +181,20 @@ def _audit_promises(state: ClusterState) -> None:
     expected: Counter[str] = Counter()
     uncreated: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
-        noun = gang.spec
-        if noun is None or not noun.admission or not noun.min_resources or not (noun.admitted or gang.admitted):
+        spec = gang.spec
+        if spec is None or not spec.admission or not spec.min_resources or not (spec.admitted or gang.admitted):
             continue
         taken: Counter[str] = Counter()
         for record in gang.members.values():
             if record.pod.node or record.assumed_node:
                 taken += Counter(dict(record.pod.usage))
-        for name, amount in noun.min_resources:
+        for name, amount in spec.min_resources:
             expected[name] += max(0, amount - taken[name])
         there = Counter(pods=len(gang.members))
         for record in gang.members.values():
             there.update(dict(record.pod.usage))
         # Subtracting counters leaves out what is not positive.
-        uncreated[gang.key.namespace] += Counter({"pods": noun.min_member} | dict(noun.min_resources)) - there
+        uncreated[gang.key.namespace] += Counter({"pods": spec.min_member} | dict(spec.min_resources)) - there
     for namespace, amounts in uncreated.items():
         assert state.gangs.inqueue.uncreated(namespace) == dict(amounts)
     found = {name: amount for name, amount in state.gangs.inqueue.total().items() if amount}
@@ -204,20 +204,20 @@ def _audit_promises(state: ClusterState) -> None:
 def _audit_claims(state: ClusterState) -> None:
     expected: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
-        noun = gang.spec
-        if noun is None or not noun.min_resources:
+        spec = gang.spec
+        if spec is None or not spec.min_resources:
             continue
         held: Counter[str] = Counter()
         for footprint, count in gang.allocated.items():
             held.update({name: amount * count for name, amount in footprint.amounts.items()})
-        least = Counter(dict(noun.min_resources))
-        expected[noun.queue].subtract(held - least)
-        if noun.admission and (noun.admitted or gang.admitted):
+        least = Counter(dict(spec.min_resources))
+        expected[spec.queue].subtract(held - least)
+        if spec.admission and (spec.admitted or gang.admitted):
             placed: Counter[str] = Counter()
             for record in gang.members.values():
                 if record.pod.node or record.assumed_node:
                     placed.update(dict(record.pod.usage))
-            expected[noun.queue].update(least - placed)
+            expected[spec.queue].update(least - placed)
     _, found = state.gangs.inqueue.claimed_since(0)
     for queue in expected.keys() | found.keys():
         assert found.get(queue, {}) == {name: amount for name, amount in expected[queue].items() if amount}, queue
@@ -235,7 +235,7 @@ def _audit_ledger(state: ClusterState) -> None:
         )
         assert gang.allocated == dict(held)
     keys = {record.charge_path.key for record in state.pods.values() if record.charge_path is not None}
-    assert {payer.key for payer in state.ledger.charge_paths} == keys
+    assert {charge_path.key for charge_path in state.ledger.charge_paths} == keys
     assert all(record.charge_path is not None for record in state.pods.values())
 
 

@@ -71,7 +71,7 @@ def _vanish(world: World, at: float) -> None:
 def forest(world: World) -> dict[GangKey, GroupTree]:
     """The trees that make sense."""
     composites = world.state.gangs.composites
-    roots = {composites.root_of(key) for key in composites.nouns}
+    roots = {composites.root_of(key) for key in composites.specs}
     return {root: group_tree_of(composites, root) for root in roots if composites.fault(root) is None}
 
 

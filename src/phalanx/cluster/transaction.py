@@ -81,12 +81,14 @@ class Transaction:
             self._charge(cls.footprint, pods, 1)
 
     def _charge(self, footprint: Footprint, pods: list[PodRecord], sign: int) -> None:
-        payers = {pods[0].charge_path: 1} if len(pods) == 1 else Counter(record.charge_path for record in pods)
-        for payer, number in payers.items():
-            if payer is not None:
-                key, count = (payer, footprint), number * sign
+        charge_paths = (
+            {pods[0].charge_path: 1} if len(pods) == 1 else Counter(record.charge_path for record in pods)
+        )
+        for charge_path, number in charge_paths.items():
+            if charge_path is not None:
+                key, count = (charge_path, footprint), number * sign
                 self._charges[key] = self._charges.get(key, 0) + count
-                payer.charge(footprint, count)
+                charge_path.charge(footprint, count)
 
     def lift(self, records: Iterable[PodRecord]) -> None:
         """Frees what is reserved for the pods' claims: they are about to be placed, here or elsewhere."""
@@ -114,7 +116,8 @@ class Transaction:
         self._take_off(records, -1)
 
     def remove_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]]) -> None:
-        """Takes int64[R, N] off the nodes and amounts off their payers: many pods at once, without naming them."""
+        """Takes int64[R, N] off the nodes and amounts off their charge paths: many pods at once, without naming
+        them."""
         assert self._open
         self._sums.append((freed, charges))
         self._take_sums(freed, charges, -1)
@@ -167,8 +170,8 @@ class Transaction:
         assert not self._removed
         assert not self._sums
         self._open = False
-        for (payer, footprint), count in self._charges.items():
-            payer.commit_charge(footprint, count)
+        for (charge_path, footprint), count in self._charges.items():
+            charge_path.commit_charge(footprint, count)
         if self._lifted:
             placed = {record for record, _ in self._placed}
             for record in self._lifted:
@@ -218,8 +221,8 @@ class Transaction:
 
     def _take_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]], sign: int) -> None:
         self._nodes.charge_sums(freed, sign)
-        for payer, amounts in charges.items():
-            payer.charge_sum(amounts, sign)
+        for charge_path, amounts in charges.items():
+            charge_path.charge_sum(amounts, sign)
 
     def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
         rows: dict[Footprint, list[int]] = {}
@@ -233,8 +236,8 @@ class Transaction:
                 charges[key] = charges.get(key, 0) + sign
         for footprint, places in rows.items():
             self._put(footprint, places, sign)
-        for (payer, footprint), count in charges.items():
-            payer.charge(footprint, count)
+        for (charge_path, footprint), count in charges.items():
+            charge_path.charge(footprint, count)
 
     def _put(self, footprint: Footprint, rows: list[int], sign: int) -> None:
         if len(rows) <= _FEW:

@@ -16,7 +16,8 @@ from phalanx.model.pod import ACTIVE, MemberState
 
 
 class VictimClass:
-    """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
+    """Pods that nothing tells apart when somebody needs their room: one charge path, priority and gang, one
+    footprint.
 
     `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
     to leave yet. `guarded` ones may have a cooldown or a disruption budget. A kind outlasts the pod with which it
@@ -25,12 +26,12 @@ class VictimClass:
 
     __slots__ = (
         "arriving",
+        "charge_path",
         "fixture",
         "footprint",
         "gang",
         "guarded",
         "number",
-        "payer",
         "preemptable",
         "priority",
     )
@@ -38,7 +39,7 @@ class VictimClass:
     def __init__(self, number: int, first: PodRecord) -> None:
         assert first.charge_path is not None
         self.number = number
-        self.payer: ChargePath = first.charge_path
+        self.charge_path: ChargePath = first.charge_path
         self.footprint: Footprint = first.footprint
         self.priority = first.pod.priority
         self.preemptable, self.fixture = first.pod.preemptable, first.pod.fixture

@@ -90,7 +90,7 @@ class _Walk:
         """Begins a round, or begins it anew where putting it in order has failed."""
         self._line = line
         if self._loans is None:
-            self._loans = Borrowing(self._session, line.payers)
+            self._loans = Borrowing(self._session, line.charge_paths)
         self._loans.begin()
         for turn in self.turns:
             if turn.members:
@@ -219,17 +219,17 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, 
     if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
         return
     if waiting and (held := session.blocked(waiting[0][1])) is not None:
-        assert kind.payer is not None
-        refusal = session.fit_errors.record(QuotaBlocked(kind.payer), held)
+        assert kind.charge_path is not None
+        refusal = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
         for unit, record in waiting:
             session.decisions.withdraw_nominations([record])
             tell_unit(session, unit, held)
-            session.set_unschedulable(unit, QuotaBlocked(kind.payer), refusal)
+            session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), refusal)
             session.mark_tried(unit)
         return
     cls = kind.cls
     while waiting and (opened or session.fit_errors.known(kind) is None):
-        allowed = session.quota_check.room(kind.payer, cls.footprint)
+        allowed = session.quota_check.room(kind.charge_path, cls.footprint)
         rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
         if not rows:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
@@ -347,12 +347,12 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
             session.decisions.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
         return True
     for gang in unit.gangs:
-        noun = gang.spec
-        assert noun is not None
+        spec = gang.spec
+        assert spec is not None
         verdict: Verdict | None = None
-        if noun.problem is not None:
-            verdict = held_by_problem(gang, noun)
-        elif not (noun.admitted or gang.admitted):
+        if spec.problem is not None:
+            verdict = held_by_problem(gang, spec)
+        elif not (spec.admitted or gang.admitted):
             if _held_by_account(session, unit, gang, asks=True):
                 return True
             if "enqueue" in session.pipeline.policy.actions:
@@ -361,13 +361,13 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
                 if refusal is None:
                     refusal = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
                 assert isinstance(refusal.facts, NotAdmitted)
-                verdict = awaiting_admission(gang, noun, refusal.facts)
+                verdict = awaiting_admission(gang, spec, refusal.facts)
                 session.set_unschedulable(unit, demand, refusal)
             else:
                 session.admit(gang)
         if verdict is None and asks:
             need = session.requirement(gang)
-            verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+            verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
             if verdict is None and not need.repair and _held_by_account(session, unit, gang):
                 return True
         if verdict is not None:
@@ -389,13 +389,13 @@ def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
 
 
 def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
-    """Whether who pays for the gang may be charged nothing new; says why. A group that waits to be admitted `asks`
+    """Whether nothing new may be charged to the gang's accounts; says why. A group that waits to be admitted `asks`
     before it has pods."""
     held = session.blocked(gang) if gang.pending or asks else None
     if held is None:
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
-    demand = QuotaBlocked(session.payer(gang))
+    demand = QuotaBlocked(session.charge_path(gang))
     tell_unit(session, unit, facts)
     session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
     return True

@@ -40,13 +40,13 @@ def enqueue(session: Session) -> None:
 
 def _admit(session: Session, unit: QueuedUnit) -> None:
     for place, gang in enumerate(unit.gangs):
-        noun = gang.spec
-        if not awaits_admission(gang) or noun is None or noun.problem is not None:
+        spec = gang.spec
+        if not awaits_admission(gang) or spec is None or spec.problem is not None:
             continue
         held = session.blocked(gang)
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
-            demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.payer(gang))
+            demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.charge_path(gang))
             tell_unit(session, unit, facts)
             session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
             continue
@@ -69,7 +69,7 @@ def objection(session: Session, gang: GangRecord) -> NotAdmitted:
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AdmissionSignature:
     """What a group of the unit that waits to be admitted asks for."""
-    noun = gang.spec
-    assert noun is not None
+    spec = gang.spec
+    assert spec is not None
     keys = session.pipeline.admission_keys(gang)
-    return AdmissionSignature(noun.queue, noun.min_resources or (), keys, len(unit.gangs) > 1)
+    return AdmissionSignature(spec.queue, spec.min_resources or (), keys, len(unit.gangs) > 1)

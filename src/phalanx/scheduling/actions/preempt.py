@@ -128,10 +128,10 @@ def _no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     lowest = session.victim_classes().lowest_priority(table)
     if lowest.lowest is None:
         return True
-    payers = [session.payer(member) for member in unit.members]
-    alike = not lowest.quotas and all({payer.queue} == lowest.queues for payer in payers)
+    charge_paths = [session.charge_path(member) for member in unit.members]
+    alike = not lowest.quotas and all({charge_path.queue} == lowest.queues for charge_path in charge_paths)
     return (
         alike
-        and not any(has_quota(payer) for payer in payers)
+        and not any(has_quota(charge_path) for charge_path in charge_paths)
         and all(session.priority(each) <= lowest.lowest for each in (*unit.members, *unit.gangs))
     )

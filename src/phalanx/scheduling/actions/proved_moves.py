@@ -40,9 +40,9 @@ def prove_moves(session: Session, unit: QueuedUnit, attempt: RelocationAttempt) 
         QuorumPreemptor(session, unit) if unit.pod is None else PodPreemptor(session, [unit], unit.pod)
     )
     # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
-    for payer in {*preemptor.payers, *(record.charge_path for record in attempt.moving)}:
-        if payer is not None:
-            session.quota_check.bars(payer)
+    for charge_path in {*preemptor.charge_paths, *(record.charge_path for record in attempt.moving)}:
+        if charge_path is not None:
+            session.quota_check.bars(charge_path)
     planned = np.zeros(session.state.nodes.capacity, dtype=np.bool_)
     planned[list(attempt.placed.values())] = True
     transaction = session.state.transaction()

@@ -195,8 +195,8 @@ class RelocationAttempt:
 
 def stays_together(gang: GangRecord) -> bool:
     """Whether members cannot go elsewhere one by one: something says how close they have to be."""
-    noun = gang.spec
-    rules = [] if noun is None else [noun.topology, *(each.topology for each in noun.subgroups)]
+    spec = gang.spec
+    rules = [] if spec is None else [spec.topology, *(each.topology for each in spec.subgroups)]
     return any(rule is not None and rule.hard for rule in rules)
 
 

@@ -64,7 +64,7 @@ def fallback_placement(
     placed: list[list[tuple[PodRecord, int]]] = [[] for _ in choices]
     for place, node in found:
         number, batch = origins[place]
-        allowed = session.quota_check.room(batch.payer, batch.cls.footprint)
+        allowed = session.quota_check.room(batch.charge_path, batch.cls.footprint)
         if not allowed or not session.placer.accepts(batch.cls, rows[node]):
             transaction.back_to(mark)
             return None
@@ -79,7 +79,7 @@ def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
     """At most how many times all of them could be placed."""
     demands = []
     for choice in choices:
-        members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in choice.batches)
+        members = (((batch.cls, batch.role, batch.charge_path), len(batch.members)) for batch in choice.batches)
         demands.append(gang_signature(QuorumRequirement(choice.total, choice.roles), members, ()))
     return QuorumSignature(tuple(demands)).upper_bound(session)
 

@@ -56,14 +56,14 @@ def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
 
     A composite that has been placed once asks for nothing more while anybody below it is left, as a gang does.
     """
-    noun = composites.nouns[root]
+    spec = composites.specs[root]
     below, gangs = composites.children(root)
     found: list[tuple[int, GangKey, GroupTree | GangRecord]] = [
         (child.created, child.key, group_tree_of(composites, child.key)) for child in below
     ]
     found += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
     children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
-    whole = GroupTree(root, noun.min_groups, children, noun.topology)
-    if noun.initiated and any(gang.counts().active for gang in whole.gangs()):
+    whole = GroupTree(root, spec.min_groups, children, spec.topology)
+    if spec.initiated and any(gang.counts().active for gang in whole.gangs()):
         whole.least = 0
     return whole

@@ -34,7 +34,9 @@ class GroupTreeAttempt:
         self.open = [call for call in self.calls.values() if not call.need.satisfied]
         parts: list[QuorumSignature | QuotaBlocked] = [signature_of([call]) for call in self.open]
         held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
-        parts += [QuotaBlocked(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
+        parts += [
+            QuotaBlocked(charge_path) for charge_path in dict.fromkeys(session.charge_path(gang) for gang in held)
+        ]
         self.demand = GroupTreeSignature(unit.key, tuple(parts))
 
     def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
@@ -52,14 +54,14 @@ def group_tree_attempt_of(session: Session, unit: QueuedUnit) -> GroupTreeAttemp
 
 def _obstacle(session: Session, gang: GangRecord) -> object:
     """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
-    noun = gang.spec
-    assert noun is not None
-    if noun.problem is not None:
-        return held_by_problem(gang, noun)
+    spec = gang.spec
+    assert spec is not None
+    if spec.problem is not None:
+        return held_by_problem(gang, spec)
     need = session.requirement(gang)
     if need.satisfied:
         return None
-    verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+    verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
     if verdict is None and not need.repair and gang.pending:
         return session.blocked(gang)
     return verdict

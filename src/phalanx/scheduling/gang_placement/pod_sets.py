@@ -13,18 +13,18 @@ from phalanx.scheduling.session.session import Session
 
 
 class PodBatch:
-    """Members of one gang that are alike: same priority, class, role, payer and huddle; `members` in their
+    """Members of one gang that are alike: same priority, class, role, charge path and huddle; `members` in their
     order."""
 
-    __slots__ = ("cls", "huddle", "members", "payer", "priority", "role")
+    __slots__ = ("charge_path", "cls", "huddle", "members", "priority", "role")
 
     def __init__(
-        self, priority: int, cls: ClassRecord, role: str, payer: ChargePath | None, huddle: int | None = None
+        self, priority: int, cls: ClassRecord, role: str, charge_path: ChargePath | None, huddle: int | None = None
     ) -> None:
         self.priority = priority
         self.cls = cls
         self.role = role
-        self.payer = payer
+        self.charge_path = charge_path
         self.huddle = huddle
         self.members: list[PodRecord] = []
 
@@ -41,12 +41,12 @@ def batches_of(
         pod = member.pod
         if pod.problem:
             continue
-        role, payer = pod.role if pod.role in roles else "", member.charge_path if charged else None
+        role, charge_path = pod.role if pod.role in roles else "", member.charge_path if charged else None
         key = (
             -pod.priority,
             member.pod_class,
             role,
-            payer,
+            charge_path,
             huddles.group_of(member) if huddles is not None else None,
         )
         batch = found.get(key)
@@ -101,7 +101,7 @@ def least_amount(left: Sequence[tuple[PodBatch, int]], count: int, account: Acco
     costs = sorted(
         (batch.cls.footprint.amounts.get(resource, 0), there)
         for batch, there in left
-        if batch.payer is not None and account in batch.payer.path
+        if batch.charge_path is not None and account in batch.charge_path.path
     )
     amount = 0
     for cost, there in costs:

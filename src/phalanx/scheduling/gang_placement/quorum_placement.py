@@ -89,23 +89,23 @@ class GangPlacement:
         self.area: Area | None = None
         self.huddles: ColocationGroups | None = None
         if not self.need.satisfied:
-            noun = gang.spec
-            assert noun is not None
-            self.area = area_of(noun.topology, gang.members.values() if noun.topology is not None else ())
+            spec = gang.spec
+            assert spec is not None
+            self.area = area_of(spec.topology, gang.members.values() if spec.topology is not None else ())
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
             members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
             if least is not None:
                 members = [member for member in members if member.pod.priority >= least]
             self.huddles = session.colocation_groups(gang)
-            if not noun.subgroups:
+            if not spec.subgroups:
                 self.rest = PodSet(batches_of(members, roles, charged, self.huddles))
                 return
-            policy, repair = noun.match_policy, self.need.repair
-            found = subgroups_of(noun, gang.members.values(), lambda each: counted(each, policy, repair))
+            policy, repair = spec.match_policy, self.need.repair
+            found = subgroups_of(spec, gang.members.values(), lambda each: counted(each, policy, repair))
             waiting: dict[object, list[PodRecord]] = {}
             for member in members:
-                waiting.setdefault(part_key(noun.subgroups, member), []).append(member)
+                waiting.setdefault(part_key(spec.subgroups, member), []).append(member)
             self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.huddles))
             for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
                 if part.can_start or (part.waiting and not part.missing):
@@ -188,18 +188,20 @@ def copies_of(
             count = min(left, portion.count)
             if count > 0:
                 # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
-                payer = portion.payer if portion.payer is not None else session.payer(call.gang)
+                charge_path = (
+                    portion.charge_path if portion.charge_path is not None else session.charge_path(call.gang)
+                )
                 left -= count
-                yield payer, portion.cls, count
+                yield charge_path, portion.cls, count
 
 
 def charges_of(
     session: Session, calls: list[GangPlacement], demand: QuorumSignature
 ) -> dict[ChargePath, dict[str, int]]:
-    """What each payer would be charged."""
+    """What each charge path would be charged."""
     charges: dict[ChargePath, dict[str, int]] = {}
-    for payer, cls, count in copies_of(session, calls, demand):
-        add_amounts(charges.setdefault(payer, {}), cls.footprint.amounts, count)
+    for charge_path, cls, count in copies_of(session, calls, demand):
+        add_amounts(charges.setdefault(charge_path, {}), cls.footprint.amounts, count)
     return charges
 
 
@@ -462,7 +464,7 @@ class _Turn:
         session, done = self._session, 0
         if depth < len(self._levels) and len(members) > 1:
             level, spent = self._levels[depth], set[int]()
-            while done < len(members) and session.quota_check.room(batch.payer, batch.cls.footprint):
+            while done < len(members) and session.quota_check.room(batch.charge_path, batch.cls.footprint):
                 number = session.topology_domains.part(level, batch.cls, len(members) - done, spent)
                 if not number:
                     break
@@ -473,7 +475,7 @@ class _Turn:
 
     def _put_anywhere(self, batch: PodBatch, members: list[PodRecord]) -> int:
         session, cls, done = self._session, batch.cls, 0
-        wanted = min(len(members), session.quota_check.room(batch.payer, cls.footprint))
+        wanted = min(len(members), session.quota_check.room(batch.charge_path, cls.footprint))
         while done < wanted:
             with session.placer.with_extra_score(self._leaning(members[done])):
                 rows = session.placer.place(cls, wanted - done)
@@ -499,11 +501,13 @@ class _Turn:
         session, cls, place = self._session, batch.cls, self._place
         mine = self._call.placed[start:]
         placed = len(mine)
-        if not session.quota_check.room(batch.payer, cls.footprint):
+        if not session.quota_check.room(batch.charge_path, cls.footprint):
             count = min(missing, there)
             # So many may be more than the cluster has, of which accounts do not speak; then it is one too many.
-            excess = session.quota_check.over_quota(batch.payer, cls.footprint, count, placed, need, place)
-            excess = excess or session.quota_check.over_quota(batch.payer, cls.footprint, 1, placed, need, place)
+            excess = session.quota_check.over_quota(batch.charge_path, cls.footprint, count, placed, need, place)
+            excess = excess or session.quota_check.over_quota(
+                batch.charge_path, cls.footprint, 1, placed, need, place
+            )
             assert excess is not None
             if not (excess.computed and not session.placer.fits(cls)):
                 # The gang's own members that were tried are part of what it wants, not of what is in use.
@@ -526,7 +530,7 @@ def _choice(session: Session, call: GangPlacement) -> FallbackPlacement:
 
 
 def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, ChargePath | None], int]]:
-    return (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in batches)
+    return (((batch.cls, batch.role, batch.charge_path), len(batch.members)) for batch in batches)
 
 
 def _reserve(gang: GangRecord) -> Requests:
@@ -534,12 +538,12 @@ def _reserve(gang: GangRecord) -> Requests:
 
     Only for groups without an admission of their own: those were counted when they were admitted.
     """
-    noun = gang.spec
-    assert noun is not None
-    if noun.admission or not noun.min_resources:
+    spec = gang.spec
+    assert spec is not None
+    if spec.admission or not spec.min_resources:
         return ()
-    wanted = dict(noun.min_resources)
-    wanted.setdefault(PODS, noun.min_member)
+    wanted = dict(spec.min_resources)
+    wanted.setdefault(PODS, spec.min_member)
     for member in gang.members.values():
         if member.row >= 0:
             for name, amount in (*member.pod.usage, (PODS, 1)):

@@ -39,8 +39,8 @@ class SurplusTurn:
         self.near: SurplusDomain | None = surplus_domain(session, gang)
         self.refused: dict[PodSignature, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
-        noun = gang.spec
-        topology = noun.topology if noun is not None and noun.rules.by_native_rules else None
+        spec = gang.spec
+        topology = spec.topology if spec is not None and spec.rules.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
         for member in sorted(session.pending_in_order(gang), key=lambda member: member.nomination is None):
@@ -117,7 +117,7 @@ class SurplusTurns:
             wanted = min(
                 turn.run_length() if most > 1 else 1,
                 most,
-                session.quota_check.room(kind.payer, head.pod_class.footprint),
+                session.quota_check.room(kind.charge_path, head.pod_class.footprint),
             )
             huddles = session.colocation_groups(turn.gang) if wanted else None
             with session.placer.with_extra_score(huddles.scores(head, ()) if huddles is not None else None):
@@ -132,7 +132,7 @@ class SurplusTurns:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             turn.refused[kind] = None
             turn.members = [
-                each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.payer)
+                each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.charge_path)
             ]
         if not turn.members:
             self._settle(turn.unit)
@@ -225,7 +225,7 @@ def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool =
 
 
 def _place(kind: PodSignature) -> tuple[int, object, str]:
-    return kind.cls.number, kind.payer.key if kind.payer is not None else "", repr(kind.area)
+    return kind.cls.number, kind.charge_path.key if kind.charge_path is not None else "", repr(kind.area)
 
 
 def _extra(gang: GangRecord) -> int:

@@ -104,13 +104,13 @@ def _outranked(low: int, high: int) -> str:
 def _excess(victim: Victim) -> str:
     """Who of those that pay for the victim is furthest above what is meant for him, in anything that it holds."""
     found: list[tuple[float, str]] = []
-    for payer, rule in victim.rules.items():
+    for charge_path, rule in victim.rules.items():
         for over in rule.must_exceed:
             # Others of the same decision leave already; all are told the same.
             holding = over.account.allocated
             for name, own in sorted(over.limits.items()):
                 amount = holding.get(name, 0)
-                if amount > own and victim.amounts[payer].get(name, 0):
+                if amount > own and victim.amounts[charge_path].get(name, 0):
                     more, everything = format_quantity(amount - own, name), format_quantity(amount, name)
                     text = f"{over.account.label} holds {everything} {name}, {more} more than is its own"
                     found.append((own / amount, text))

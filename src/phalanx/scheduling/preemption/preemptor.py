@@ -43,9 +43,9 @@ class QuorumPreemptor:
     """The quorums of all gangs of a bundle.
 
     `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
-    `gangs` are compared with `pod_priority`. `payers` tells what each payer would be charged, `total` how many pods
-    are needed, `copies` how many of which class if the first will do. `placed` is what the last successful `place`
-    has put into its transaction.
+    `gangs` are compared with `pod_priority`. `charge_paths` tells what each charge path would be charged, `total`
+    how many pods are needed, `copies` how many of which class if the first will do. `placed` is what the last
+    successful `place` has put into its transaction.
     """
 
     def __init__(self, session: Session, unit: QueuedUnit, least: int | None = None) -> None:
@@ -66,7 +66,7 @@ class QuorumPreemptor:
         self.nominated = nominated_members(unit)
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
-        self.payers = charges_of(session, self.calls, self.demand)
+        self.charge_paths = charges_of(session, self.calls, self.demand)
         self.copies = [(cls, count) for _, cls, count in copies_of(session, self.calls, self.demand)]
         self.placed: list[Placement] = []
 
@@ -132,8 +132,8 @@ class PodPreemptor:
         self.demand: PodSignature | QuorumSignature = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
-        noun = first.gang.spec if first.gang is not None else None
-        stated = noun.priority if noun is not None else None
+        spec = first.gang.spec if first.gang is not None else None
+        stated = spec.priority if spec is not None else None
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
@@ -141,10 +141,10 @@ class PodPreemptor:
         self.classes = (first.pod_class,)
         self.total = len(records)
         self.copies = [(first.pod_class, self.total)]
-        self.payers: dict[ChargePath, dict[str, int]] = {}
+        self.charge_paths: dict[ChargePath, dict[str, int]] = {}
         if first.charge_path is not None:
             add_amounts(
-                self.payers.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
+                self.charge_paths.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
             )
         self.placed: list[Placement] = []
 
@@ -158,7 +158,7 @@ class PodPreemptor:
         """All of them, or nobody."""
         cls, placed = self.kind.cls, list[Placement]()
         self.placed = []
-        allowed = session.quota_check.room(self.kind.payer, cls.footprint)
+        allowed = session.quota_check.room(self.kind.charge_path, cls.footprint)
         if self.kind.area is not None:
             placed, allowed = place_in_domain(session, transaction, SurplusSubgroup(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:

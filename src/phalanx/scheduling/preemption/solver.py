@@ -124,8 +124,8 @@ class Solver:
             # Nothing is different from what it was when the preemptor found no room.
             return self._no_solution(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
-        for payer in self._preemptor.payers:
-            self._session.quota_check.bars(payer)
+        for charge_path in self._preemptor.charge_paths:
+            self._session.quota_check.bars(charge_path)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._preemptor.nominated)
         self._terminating = [record for record in state.pods.terminating.values() if self._will_leave(record)]
@@ -285,7 +285,9 @@ class Solver:
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
             accounts = {
-                bar.account for payer in self._preemptor.payers for bar in self._session.quota_check.bars(payer)
+                bar.account
+                for charge_path in self._preemptor.charge_paths
+                for bar in self._session.quota_check.bars(charge_path)
             }
             here += [
                 r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)
@@ -295,7 +297,7 @@ class Solver:
 
     def _accounts_hold(self) -> bool:
         """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
-        return not any(self._session.quota_check.overdrawn(self._preemptor.payers))
+        return not any(self._session.quota_check.overdrawn(self._preemptor.charge_paths))
 
     def _no_solution(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:
         refused = self._reclaimees.refused + self._candidates.refused + Counter(self._delays.counts())

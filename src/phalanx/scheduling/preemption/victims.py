@@ -37,7 +37,7 @@ class Victim:
 
     `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods'
     own priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of
-    the payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
+    the charge paths, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
     disruption budget that has nothing left. `order_key` puts victims in the order in which they are taken. A
     `whole` victim is everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members,
     and goes as a part of the whole if both go. `rank` is that of a single member, negated, where the others of its
@@ -98,7 +98,7 @@ class Victim:
         for record in records:
             assert record.charge_path is not None
             add_amounts(self.amounts.setdefault(record.charge_path, {}), record.footprint.amounts, 1)
-        self.rules = {payer: rules[payer] for payer in self.amounts}
+        self.rules = {charge_path: rules[charge_path] for charge_path in self.amounts}
         self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.rules.values())
         self.distance = max(rule.distance for rule in self.rules.values())
 
@@ -327,9 +327,9 @@ class Removals:
     def allows(self, victim: Victim) -> bool:
         """Whether a rule still allows it."""
         rules = victim.rules.items()
-        return all(rule.allows_removal(victim.amounts[payer], self.holdings_of) for payer, rule in rules) and (
-            self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf)
-        )
+        return all(
+            rule.allows_removal(victim.amounts[charge_path], self.holdings_of) for charge_path, rule in rules
+        ) and (self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf))
 
     def gang_can_lose(self, victim: Victim) -> bool:
         """Whether its gang can do without it, if it does not go as a whole."""
@@ -339,8 +339,8 @@ class Removals:
         return spare.can_lose_all(victim.records, self._spent.get(spare, {}))
 
     def add(self, victim: Victim, sign: int = 1) -> None:
-        for payer, amounts in victim.amounts.items():
-            for account in payer.path:
+        for charge_path, amounts in victim.amounts.items():
+            for account in charge_path.path:
                 add_amounts(self.holdings_of(account), amounts, -sign)
         for gang in victim.gangs if self._drf is not None else ():
             add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)

@@ -35,13 +35,13 @@ class RoomEstimates(Protocol):
 
 
 class PodSignature(msgspec.Struct, frozen=True):
-    """A pod of this class that needs no other, and who pays for it; or `count` of them that start together.
+    """A pod of this class and charge path that needs no other; or `count` of them that start together.
 
     `area` is set for members of a gang that have to be, or should be, close to each other.
     """
 
     cls: ClassRecord
-    payer: ChargePath | None = None
+    charge_path: ChargePath | None = None
     area: Area | None = None
     count: int = 1
 
@@ -57,13 +57,13 @@ class PodSignature(msgspec.Struct, frozen=True):
         return (self,)
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
-        allowed = rooms.quota_check.room(self.payer, self.cls.footprint) // self.count
+        allowed = rooms.quota_check.room(self.charge_path, self.cls.footprint) // self.count
         if not allowed or self.area is None:
             return min(allowed, rooms.placer.total_copies(self.cls) // self.count) if allowed else 0
         return min(allowed, rooms.topology_domains.bound(self.area, self))
 
     def fits(self, rooms: RoomEstimates) -> bool:
-        if rooms.quota_check.room(self.payer, self.cls.footprint) < self.count:
+        if rooms.quota_check.room(self.charge_path, self.cls.footprint) < self.count:
             return False
         if self.area is not None:
             return rooms.topology_domains.fits(self.area, self)
@@ -89,9 +89,9 @@ class GrowthDelayed(msgspec.Struct, frozen=True):
 
 
 class QuotaBlocked(msgspec.Struct, frozen=True):
-    """Units of a payer that may be charged nothing new, whatever its size."""
+    """Units of a charge path that may be charged nothing new, whatever its size."""
 
-    payer: ChargePath
+    charge_path: ChargePath
 
 
 class FifoBlocked(msgspec.Struct, frozen=True):
@@ -114,12 +114,12 @@ class AdmissionSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class MemberSignature(msgspec.Struct, frozen=True, cache_hash=True):
-    """`count` members of one class and role for whom one payer pays."""
+    """`count` members of one class, role and charge path."""
 
     cls: ClassRecord
     role: str
     count: int
-    payer: ChargePath | None = None
+    charge_path: ChargePath | None = None
 
 
 class SubgroupSignature(msgspec.Struct, frozen=True, cache_hash=True):
@@ -159,10 +159,12 @@ class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
         return {name: amount for name, amount in least.items() if amount > 0}
 
     def allowed(self, rooms: RoomEstimates) -> int:
-        """At most how many gangs like this the accounts allow; only asked where one payer pays for all."""
-        payers = {portion.payer for portion in self.members}
-        payer = next(iter(payers)) if len(payers) == 1 else None
-        return rooms.quota_check.room_for(payer, self.least_amounts()) if payer is not None else UNBOUNDED
+        """At most how many gangs like this the accounts allow; only asked where all have one charge path."""
+        charge_paths = {portion.charge_path for portion in self.members}
+        charge_path = next(iter(charge_paths)) if len(charge_paths) == 1 else None
+        return (
+            rooms.quota_check.room_for(charge_path, self.least_amounts()) if charge_path is not None else UNBOUNDED
+        )
 
     def forced_members(self, cls: ClassRecord) -> int:
         """How many members of the class every choice of members contains."""
@@ -262,7 +264,7 @@ def helped_by_placements(demand: SchedulingSignature) -> bool:
 
 
 MemberKind = tuple[ClassRecord, str, ChargePath | None]
-"""(class, role, payer) of a member."""
+"""(class, role, charge path) of a member."""
 
 
 def gang_signature(
@@ -282,13 +284,15 @@ def member_signatures(
 ) -> tuple[MemberSignature, ...]:
     """The members by kind, in one order whatever theirs is; of each kind at most `total`."""
     counts: dict[MemberKind, int] = {}
-    for (cls, role, payer), count in members:
-        kind = (cls, role if role in named else "", payer)
+    for (cls, role, charge_path), count in members:
+        kind = (cls, role if role in named else "", charge_path)
         counts[kind] = counts.get(kind, 0) + count
     portions = sorted(counts.items(), key=_place) if len(counts) > 1 else list(counts.items())
-    return tuple(MemberSignature(cls, role, min(count, total), payer) for (cls, role, payer), count in portions)
+    return tuple(
+        MemberSignature(cls, role, min(count, total), charge_path) for (cls, role, charge_path), count in portions
+    )
 
 
 def _place(entry: tuple[MemberKind, int]) -> tuple[int, str, object]:
-    (cls, role, payer), _ = entry
-    return cls.number, role, payer.key if payer is not None else ""
+    (cls, role, charge_path), _ = entry
+    return cls.number, role, charge_path.key if charge_path is not None else ""

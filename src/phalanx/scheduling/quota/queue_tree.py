@@ -210,15 +210,15 @@ def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str]
 
 def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
     """The group's queue, and (why nothing goes into it, what would help)."""
-    noun = gang.spec
-    if noun is None:
+    spec = gang.spec
+    if spec is None:
         return None, None
-    queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, noun.queue))
+    queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, spec.queue))
     if queue is None:
-        return None, (f"queue {noun.queue} does not exist", f"create queue {noun.queue} or name another")
+        return None, (f"queue {spec.queue} does not exist", f"create queue {spec.queue} or name another")
     if queue.fault is not None:
         remedy = "open" if queue.fault.code == QUEUE_CLOSED else "repair"
-        return queue, (queue.fault.message, f"{remedy} queue {noun.queue}, or name another")
+        return queue, (queue.fault.message, f"{remedy} queue {spec.queue}, or name another")
     return queue, None
 
 
@@ -226,13 +226,13 @@ def _bounds(
     session: QueueView, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
     """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
-    noun = gang.spec
-    if noun is None or queue is None or not noun.min_resources:
+    spec = gang.spec
+    if spec is None or queue is None or not spec.min_resources:
         return
     reals = real_capabilities(session)
     claims = session.memo("claims on queues", QueueShareRequests)
     for account in queue.lineage():
         limits, claimed = reals.binding(reals.of(account)), claims.of(session, account)
-        for name, amount in noun.min_resources:
+        for name, amount in spec.min_resources:
             if amount > 0 and name in limits:
                 yield account, name, amount, limits[name], account.used.get(name, 0) + claimed.get(name, 0)

@@ -82,7 +82,7 @@ class FitErrors:
 
     def facts_now(self, kind: PodSignature) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
-        excess = self._quota_check.over_quota(kind.payer, kind.cls.footprint)
+        excess = self._quota_check.over_quota(kind.charge_path, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
             return excess
         if kind.area is not None:
@@ -91,7 +91,7 @@ class FitErrors:
 
     def facts(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
-        excess = self._quota_check.over_quota(kind.payer, kind.cls.footprint)
+        excess = self._quota_check.over_quota(kind.charge_path, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
             return excess, self.state.version
         if kind.area is not None:

@@ -53,11 +53,11 @@ class ResourceQuotaPlugin(Plugin):
 
 def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
     """(quota, the name in it, what the group would take, what is left), by name."""
-    noun, namespace = gang.spec, gang.key.namespace
+    spec, namespace = gang.spec, gang.key.namespace
     quotas = session.state.resource_quotas.get(namespace)
-    if noun is None or not noun.min_resources or not quotas:
+    if spec is None or not spec.min_resources or not quotas:
         return
-    wanted = {PODS: noun.min_member, **dict(noun.min_resources)}
+    wanted = {PODS: spec.min_member, **dict(spec.min_resources)}
     promised = session.state.gangs.inqueue.uncreated(namespace)
     for _, quota in sorted(quotas.items()):
         used = dict(quota.used)

@@ -247,8 +247,8 @@ class CandidateNodes:
     def _full_accounts(self) -> set[object]:
         """The accounts that do not allow the preemptor now."""
         full: set[object] = set()
-        for payer, wanted in self._preemptor.payers.items():
-            for bar in self._session.quota_check.bars(payer):
+        for charge_path, wanted in self._preemptor.charge_paths.items():
+            for bar in self._session.quota_check.bars(charge_path):
                 if any(bar.refuses(name, amount) for name, amount in wanted.items() if name in bar.ceiling.limits):
                     full.add(bar.account)
         return full

@@ -45,7 +45,7 @@ def victim_orderings(
 def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victim]:
     """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
     asked: dict[str, int] = {}
-    for wanted in preemptor.payers.values():
+    for wanted in preemptor.charge_paths.values():
         add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
 
     def part(victim: Victim) -> float:
