@@ -29,7 +29,7 @@ class Composites:
         self._gangs_below: dict[GangKey, set[GangKey]] = {}
         self._parent_of: dict[GangKey, GangKey] = {}
         # By root, until a tree changes.
-        self._kin: dict[GangKey, tuple[GangKey, ...]] = {}
+        self._gangs_of_tree: dict[GangKey, tuple[GangKey, ...]] = {}
         # Grows with every change of a composite.
         self.version = 0
         self._dirty: dict[GangKey, None] = {}
@@ -41,7 +41,7 @@ class Composites:
         if last == composite:
             return False
         self.version += 1
-        self._kin.clear()
+        self._gangs_of_tree.clear()
         self._unhang(last)
         self.specs[composite.key] = composite
         if composite.parent is not None:
@@ -52,7 +52,7 @@ class Composites:
     def drop(self, key: GangKey) -> bool:
         last = self.specs.pop(key, None)
         self.version += 1
-        self._kin.clear()
+        self._gangs_of_tree.clear()
         self._unhang(last)
         if last is not None:
             self._touched[key] = None
@@ -138,16 +138,16 @@ class Composites:
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
 
-    def kin(self, gang: GangKey) -> tuple[GangKey, ...]:
+    def gangs_of_tree(self, gang: GangKey) -> tuple[GangKey, ...]:
         """All gangs of the tree that a gang is in, sorted; empty for one on its own."""
         record = self._gangs.get(gang)
         root = self.root(record) if record is not None else None
         if root is None:
             return ()
         self._settle()
-        found = self._kin.get(root)
+        found = self._gangs_of_tree.get(root)
         if found is None:
-            found = self._kin[root] = tuple([each.key for each in self.gangs(root)])
+            found = self._gangs_of_tree[root] = tuple([each.key for each in self.gangs(root)])
         return found
 
     # what is wrong
@@ -201,7 +201,7 @@ class Composites:
             parent, last = spec.composite if spec is not None else None, self._parent_of.get(key)
             if parent == last:
                 continue
-            self._kin.clear()
+            self._gangs_of_tree.clear()
             if last is not None:
                 _discard(self._gangs_below, last, key)
                 del self._parent_of[key]

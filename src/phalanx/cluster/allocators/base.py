@@ -18,9 +18,10 @@ UNLIMITED_COPIES = 2**31
 class NodeAllocator(Protocol):
     """The books of one kind of thing; a class that keeps them inherits what it has nothing to say about.
 
-    A pod that is placed takes from the stocks that concern its class; what it got is kept in `PodRecord.taken`, by
-    the stock's name, until it leaves. Whatever takes or gives back notes the rows on which something is different
-    now in `changes`; and whatever makes copies possible on other rows notes those as well.
+    A pod that is placed takes from the allocators that concern its class; what it got is kept in
+    `PodRecord.allocated`, by the allocator's name, until it leaves. Whatever takes or gives back notes the rows on
+    which something is different now in `changes`; and whatever makes copies possible on other rows notes those as
+    well.
     """
 
     name: str
@@ -80,5 +81,5 @@ class NodeAllocator(Protocol):
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
-        """Takes in a `StockFact`; whether room or permission may have grown for anybody."""
+        """Takes in a `AllocatorFact`; whether room or permission may have grown for anybody."""
         raise TypeError(f"nobody tells {self.name} {fact!r}")

@@ -1,4 +1,4 @@
-"""The stock of what queues may hold in groups of nodes (Volcano's nodegroup-resource-limits)."""
+"""The allocator of what queues may hold in groups of nodes (Volcano's nodegroup-resource-limits)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
 class Ports(NodeAllocator):
-    """The stock of host ports; several pods may hold the same one (others bound them so)."""
+    """The allocator of host ports; several pods may hold the same one (others bound them so)."""
 
     name = PORTS
 

@@ -1,4 +1,5 @@
-"""The stock of devices that pods claim (resource.k8s.io): who has which, and how many more claims each node serves.
+"""The allocator of devices that pods claim (resource.k8s.io): who has which, and how many more claims each node
+serves.
 
 A device belongs to a claim, and the claim to pods. What the API shows as allocated is in use, whoever allocated it
 and whether or not its pods are known; what we have decided is in use from that moment on. A claim that was

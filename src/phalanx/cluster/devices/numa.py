@@ -1,4 +1,4 @@
-"""The stock of CPUs by NUMA node, for pods that get whole ones."""
+"""The allocator of CPUs by NUMA node, for pods that get whole ones."""
 
 from __future__ import annotations
 

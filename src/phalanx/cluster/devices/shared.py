@@ -1,4 +1,4 @@
-"""The stock of shared cards: which parts of which cards pods hold, and which ones others get."""
+"""The allocator of shared cards: which parts of which cards pods hold, and which ones others get."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class SharedDevices(NodeAllocator):
         use = self._uses.get(row, {}).get((family, card), _Use())
         return use.memory, use.cores, use.users
 
-    # the stock
+    # the allocator
 
     def concerns(self, pod_class: PodClass) -> bool:
         return pod_class.devices is not None

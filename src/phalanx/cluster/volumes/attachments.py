@@ -28,7 +28,7 @@ _UNKNOWN = NodeStorage("")
 
 
 class Attachments(NodeAllocator):
-    """The stock of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
+    """The allocator of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
 
     What the pods of a node use and what is attached to it count once per driver and handle; a volume that a pod
     brings and no other pod there uses is one more, even if it is still attached from before, as upstream counts.

@@ -29,7 +29,7 @@ IN_USE = " ".join(
 
 
 class Disks(NodeAllocator):
-    """The stock of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
+    """The allocator of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
 
     A disk is exclusive on each node by itself, a ReadWriteOncePod claim in the whole cluster.
     """

@@ -63,7 +63,7 @@ class _Capacity(msgspec.Struct, frozen=True):
 
 
 class VolumeSupply(NodeAllocator):
-    """The stock of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
+    """The allocator of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
 
     A claim takes the smallest free volume that does and is in reach, else one is provisioned if its class says how
     and where, and a driver that publishes its capacity has enough of it. A volume that a placed pod is to get is

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from phalanx.cluster.affinity.selector_sets import company_wanted
+from phalanx.cluster.affinity.selector_sets import required_affinity_whom
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.session.session import Session
@@ -42,13 +42,13 @@ def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[Cl
     is there already."""
     found: dict[str, list[ClassRecord]] = {}
     for cls in wanted:
-        company = cls.affinity
-        if not company.peers.affinity:
+        profile = cls.affinity
+        if not profile.peers.affinity:
             continue
-        crowd = company.stated_sets[company_wanted(company.peers)]
+        match_set = profile.stated_sets[required_affinity_whom(profile.peers)]
         near = cls.affinity_state(session.state.nodes.affinity).affinity
         assert near is not None
-        if any(crowd in other.affinity.matching_sets for other in wanted) and not any(
+        if any(match_set in other.affinity.matching_sets for other in wanted) and not any(
             each.counts.any() for each in near.counters
         ):
             for counter in near.counters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from phalanx.cluster.affinity.selector_sets import company_wanted
+from phalanx.cluster.affinity.selector_sets import required_affinity_whom
 from phalanx.cluster.classes import ClassRecord
 
 T = TypeVar("T")
@@ -31,8 +31,8 @@ def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[C
 
 def follows_affinity(cls: ClassRecord, other: ClassRecord) -> bool:
     """Whether pods of the class have to be near to pods of the other; not where they would do themselves."""
-    company = cls.affinity
-    if not company.peers.affinity:
+    profile = cls.affinity
+    if not profile.peers.affinity:
         return False
-    wanted = company.stated_sets[company_wanted(company.peers)]
-    return wanted in other.affinity.matching_sets and wanted not in company.matching_sets
+    wanted = profile.stated_sets[required_affinity_whom(profile.peers)]
+    return wanted in other.affinity.matching_sets and wanted not in profile.matching_sets

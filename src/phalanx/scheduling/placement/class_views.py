@@ -46,13 +46,14 @@ class ReservedRoom(Protocol):
 class ClassView:
     """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
-    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the stocks
-    allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what other pods
-    mean for the class, which `peering` says (None where they mean nothing). `copies` (how many fit on each row) and
-    their sum `room` are kept once somebody has asked for them.
+    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the
+    allocators allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what
+    other pods mean for the class, which `peering` says (None where they mean nothing). `copies` (how many fit on
+    each row) and their sum `room` are kept once somebody has asked for them.
     """
 
     __slots__ = (
+        "allocator_cursors",
         "allowed",
         "base",
         "cls",
@@ -69,7 +70,6 @@ class ClassView:
         "room_cursor",
         "score",
         "static",
-        "stock_cursors",
     )
 
     def __init__(self, cls: ClassRecord, capacity: int) -> None:
@@ -87,7 +87,7 @@ class ClassView:
         self.room = 0
         self.cursor = -1
         self.label_cursor = -1
-        self.stock_cursors: tuple[int, ...] = ()
+        self.allocator_cursors: tuple[int, ...] = ()
         self.room_cursor = -1
 
 
@@ -112,7 +112,7 @@ class ClassViews:
         self._reserved = reserved
         self._nodes = nodes
         self._filters = filters
-        self._stocks = frozenset(allocators)
+        self._allocators = frozenset(allocators)
         self._preferences = preferences
         self._scorers = scorers
         self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
@@ -153,7 +153,7 @@ class ClassViews:
             view = self._new_view(cls)
         self._views[cls.number] = view  # last in the dict: used last
         nodes = self._nodes
-        if view.label_cursor != nodes.relabelled.end or view.stock_cursors != self._allocator_ends(cls):
+        if view.label_cursor != nodes.relabelled.end or view.allocator_cursors != self._allocator_ends(cls):
             self._refresh_mask(view)
         if scored and view.cursor != nodes.changes.end:
             self._refresh_score(view)
@@ -161,8 +161,8 @@ class ClassViews:
         return view
 
     def allocators_of(self, cls: ClassRecord) -> list[NodeAllocator]:
-        """The stocks that concern the class and that the policy looks at."""
-        return [stock for stock in cls.allocators if stock.name in self._stocks]
+        """The node allocators that concern the class and that the policy looks at."""
+        return [allocator for allocator in cls.allocators if allocator.name in self._allocators]
 
     def copies(self, view: ClassView, rows: Rows) -> IntArray:
         cls = view.cls
@@ -205,7 +205,7 @@ class ClassViews:
         return ClassView(cls, capacity)
 
     def _allocator_ends(self, cls: ClassRecord) -> tuple[int, ...]:
-        return tuple(stock.changes.end for stock in self.allocators_of(cls)) if cls.allocators else ()
+        return tuple(allocator.changes.end for allocator in self.allocators_of(cls)) if cls.allocators else ()
 
     def _meet_other_pods(self, view: ClassView) -> None:
         """Brings what other pods mean for the class up to date."""
@@ -239,20 +239,20 @@ class ClassViews:
             self._score_rows(view, rows)
             if view.copies is not None and view.limit is not None:
                 self.recount(view, view.copies, rows)
-        view.label_cursor, view.stock_cursors = nodes.relabelled.end, self._allocator_ends(view.cls)
+        view.label_cursor, view.allocator_cursors = nodes.relabelled.end, self._allocator_ends(view.cls)
 
     def _ask_allocators(self, view: ClassView, rows: Rows) -> None:
-        """Puts together `allowed` on some rows from `static` and what the stocks allow there."""
-        stocks = self.allocators_of(view.cls)
-        if not stocks:
+        """Puts together `allowed` on some rows from `static` and what the allocators allow there."""
+        allocators = self.allocators_of(view.cls)
+        if not allocators:
             view.allowed, view.limit = view.static, None
             return
         if view.limit is None:
             rows, view.allowed = slice(None), view.static.copy()
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
-        for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls.spec, rows))
+        for allocator in allocators:
+            limit = np.minimum(limit, allocator.copies(view.cls.spec, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
@@ -263,8 +263,8 @@ class ClassViews:
             return None
         limit = nodes.capacity // _RESCORE_PART
         stale = nodes.relabelled.since(view.label_cursor, limit)
-        for stock, cursor in zip(self.allocators_of(view.cls), view.stock_cursors, strict=True):
-            changed = stock.changes.since(cursor, limit)
+        for allocator, cursor in zip(self.allocators_of(view.cls), view.allocator_cursors, strict=True):
+            changed = allocator.changes.since(cursor, limit)
             if stale is None or changed is None:
                 return None
             stale = stale + changed

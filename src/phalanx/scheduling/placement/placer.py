@@ -36,7 +36,7 @@ _SEATS = 1024
 class Placer:
     """Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
     that implement the respective extension point (filters that also implement `consents` are asked about each row
-    that is chosen), `stocks` the names of those that the policy looks at, `rules`
+    that is chosen), `allocators` the names of those that the policy looks at, `rules`
     what it makes of other pods, `rooms` plugins that implement `room`.
     """
 
@@ -46,14 +46,14 @@ class Placer:
         filters: Sequence[Plugin],
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
-        stocks: Collection[str] = (),
+        allocators: Collection[str] = (),
         rules: InterPodRules = NO_RULES,
         rooms: Sequence[Plugin] = (),
         reserved: ReservedRoom | None = None,
     ) -> None:
         self._nodes = nodes
         self._consenters = [each for each in filters if overrides(each, "pre_bind_check")]
-        self._views = ClassViews(nodes, filters, preferences, scorers, stocks, rules, rooms, reserved)
+        self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, rooms, reserved)
         self._scope: BoolArray | None = None
         self._lean: FloatArray | None = None
 
@@ -88,7 +88,11 @@ class Placer:
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._views.current(cls)
-        if count == 1 or self._single or any(stock.shared(cls.spec) for stock in self._views.allocators_of(cls)):
+        if (
+            count == 1
+            or self._single
+            or any(allocator.shared(cls.spec) for allocator in self._views.allocators_of(cls))
+        ):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -107,8 +111,8 @@ class Placer:
         return bool(static[row]) and bool(self._views.in_time(cls, slice(row, row + 1)).all())
 
     def open_rows(self, cls: ClassRecord) -> BoolArray:
-        """bool[N]: the rows that are open to one copy, amounts and stocks aside; if there is none, those that could
-        be if others left."""
+        """bool[N]: the rows that are open to one copy, amounts and allocators aside; if there is none, those that
+        could be if others left."""
         view = self._views.current(cls, scored=False)
         found = view.static if view.peering is None else view.static & view.peering.open()
         return found if found.any() else view.static
@@ -240,7 +244,7 @@ class Placer:
 
     def exclusive(self, cls: ClassRecord) -> bool:
         """Whether no node takes a second copy of the class, whoever leaves."""
-        if any(stock.name == PORTS for stock in self._views.allocators_of(cls)):
+        if any(allocator.name == PORTS for allocator in self._views.allocators_of(cls)):
             return True
         peering = self._views.current(cls, scored=False).peering
         return peering is not None and bool(
