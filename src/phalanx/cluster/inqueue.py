@@ -33,7 +33,7 @@ class InqueueResources:
         self._version = 0
 
     def total(self) -> Mapping[str, int]:
-        """resource -> amount promised and not placed yet."""
+        """resource -> amount that admitted groups ask for and that is not placed yet."""
         self._settle()
         return self._total
 
@@ -43,7 +43,7 @@ class InqueueResources:
         return self._uncreated.get(namespace, {})
 
     def claimed_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
-        """(the version now, queue -> resource -> promised less elastic, of the queues where it changed since).
+        """(the version now, queue -> resource -> inqueue less elastic, of the queues where it changed since).
 
         Amounts may be negative. Version 0 is before everything.
         """

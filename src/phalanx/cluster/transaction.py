@@ -91,7 +91,7 @@ class Transaction:
                 charge_path.charge(footprint, count)
 
     def lift(self, records: Iterable[PodRecord]) -> None:
-        """Frees what is reserved for the pods' claims: they are about to be placed, here or elsewhere."""
+        """Frees what is reserved for nominated pods: they are about to be placed, here or elsewhere."""
         for record in records:
             if record.nomination is None or record in self._lifted:
                 continue
@@ -101,7 +101,7 @@ class Transaction:
                 record.charge_path.move_nominated(record.footprint, 1)
 
     def relend(self, records: Iterable[PodRecord]) -> None:
-        """Lets claims that were lifted stand again."""
+        """Lets nominations that were lifted stand again."""
         for record in records:
             del self._lifted[record]
             self._relent(record)
@@ -178,7 +178,8 @@ class Transaction:
                 if record not in placed:
                     self._relent(record)
                 elif record.charge_path is not None:
-                    # From here on the pod counts where it was placed; its claim is taken off when it is booked.
+                    # From here on the pod counts where it was placed; its nomination is taken off when it is
+                    # booked.
                     record.charge_path.move_nominated(record.footprint, -1)
                     record.charge_path.charge(record.footprint, -1)
                     record.charge_path.commit_charge(record.footprint, -1)
@@ -210,7 +211,7 @@ class Transaction:
             self.abandon()
 
     def _relent(self, record: PodRecord) -> None:
-        """A claim that was lifted stands again."""
+        """A nomination that was lifted stands again."""
         self._unreserve(record, -1)
         if record.charge_path is not None:
             record.charge_path.move_nominated(record.footprint, -1)

@@ -48,7 +48,7 @@ class NodeAllocator(Protocol):
         """Books what a pod that occupies a row holds there, as the API tells; None if that is nothing."""
         ...
 
-    def book(self, taken: object, row: int, sign: int) -> None:
+    def book(self, allocated: object, row: int, sign: int) -> None:
         """Books exactly this (sign 1), or gives it back (sign -1)."""
         ...
 
@@ -60,11 +60,11 @@ class NodeAllocator(Protocol):
         """(reason in kube-scheduler's words, bool[rows] kept out for it)."""
         ...
 
-    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
+    def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
         """What must be written before the pod, of this gang, may be bound."""
         return ()
 
-    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
+    def annotations(self, pod: Pod, allocated: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
         """What the binding tells the pod about what it got; `now` is in seconds since the epoch."""
         return ()
 

@@ -47,9 +47,9 @@ class Ports(NodeAllocator):
         self.book(ports, row, 1)
         return ports
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, tuple)
-        self._held.count(row, taken, sign)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, tuple)
+        self._held.count(row, allocated, sign)
         self.changes.note(row)
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:

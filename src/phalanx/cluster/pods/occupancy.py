@@ -148,15 +148,15 @@ def restore_allocations(record: PodRecord, row: int) -> None:
     for allocator in record.pod_class.allocators:
         if allocator.name in record.allocated:
             allocator.book(record.allocated[allocator.name], row, 1)
-        elif (taken := allocator.observed(record.pod, row)) is not None:
-            record.allocated[allocator.name] = taken
+        elif (allocated := allocator.observed(record.pod, row)) is not None:
+            record.allocated[allocator.name] = allocated
 
 
 def reserve_allocations(record: PodRecord, row: int) -> None:
     """Decides what a pod that is placed on a row gets of each allocator, and books it."""
     for allocator in record.pod_class.allocators:
-        if (taken := allocator.take(record.pod, row)) is not None:
-            record.allocated[allocator.name] = taken
+        if (allocated := allocator.take(record.pod, row)) is not None:
+            record.allocated[allocator.name] = allocated
 
 
 def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
@@ -202,8 +202,10 @@ def binding_writes(record: PodRecord, now: float) -> tuple[tuple[Preparation, ..
     ]
     gang = record.gang.spec if record.gang is not None else None
     preparations = tuple(
-        each for allocator, taken in held for each in allocator.preparations(record.pod, taken, gang)
+        each for allocator, allocated in held for each in allocator.preparations(record.pod, allocated, gang)
     )
     return preparations, tuple(
-        each for allocator, taken in held for each in allocator.annotations(record.pod, taken, record.row, now)
+        each
+        for allocator, allocated in held
+        for each in allocator.annotations(record.pod, allocated, record.row, now)
     )

@@ -121,9 +121,9 @@ class Attachments(NodeAllocator):
         self.book(keys, row, 1)
         return keys
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, tuple)
-        self._used.count(row, taken, sign)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, tuple)
+        self._used.count(row, allocated, sign)
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:

@@ -303,16 +303,16 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
             session.decisions.judge_gang(gang, None)
         return True
     demand = signature_of(calls)
-    promised = nominated_members(unit)
-    refusal = session.fit_errors.known(demand) if not promised and not opened else None
+    nominated = nominated_members(unit)
+    refusal = session.fit_errors.known(demand) if not nominated and not opened else None
     if refusal is None:
-        lends = loans.active and not promised and unit.band[0]
+        lends = loans.active and not nominated and unit.band[0]
         charges = charges_of(session, calls, demand) if lends else {}
         late = lends and loans.is_late(unit, charges)
         transaction = session.state.transaction()
-        transaction.lift(promised)
+        transaction.lift(nominated)
         facts = None
-        if not (promised and place_where_nominated(session, transaction, calls)):
+        if not (nominated and place_where_nominated(session, transaction, calls)):
             facts = place_gangs(session, calls, demand, transaction)
         if facts is None and not late:
             _commit(session, transaction, unit, calls)
@@ -407,7 +407,7 @@ def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls:
     for call in calls:
         if call.placed or call.gang in unit.gangs:
             session.decisions.judge_gang(call.gang, None)
-    session.decisions.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
+    session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
 
 
 def _bind(session: Session, calls: list[GangPlacement]) -> None:

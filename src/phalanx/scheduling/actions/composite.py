@@ -35,25 +35,25 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
-    attempt, promised = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
+    attempt, nominated = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.formation, attempt.calls, attempt.lacks):
-        session.decisions.withdraw_nominations(promised)
+        session.decisions.withdraw_nominations(nominated)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
         return False
     if not attempt.open:
         _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
-    refusal = session.fit_errors.known(attempt.demand) if not promised else None
+    refusal = session.fit_errors.known(attempt.demand) if not nominated else None
     if refusal is not None:
         assert isinstance(refusal.facts, GroupTreeFitError)
         _tell(session, unit, attempt, refusal)
         return refusal.facts.holds
     least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
-    lends = loans.active and not promised and unit.band[0]
+    lends = loans.active and not nominated and unit.band[0]
     charges = charges_of(session, least, signature_of(least)) if lends else {}
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
-    transaction.lift(promised)
+    transaction.lift(nominated)
     kept = [call for call in attempt.open if any(m.nomination is not None for b in call.batches for m in b.members)]
     if kept and not place_where_nominated(session, transaction, kept):
         for call in kept:
@@ -62,7 +62,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     if not muster.run(attempt.formation):
         transaction.rollback()
         needed = attempt.core_unit(unit)
-        if promised and needed is not None:
+        if nominated and needed is not None:
             wanted = signature_of([attempt.calls[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
                 session.mark_tried(unit)
@@ -75,7 +75,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return False
     transaction.commit()
     commit(attempt.open)
-    session.decisions.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
+    session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
     placed = {call.gang for call in attempt.open if call.placed}
     _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
     return True

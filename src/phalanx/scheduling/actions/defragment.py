@@ -14,7 +14,7 @@ from phalanx.scheduling.actions.wait_or_evict import loses_more_than, waits_inst
 from phalanx.scheduling.defragmentation.relocation import RelocationLimits, counted
 from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
-from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
+from phalanx.scheduling.gang_placement.nominated_placement import await_victims, nominated_members
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -155,7 +155,7 @@ def _move(session: Session, unit: QueuedUnit, found: ProvedMoves) -> None:
         session.decisions.evict(record, EvictionReason.RESCHEDULED, message, found.preemptor.name, cause)
     for record, row in found.placements:
         session.decisions.nominate(record, row, Nomination(uids, until, cause, 0))
-    await_leavers(session, unit, found.preemptor.demand)
+    await_victims(session, unit, found.preemptor.demand)
 
 
 def _silently(text: str) -> None:

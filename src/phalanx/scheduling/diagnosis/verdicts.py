@@ -146,7 +146,7 @@ def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
     more = f" and {len(facts.nodes) - _NODES_NAMED} more" if len(facts.nodes) > _NODES_NAMED else ""
     return Verdict(
         WAITING_FOR_LEAVERS,
-        f"{who} waits for {facts.leavers} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
+        f"{who} waits for {facts.victims} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
         needed=facts.held,
         placeable=facts.held,
         change="wait until they have left; long termination grace periods delay it",

@@ -29,7 +29,7 @@ def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
 def place_where_nominated(session: Session, transaction: Transaction, calls: list[GangPlacement]) -> bool:
     """Places every quorum on the nodes where room was held for it; or places nothing.
 
-    The transaction must have lifted the claims.
+    The transaction must have lifted the nominations.
     """
     for call in calls:
         call.placed = []
@@ -87,10 +87,14 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
     held = nominated_members(unit)
     if not held:
         return False
-    claim = held[0].nomination
-    assert claim is not None
-    if claim.awaited(session.state.pods.unreleased) and session.now < claim.until and _stands(session, held):
-        await_leavers(session, unit, wanted)
+    nomination = held[0].nomination
+    assert nomination is not None
+    if (
+        nomination.awaited(session.state.pods.unreleased)
+        and session.now < nomination.until
+        and _stands(session, held)
+    ):
+        await_victims(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:
         session.decisions.withdraw_nominations(held)
@@ -106,18 +110,18 @@ def _stands(session: Session, held: list[PodRecord]) -> bool:
 
 def nomination_verdict(held: list[PodRecord]) -> Leaving:
     """What the pods, for all of which one decision holds room, are told."""
-    claim = held[0].nomination
-    assert claim is not None
-    return Leaving(len(claim.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
+    nomination = held[0].nomination
+    assert nomination is not None
+    return Leaving(len(nomination.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
 
 
-def await_leavers(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
+def await_victims(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
     """Lets the unit wait until those who must leave for it have left."""
     held = nominated_members(unit)
-    claim = held[0].nomination
-    assert claim is not None
-    demand = NominatedSignature(unit.key, wanted, claim.victims)
+    nomination = held[0].nomination
+    assert nomination is not None
+    demand = NominatedSignature(unit.key, wanted, nomination.victims)
     refusal = FitError(nomination_verdict(held), session.state.version)
     tell_unit(session, unit, refusal.facts)
     session.set_unschedulable(unit, demand, refusal)
-    session.queue.recheck_at(unit, claim.until)
+    session.queue.recheck_at(unit, nomination.until)

@@ -37,8 +37,8 @@ from phalanx.scheduling.session.session import Session
 _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
 SOON = 300
-# Room that has been promised to so many one after the other is left to the last.
-_MOST_HANDS = 3
+# Room for which so many were nominated one after the other is left to the last.
+_MOST_TRANSFERS = 3
 
 
 def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
@@ -153,7 +153,7 @@ class Solver:
         facts = self._try()
         rivals, self._nominated_others = self._nominated_others, []
         if facts is not None and rivals:
-            # Only who does not fit beside what is promised to others takes it.
+            # Only who does not fit beside what is held for others takes it.
             self._nominated_others = rivals
             self._transaction.lift(rivals)
             facts = self._try()
@@ -250,20 +250,21 @@ class Solver:
 
         Not without end: of several who may each take from the next, in a circle, nobody would ever get it.
         """
-        if record.nomination is not None and record.nomination.transfers >= _MOST_HANDS:
+        if record.nomination is not None and record.nomination.transfers >= _MOST_TRANSFERS:
             return False
         return record.charge_path is not None and not isinstance(self._reclaimees.reclaim_rule(record), str)
 
     def _displaced(self) -> tuple[PodRecord, ...]:
-        """Those whose claims the preemptor takes, while it is placed; all others' stand again for this look."""
-        claims: dict[Nomination, list[PodRecord]] = {}
+        """Those whose nominations the preemptor takes, while it is placed; all others' stand again for this
+        look."""
+        nominations: dict[Nomination, list[PodRecord]] = {}
         for record in self._nominated_others:
             if record.nomination is not None:
-                claims.setdefault(record.nomination, []).append(record)
+                nominations.setdefault(record.nomination, []).append(record)
         losers: list[PodRecord] = []
         priority = self._session.priority
         for records in sorted(
-            claims.values(), key=lambda them: -max(priority(r.gang if r.gang is not None else r) for r in them)
+            nominations.values(), key=lambda them: -max(priority(r.gang if r.gang is not None else r) for r in them)
         ):
             self._transaction.relend(records)
             if not (self._rows_hold({r.row for r in records if r.row >= 0}) and self._accounts_hold()):

@@ -219,18 +219,18 @@ class GroupTreeSignature(msgspec.Struct, frozen=True):
 
 class NominatedSignature(msgspec.Struct, frozen=True):
     """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
-    that elsewhere, it need not wait. `leavers` are the uids of those who must leave."""
+    that elsewhere, it need not wait. `victims` are the uids of those who must leave."""
 
     unit: Hashable
     wanted: PodSignature | QuorumSignature
-    leavers: frozenset[str]
+    victims: frozenset[str]
 
     def __hash__(self) -> int:
         return hash(self.unit)
 
     def arrived(self, leaving: Container[str]) -> bool:
         """Whether all of them have left."""
-        return not any(uid in leaving for uid in self.leavers)
+        return not any(uid in leaving for uid in self.victims)
 
 
 SchedulingSignature = (

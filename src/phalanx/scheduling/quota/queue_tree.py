@@ -94,7 +94,7 @@ def usable(session: QueueView) -> dict[str, int]:
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
     open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
     rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
-    # What is promised counts as if it were there: while it is placed it is.
+    # What is nominated counts as if it were there: while it is placed it is.
     ours = session.ledger.accounts[ROOT].used
     what = np.maximum(nodes.allocatable, nodes.used)[:, rows], nodes.used[:, rows]
     found = zip(state.space.names, *map(exact_sums, what), strict=True)
@@ -124,7 +124,7 @@ class RealCapabilities:
 
     def binding(self, limits: Amounts) -> dict[str, int]:
         """Those limits that are below what the cluster has: beyond, nodes say no with reasons of their own, and
-        plugins that let more be promised than there is have the word."""
+        plugins that admit more than there is have the word."""
         return {name: limit for name, limit in limits.items() if limit < self.offered.get(name, 0)}
 
     def _compute(self, queue: AccountRecord) -> Amounts:
@@ -174,9 +174,9 @@ def _real_capabilities(session: QueueView) -> RealCapabilities:
 def admission_room(session: QueueView, gang: GangRecord) -> int:
     """At most how many groups like this one its queue and the queues above may admit now.
 
-    A queue may while minResources + held + promised - elastic <= real capability, per resource that minResources
+    A queue may while minResources + held + inqueue - elastic <= real capability, per resource that minResources
     names (Volcano, plugins/capacity/capacity.go jobEnqueueable); nothing goes into a queue that is not open. Where
-    no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may promise
+    no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may admit
     more than there is (in Volcano it cannot beside these plugins).
     """
     queue, closed = _entrance(session, gang)
@@ -225,7 +225,7 @@ def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | Non
 def _bounds(
     session: QueueView, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
-    """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
+    """(queue, resource, what the group asks for, real capability, what is held and inqueue of it), leaf first."""
     spec = gang.spec
     if spec is None or queue is None or not spec.min_resources:
         return
