@@ -48,8 +48,8 @@ class ClassView:
 
     `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the
     allocators allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what
-    other pods mean for the class, which `peering` says (None where they mean nothing). `copies` (how many fit on
-    each row) and their sum `room` are kept once somebody has asked for them.
+    other pods mean for the class, which `constraints` says (None where they mean nothing). `copies` (how many fit
+    on each row) and their sum `room` are kept once somebody has asked for them.
     """
 
     __slots__ = (
@@ -57,15 +57,15 @@ class ClassView:
         "allowed",
         "base",
         "cls",
+        "constraints",
         "copies",
         "cursor",
-        "grained",
         "label_cursor",
         "limit",
         "mask",
         "peer_stamp",
-        "peering",
         "preference",
+        "quantised",
         "room",
         "room_cursor",
         "score",
@@ -80,9 +80,9 @@ class ClassView:
         self.preference: FloatArray | None = None
         self.base: FloatArray = np.full(capacity, NOWHERE)
         self.score = self.base
-        self.peering: InterPodConstraints | None = None
+        self.constraints: InterPodConstraints | None = None
         self.peer_stamp: tuple[int, ...] = ()
-        self.grained = False
+        self.quantised = False
         self.copies: IntArray | None = None
         self.room = 0
         self.cursor = -1
@@ -108,7 +108,7 @@ class ClassViews:
         reserved: ReservedRoom | None = None,
     ) -> None:
         self._rules = rules
-        self._rooms = limits
+        self._limits = limits
         self._reserved = reserved
         self._nodes = nodes
         self._filters = filters
@@ -130,18 +130,18 @@ class ClassViews:
     def complete(self, cls: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
         view = self.current(cls)
-        peering = view.peering
-        if peering is None:
+        constraints = view.constraints
+        if constraints is None:
             view.mask, view.score = view.allowed, view.base
             if self._nodes.maintenance.active:
                 view.mask = view.allowed & self.in_time(cls, slice(None))
             return view
-        stamp = (peering.ticks, self._nodes.changes.end)
+        stamp = (constraints.ticks, self._nodes.changes.end)
         if view.peer_stamp != stamp:
-            view.mask = view.allowed & peering.open()
+            view.mask = view.allowed & constraints.open()
             if self._nodes.maintenance.active:
                 view.mask &= self.in_time(cls, slice(None))
-            points = peering.points() if peering.wishful else 0.0
+            points = constraints.points() if constraints.has_preferences else 0.0
             view.score = np.where(view.mask, view.base + points, NOWHERE)
             view.peer_stamp = stamp
         return view
@@ -172,7 +172,7 @@ class ClassViews:
             idle = self._nodes.idle.take(rows, axis=1).take(cls.columns, axis=0)
         fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0)
         np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
-        for plugin in self._rooms:
+        for plugin in self._limits:
             fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
         if self._nodes.maintenance.active:
             fits = np.where(self.in_time(cls, rows), fits, 0)
@@ -196,7 +196,7 @@ class ClassViews:
             total += scorer.score(view.cls, load)
         if view.preference is not None:
             total += view.preference[rows, None]
-        return quantised(total) if view.grained else total
+        return quantised(total) if view.quantised else total
 
     def _new_view(self, cls: ClassRecord) -> ClassView:
         capacity = self._nodes.capacity
@@ -211,14 +211,14 @@ class ClassViews:
         """Brings what other pods mean for the class up to date."""
         nodes, cls = self._nodes, view.cls
         if not cls.affinity.restricts or self._rules == NO_RULES:
-            view.peering = None
+            view.constraints = None
             return
-        bearing = cls.affinity_state(nodes.affinity)
-        if view.peering is None or not view.peering.holds(bearing, view.static):
-            view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
+        affinity_state = cls.affinity_state(nodes.affinity)
+        if view.constraints is None or not view.constraints.holds(affinity_state, view.static):
+            view.constraints = InterPodConstraints(nodes, cls, affinity_state, self._rules, view.static)
             view.peer_stamp = ()
-            if view.peering.wishful and not view.grained:
-                view.grained, view.cursor = True, -1
+            if view.constraints.has_preferences and not view.quantised:
+                view.quantised, view.cursor = True, -1
                 self._refresh_score(view)
 
     def _refresh_mask(self, view: ClassView) -> None:
@@ -310,7 +310,7 @@ class ClassViews:
         cls, nodes = view.cls, self._nodes
         fits = (nodes.idle.take(rows, axis=1) >= cls.min_idle).all(axis=0)
         fits &= view.allowed.take(rows)
-        for plugin in self._rooms:
+        for plugin in self._limits:
             fits &= plugin.max_copies(cls, nodes, rows) > 0
         if nodes.maintenance.active:
             fits &= self.in_time(cls, rows)
@@ -324,7 +324,7 @@ class ClassViews:
             total = total + scorer.score(cls, load)
         if view.preference is not None:
             total = total + view.preference.take(rows)
-        if view.grained:
+        if view.quantised:
             total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
 
