@@ -292,30 +292,30 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
 
 def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bool) -> bool:
     if unit.composite is not None:
-        return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
+        return place_composite(session, unit, lambda placements: _bind(session, placements), loans)
     if _held(session, unit):
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
-    calls = [GangPlacement(session, gang) for gang in unit.gangs]
-    if all(call.need.satisfied for call in calls):
+    placements = [GangPlacement(session, gang) for gang in unit.gangs]
+    if all(placement.need.satisfied for placement in placements):
         for gang in unit.gangs:
             session.decisions.judge_gang(gang, None)
         return True
-    demand = signature_of(calls)
+    demand = signature_of(placements)
     nominated = nominated_members(unit)
     refusal = session.fit_errors.known(demand) if not nominated and not opened else None
     if refusal is None:
         lends = loans.active and not nominated and unit.band[0]
-        charges = charges_of(session, calls, demand) if lends else {}
+        charges = charges_of(session, placements, demand) if lends else {}
         late = lends and loans.is_late(unit, charges)
         transaction = session.state.transaction()
         transaction.lift(nominated)
         facts = None
-        if not (nominated and place_where_nominated(session, transaction, calls)):
-            facts = place_gangs(session, calls, demand, transaction)
+        if not (nominated and place_where_nominated(session, transaction, placements)):
+            facts = place_gangs(session, placements, demand, transaction)
         if facts is None and not late:
-            _commit(session, transaction, unit, calls)
+            _commit(session, transaction, unit, placements)
             return True
         transaction.rollback()
         if facts is None:
@@ -401,34 +401,34 @@ def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, as
     return True
 
 
-def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls: list[GangPlacement]) -> None:
+def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, placements: list[GangPlacement]) -> None:
     transaction.commit()
-    _bind(session, calls)
-    for call in calls:
-        if call.placed or call.gang in unit.gangs:
-            session.decisions.judge_gang(call.gang, None)
+    _bind(session, placements)
+    for placement in placements:
+        if placement.placed or placement.gang in unit.gangs:
+            session.decisions.judge_gang(placement.gang, None)
     session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
 
 
-def _bind(session: Session, calls: list[GangPlacement]) -> None:
+def _bind(session: Session, placements: list[GangPlacement]) -> None:
     """Records what one decision has placed."""
-    prepares = any(record.allocated for call in calls for record, _ in call.placed)
+    prepares = any(record.allocated for placement in placements for record, _ in placement.placed)
     together = session.decisions.next_cause() if prepares else ""
-    for call in calls:
-        placed, held = call.placed, tuple[str, ...]()
-        if call.gang.placeholders:
+    for placement in placements:
+        placed, held = placement.placed, tuple[str, ...]()
+        if placement.gang.placeholders:
             placed = [entry for entry in placed if not entry[0].pod.placeholder]
-            held = _hold(session, call)
-        mark = _mark(session, call.gang, call.need, len(call.placed) - len(placed))
-        session.decisions.bind_all(placed, call.gang.key, mark, together, held)
+            held = _hold(session, placement)
+        mark = _mark(session, placement.gang, placement.need, len(placement.placed) - len(placed))
+        session.decisions.bind_all(placed, placement.gang.key, mark, together, held)
 
 
-def _hold(session: Session, call: GangPlacement) -> tuple[str, ...]:
+def _hold(session: Session, placement: GangPlacement) -> tuple[str, ...]:
     """Holds the room of those members that are expected; on which nodes, as it is told with the bindings."""
-    for record, row in call.placed:
+    for record, row in placement.placed:
         if record.pod.placeholder:
             session.decisions.hold(record, row)
-    return tuple(sorted(each.assumed_node for each in call.gang.placeholders.values() if each.assumed_node))
+    return tuple(sorted(each.assumed_node for each in placement.gang.placeholders.values() if each.assumed_node))
 
 
 def _mark(session: Session, gang: GangRecord, need: QuorumRequirement, expected: int) -> PlanMark | None:

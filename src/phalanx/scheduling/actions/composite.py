@@ -36,7 +36,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         session.mark_tried(unit)
         return False
     attempt, nominated = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
-    if hold_up(attempt.formation, attempt.calls, attempt.lacks):
+    if hold_up(attempt.tree, attempt.placements, attempt.lacks):
         session.decisions.withdraw_nominations(nominated)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
         return False
@@ -48,26 +48,30 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         assert isinstance(refusal.facts, GroupTreeFitError)
         _tell(session, unit, attempt, refusal)
         return refusal.facts.holds
-    least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
+    least = [attempt.placements[gang] for gang in core(attempt.tree, attempt.placements)] or attempt.open
     lends = loans.active and not nominated and unit.band[0]
     charges = charges_of(session, least, signature_of(least)) if lends else {}
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(nominated)
-    kept = [call for call in attempt.open if any(m.nomination is not None for b in call.batches for m in b.members)]
+    kept = [
+        placement
+        for placement in attempt.open
+        if any(m.nomination is not None for b in placement.batches for m in b.members)
+    ]
     if kept and not place_where_nominated(session, transaction, kept):
-        for call in kept:
-            call.placed = []
-    muster = GroupTreePlacer(session, attempt.calls, attempt.lacks, transaction)
-    if not muster.run(attempt.formation):
+        for placement in kept:
+            placement.placed = []
+    placer = GroupTreePlacer(session, attempt.placements, attempt.lacks, transaction)
+    if not placer.run(attempt.tree):
         transaction.rollback()
         needed = attempt.core_unit(unit)
         if nominated and needed is not None:
-            wanted = signature_of([attempt.calls[gang] for gang in needed.gangs])
+            wanted = signature_of([attempt.placements[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
                 session.mark_tried(unit)
                 return False
-        _wait(session, unit, attempt, muster.lacks)
+        _wait(session, unit, attempt, placer.lacks)
         return False
     if late:
         transaction.rollback()
@@ -76,8 +80,8 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     transaction.commit()
     commit(attempt.open)
     session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
-    placed = {call.gang for call in attempt.open if call.placed}
-    _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
+    placed = {placement.gang for placement in attempt.open if placement.placed}
+    _content(session, unit, attempt, {gang: lack for gang, lack in placer.lacks.items() if gang not in placed})
     return True
 
 
@@ -85,22 +89,22 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignat
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
     attempt = group_tree_attempt_of(session, unit)
-    if attempt is None or attempt.demand != demand or hold_up(attempt.formation, attempt.calls, attempt.lacks):
+    if attempt is None or attempt.demand != demand or hold_up(attempt.tree, attempt.placements, attempt.lacks):
         return None
     if any(isinstance(part, QuotaBlocked) for part in demand.parts):
         return None
     transaction = session.state.transaction()
-    muster = GroupTreePlacer(session, attempt.calls, attempt.lacks, transaction)
-    holds = muster.run(attempt.formation)
+    placer = GroupTreePlacer(session, attempt.placements, attempt.lacks, transaction)
+    holds = placer.run(attempt.tree)
     placed = transaction.placed
     transaction.rollback()
-    return session.fit_errors.record(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
+    return session.fit_errors.record(demand, _lacks(unit, attempt, placer.lacks, holds)) if not placed else None
 
 
 def _lacks(
     unit: QueuedUnit, attempt: GroupTreeAttempt, lacks: Mapping[GangRecord, object], holds: bool
 ) -> GroupTreeFitError:
-    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
+    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
     return GroupTreeFitError(of, holds)
 
 

@@ -26,25 +26,27 @@ def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
     return found
 
 
-def place_where_nominated(session: Session, transaction: Transaction, calls: list[GangPlacement]) -> bool:
+def place_where_nominated(session: Session, transaction: Transaction, placements: list[GangPlacement]) -> bool:
     """Places every quorum on the nodes where room was held for it; or places nothing.
 
     The transaction must have lifted the nominations.
     """
-    for call in calls:
-        call.placed = []
-        members = [m for batch in call.batches for m in batch.members if m.nomination is not None and m.row >= 0]
+    for placement in placements:
+        placement.placed = []
+        members = [
+            m for batch in placement.batches for m in batch.members if m.nomination is not None and m.row >= 0
+        ]
         for member in members:
             if not put(session, transaction, member, member.row):
                 transaction.unplace()
                 return False
-            call.placed.append((member, member.row))
-        roles = dict(call.need.roles)
+            placement.placed.append((member, member.row))
+        roles = dict(placement.need.roles)
         for member in members:
             if member.pod.role in roles:
                 roles[member.pod.role] -= 1
-        short = len(members) < call.need.total or any(missing > 0 for missing in roles.values())
-        if short or not call.near_enough(session):
+        short = len(members) < placement.need.total or any(missing > 0 for missing in roles.values())
+        if short or not placement.near_enough(session):
             transaction.unplace()
             return False
     return True

@@ -13,19 +13,24 @@ from phalanx.scheduling.session.session import Session
 
 
 class PodBatch:
-    """Members of one gang that are alike: same priority, class, role, charge path and huddle; `members` in their
-    order."""
+    """Members of one gang that are alike: same priority, class, role, charge path and colocation group; `members`
+    in their order."""
 
-    __slots__ = ("charge_path", "cls", "huddle", "members", "priority", "role")
+    __slots__ = ("charge_path", "cls", "colocation_group", "members", "priority", "role")
 
     def __init__(
-        self, priority: int, cls: ClassRecord, role: str, charge_path: ChargePath | None, huddle: int | None = None
+        self,
+        priority: int,
+        cls: ClassRecord,
+        role: str,
+        charge_path: ChargePath | None,
+        colocation_group: int | None = None,
     ) -> None:
         self.priority = priority
         self.cls = cls
         self.role = role
         self.charge_path = charge_path
-        self.huddle = huddle
+        self.colocation_group = colocation_group
         self.members: list[PodRecord] = []
 
 
@@ -33,7 +38,7 @@ Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
 
 
 def batches_of(
-    members: list[PodRecord], roles: set[str], charged: bool, huddles: ColocationGroups | None = None
+    members: list[PodRecord], roles: set[str], charged: bool, colocation: ColocationGroups | None = None
 ) -> list[PodBatch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
     found: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
@@ -47,7 +52,7 @@ def batches_of(
             member.pod_class,
             role,
             charge_path,
-            huddles.group_of(member) if huddles is not None else None,
+            colocation.group_of(member) if colocation is not None else None,
         )
         batch = found.get(key)
         if batch is None:

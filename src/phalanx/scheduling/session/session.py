@@ -270,7 +270,7 @@ class Session:
     def colocation_groups(self, gang: GangRecord) -> ColocationGroups | None:
         """Which members of a gang would rather be on one node."""
         found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
-        return next((huddles for huddles in found if huddles is not None), None)
+        return next((colocation for colocation in found if colocation is not None), None)
 
     def upper_bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
         """At most how many units with the demand of this one could get something now."""
