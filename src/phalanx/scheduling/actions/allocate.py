@@ -220,11 +220,11 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, 
         return
     if waiting and (held := session.blocked(waiting[0][1])) is not None:
         assert kind.charge_path is not None
-        refusal = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
+        fit_error = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
         for unit, record in waiting:
             session.decisions.withdraw_nominations([record])
             tell_unit(session, unit, held)
-            session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), refusal)
+            session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
             session.mark_tried(unit)
         return
     cls = kind.cls
@@ -304,8 +304,8 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
         return True
     demand = signature_of(placements)
     nominated = nominated_members(unit)
-    refusal = session.fit_errors.known(demand) if not nominated and not opened else None
-    if refusal is None:
+    fit_error = session.fit_errors.known(demand) if not nominated and not opened else None
+    if fit_error is None:
         lends = loans.active and not nominated and unit.band[0]
         charges = charges_of(session, placements, demand) if lends else {}
         late = lends and loans.is_late(unit, charges)
@@ -324,9 +324,9 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
         if waits_on(session, unit, demand):
             session.mark_tried(unit)
             return False
-        refusal = session.fit_errors.record(demand, facts)
-    tell_unit(session, unit, refusal.facts)
-    session.set_unschedulable(unit, demand, refusal)
+        fit_error = session.fit_errors.record(demand, facts)
+    tell_unit(session, unit, fit_error.facts)
+    session.set_unschedulable(unit, demand, fit_error)
     session.mark_tried(unit)
     return False
 
@@ -357,12 +357,12 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
                 return True
             if "enqueue" in session.pipeline.policy.actions:
                 demand = admission(session, unit, gang)
-                refusal = session.fit_errors.known(demand)
-                if refusal is None:
-                    refusal = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
-                assert isinstance(refusal.facts, NotAdmitted)
-                verdict = awaiting_admission(gang, spec, refusal.facts)
-                session.set_unschedulable(unit, demand, refusal)
+                fit_error = session.fit_errors.known(demand)
+                if fit_error is None:
+                    fit_error = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
+                assert isinstance(fit_error.facts, NotAdmitted)
+                verdict = awaiting_admission(gang, spec, fit_error.facts)
+                session.set_unschedulable(unit, demand, fit_error)
             else:
                 session.admit(gang)
         if verdict is None and asks:

@@ -38,16 +38,16 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     attempt, nominated = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.tree, attempt.placements, attempt.lacks):
         session.decisions.withdraw_nominations(nominated)
-        _wait(session, unit, attempt, attempt.lacks, parked=False)
+        _wait(session, unit, attempt, attempt.lacks, unschedulable=False)
         return False
     if not attempt.open:
-        _content(session, unit, attempt, attempt.lacks, parked=False)
+        _holds(session, unit, attempt, attempt.lacks, unschedulable=False)
         return True
-    refusal = session.fit_errors.known(attempt.demand) if not nominated else None
-    if refusal is not None:
-        assert isinstance(refusal.facts, GroupTreeFitError)
-        _tell(session, unit, attempt, refusal)
-        return refusal.facts.holds
+    fit_error = session.fit_errors.known(attempt.demand) if not nominated else None
+    if fit_error is not None:
+        assert isinstance(fit_error.facts, GroupTreeFitError)
+        _tell(session, unit, attempt, fit_error)
+        return fit_error.facts.holds
     least = [attempt.placements[gang] for gang in core(attempt.tree, attempt.placements)] or attempt.open
     lends = loans.active and not nominated and unit.band[0]
     charges = charges_of(session, least, signature_of(least)) if lends else {}
@@ -81,7 +81,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     commit(attempt.open)
     session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
     placed = {placement.gang for placement in attempt.open if placement.placed}
-    _content(session, unit, attempt, {gang: lack for gang, lack in placer.lacks.items() if gang not in placed})
+    _holds(session, unit, attempt, {gang: lack for gang, lack in placer.lacks.items() if gang not in placed})
     return True
 
 
@@ -108,19 +108,19 @@ def _lacks(
     return GroupTreeFitError(of, holds)
 
 
-def _content(
+def _holds(
     session: Session,
     unit: QueuedUnit,
     attempt: GroupTreeAttempt,
     lacks: Mapping[GangRecord, object],
-    parked: bool = True,
+    unschedulable: bool = True,
 ) -> None:
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
         if gang not in lacks:
             session.decisions.judge_gang(gang, None)
     if lacks:
-        _wait(session, unit, attempt, lacks, parked, holds=True)
+        _wait(session, unit, attempt, lacks, unschedulable, holds=True)
 
 
 def _wait(
@@ -128,21 +128,21 @@ def _wait(
     unit: QueuedUnit,
     attempt: GroupTreeAttempt,
     lacks: Mapping[GangRecord, object],
-    parked: bool = True,
+    unschedulable: bool = True,
     holds: bool = False,
 ) -> None:
-    refusal = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
-    _tell(session, unit, attempt, refusal, parked)
+    fit_error = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
+    _tell(session, unit, attempt, fit_error, unschedulable)
 
 
 def _tell(
-    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, refusal: FitError, parked: bool = True
+    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, fit_error: FitError, unschedulable: bool = True
 ) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
-    assert isinstance(refusal.facts, GroupTreeFitError)
-    tell_group_tree(session, unit, refusal.facts)
-    if parked or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
-        session.set_unschedulable(unit, attempt.demand, refusal)
+    assert isinstance(fit_error.facts, GroupTreeFitError)
+    tell_group_tree(session, unit, fit_error.facts)
+    if unschedulable or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
+        session.set_unschedulable(unit, attempt.demand, fit_error)
     session.mark_tried(unit)
 
 

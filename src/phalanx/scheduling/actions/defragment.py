@@ -36,7 +36,7 @@ def defragmentation_candidates(session: Session) -> list[UnitKey]:
     nobody does."""
     runs, settings = session.defragmentation, session.pipeline.policy.defragmentation
     if runs.due(settings, session.now):
-        first = sorted(session.queue.first_parked(MOST_TRIED), key=lambda entry: entry[0])
+        first = sorted(session.queue.first_unschedulable(MOST_TRIED), key=lambda entry: entry[0])
         keys = (unit.key for _, unit in first if may_lack_room(session, unit))
         return list(islice(keys, MOST_TRIED))
     window = runs.window(settings, session.now)
@@ -47,7 +47,7 @@ def defragmentation_candidates(session: Session) -> list[UnitKey]:
 
 
 def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
-    """Whether a parked unit waits for nothing but room, as far as it was told."""
+    """Whether an unschedulable unit waits for nothing but room, as far as it was told."""
     demand = session.queue.demand_of(unit.key)
     return unit.composite is None and isinstance(demand, PodSignature | QuorumSignature)
 

@@ -51,15 +51,15 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
             session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
             continue
         demand = admission(session, unit, gang)
-        refusal = session.fit_errors.known(demand)
-        if refusal is None and session.pipeline.admit(session, gang):
+        fit_error = session.fit_errors.known(demand)
+        if fit_error is None and session.pipeline.admit(session, gang):
             session.admit(gang)
             if gang.last_verdict is not None and gang.last_verdict[0] is not None:
                 session.decisions.judge_gang(gang, None)
             continue
-        refusal = refusal or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
-        tell_unit(session, unit, refusal.facts)
-        session.set_unschedulable(unit, demand, refusal)
+        fit_error = fit_error or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
+        tell_unit(session, unit, fit_error.facts)
+        session.set_unschedulable(unit, demand, fit_error)
 
 
 def objection(session: Session, gang: GangRecord) -> NotAdmitted:

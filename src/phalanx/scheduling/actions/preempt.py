@@ -90,8 +90,8 @@ def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
 
 
 def could_preempt(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> bool:
-    """Whether others would go for a parked unit now. (It was refused when there was less to take.) If not now, the
-    unit is asked about again when that may have changed."""
+    """Whether others would go for an unschedulable unit now. (It was refused when there was less to take.) If not
+    now, the unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
         return False
     if waits_instead(session, unit):

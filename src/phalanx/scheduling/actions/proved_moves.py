@@ -91,7 +91,7 @@ def _others(session: Session, unit: QueuedUnit, preemptor: Preemptor) -> Iterato
     placed = {record for record, _ in preemptor.placed}
     yield from _surplus(session, unit, placed)
     units = [each for each in session.units if each.key in session.unschedulable]
-    for other in (*units, *(parked for _, parked in session.queue.first_parked(1))):
+    for other in (*units, *(unschedulable for _, unschedulable in session.queue.first_unschedulable(1))):
         if other.key == unit.key or nominated_members(other):
             continue
         demand = session.queue.demand_of(other.key)

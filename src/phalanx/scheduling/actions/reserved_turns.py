@@ -162,15 +162,15 @@ def _recalled(session: Session, kept: StoredReservation) -> Reservation | None:
 
 
 def next_in_line(session: Session) -> list[UnitKey]:
-    """The parked units that would get a start next, should those before them start now: nobody behind them may have
-    a turn before them."""
+    """The unschedulable units that would get a start next, should those before them start now: nobody behind them
+    may have a turn before them."""
     plan = session.reservations
     assert plan is not None
     depth = plan.settings.depth
     if not depth:
         return []
     heads: dict[str, list[QueuedUnit]] = {}
-    for _, unit in sorted(session.queue.first_parked(depth), key=lambda entry: entry[0]):
+    for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key) and entitled(session, plan, unit):
             chosen = heads.setdefault(queue_of(session, unit), [])
             if len(chosen) < depth:
@@ -183,11 +183,11 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
     plan = session.reservations
     if plan is None or unit.key not in session.unschedulable:
         return
-    demand, refusal = session.unschedulable[unit.key]
+    demand, fit_error = session.unschedulable[unit.key]
     if not isinstance(demand, QuorumSignature | PodSignature):
         return
     if plan.get(unit.key) is not None:
-        plan.failed(unit.key, type(refusal.facts).__name__)
+        plan.failed(unit.key, type(fit_error.facts).__name__)
         return
     if plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return

@@ -123,7 +123,7 @@ def await_victims(session: Session, unit: QueuedUnit, wanted: PodSignature | Quo
     nomination = held[0].nomination
     assert nomination is not None
     demand = NominatedSignature(unit.key, wanted, nomination.victims)
-    refusal = FitError(nomination_verdict(held), session.state.version)
-    tell_unit(session, unit, refusal.facts)
-    session.set_unschedulable(unit, demand, refusal)
+    fit_error = FitError(nomination_verdict(held), session.state.version)
+    tell_unit(session, unit, fit_error.facts)
+    session.set_unschedulable(unit, demand, fit_error)
     session.queue.recheck_at(unit, nomination.until)

@@ -190,14 +190,14 @@ class SurplusTurns:
         refused = {kind for turn in turns for kind in turn.refused}
         if refused:
             demand = SurplusSignature(tuple(sorted(refused, key=_place)))
-            refusal = surplus_fit_error(session, demand)
+            fit_error = surplus_fit_error(session, demand)
             match session.unschedulable.get(unit.key):
                 case (GroupTreeSignature(key, parts), known):
                     # Gangs of the same tree wait as well: whoever may get something first wakes all.
                     session.set_unschedulable(unit, GroupTreeSignature(key, (*parts, demand)), known)
                 case _:
-                    session.set_unschedulable(unit, demand, refusal)
-            tell_unit(session, unit, refusal.facts)
+                    session.set_unschedulable(unit, demand, fit_error)
+            tell_unit(session, unit, fit_error.facts)
 
 
 def grows_at(gang: GangRecord, now: int) -> int:

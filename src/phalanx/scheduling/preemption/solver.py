@@ -169,8 +169,8 @@ class Solver:
         if tells or not self._reclaimees.pods:
             without = self._try_without(None)
             if without is not None:
-                unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
-                return self._no_solution(without, unripe)
+                pods_arriving = arriving and (not tells or self._try_without(None, arriving=True) is None)
+                return self._no_solution(without, pods_arriving)
         near = self._within_domains(choice)
         if near is not None:
             return near
@@ -300,11 +300,11 @@ class Solver:
         """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
         return not any(self._session.quota_check.overdrawn(self._preemptor.charge_paths))
 
-    def _no_solution(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:
+    def _no_solution(self, facts: Shortage | Gap | OverQuota | None, pods_arriving: bool = False) -> NoSolution:
         refused = self._reclaimees.refused + self._candidates.refused + Counter(self._delays.counts())
         ends = [when for when in (self._candidates.retry_at, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), unripe)
+        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), pods_arriving)
 
     def _solution(self, taken: RemovedVictims, chosen: Sequence[Victim]) -> Eviction | None:
         if self._preemptor.place(self._session, self._transaction) is not None:

@@ -45,24 +45,25 @@ class FitErrors:
         self._placer = placer
         self._queue = queue
         self._quota_check = quota_check
-        # With how many openings there had been by then.
+        # With the `affinity_version` as of then.
         self._found: dict[SchedulingSignature, tuple[FitError, int]] = {}
         self._verdicts: dict[Shortage | OverQuota, Verdict] = {}
         self._shortages: dict[ClassRecord, FitError] = {}
 
     def known(self, demand: SchedulingSignature) -> FitError | None:
-        """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
-        hope for others to be placed."""
-        found, openings = self._found.get(demand, (None, 0))
+        """The fit error of a demand after which room has not grown: in a cycle it only shrinks, except for pods
+        that hope for others to be placed."""
+        found, affinity_version = self._found.get(demand, (None, 0))
         if found is not None:
-            return found if openings == self.state.affinity_version or not helped_by_placements(demand) else None
+            current = affinity_version == self.state.affinity_version
+            return found if current or not helped_by_placements(demand) else None
         return self._queue.known_fit_error(demand)
 
     def record(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
-        refusal = FitError(facts, self.state.version if version is None else version)
-        self._found[demand] = (refusal, self.state.affinity_version)
-        return refusal
+        fit_error = FitError(facts, self.state.version if version is None else version)
+        self._found[demand] = (fit_error, self.state.affinity_version)
+        return fit_error
 
     def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:
         """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""

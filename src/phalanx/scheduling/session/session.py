@@ -330,9 +330,9 @@ class Session:
         self.tried.add(unit.key)
         self.decisions.steps += 1
 
-    def set_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
+    def set_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, fit_error: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
-        self.unschedulable[unit.key] = (demand, refusal)
+        self.unschedulable[unit.key] = (demand, fit_error)
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1

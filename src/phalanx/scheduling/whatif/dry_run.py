@@ -20,7 +20,7 @@ from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
 
 class NothingHelps(msgspec.Struct, frozen=True):
-    """No eviction helps a unit. `supposed` is what would be if nobody objected, None where nobody is looked for at
+    """No eviction helps a unit. `what_if` is what would be if nobody objected, None where nobody is looked for at
     all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
     them others would go."""
 
