@@ -97,7 +97,7 @@ class Bench:
         allocator = self.state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(allocator, SharedDevices)
         self.allocator = allocator
-        self.allocator.equip(Family, policy)
+        self.allocator.configure(Family, policy)
         self.number = 0
 
     def node(self, name: str, cards: tuple[Card, ...]) -> int:

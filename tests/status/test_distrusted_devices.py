@@ -34,7 +34,7 @@ class TestDoubts:
         return [notice.about.name for notice in self.doubts.new_warnings()]
 
     def test_each_is_told_and_counted_once(self) -> None:
-        self.allocator.equip(Family, CardPolicy.LAST)
+        self.allocator.configure(Family, CardPolicy.LAST)
         self.state.apply(PodUpdated(pod("liar", "GPU-1", "GPU-2")))
         self.state.apply(PodUpdated(pod("honest", "GPU-1")))
         assert self.told() == ["liar"]

@@ -87,7 +87,7 @@ class SharedDevices(NodeAllocator):
         self._used_cores = np.zeros(shape, dtype=np.int64)
         self._users = np.zeros(shape, dtype=np.int64)
 
-    def equip(self, families: Iterable[Family], policy: CardPolicy) -> None:
+    def configure(self, families: Iterable[Family], policy: CardPolicy) -> None:
         """What the policy gives out, and how."""
         self.families, self.policy = frozenset(families), policy
 

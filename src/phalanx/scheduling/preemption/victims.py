@@ -175,26 +175,26 @@ class VictimBuilder:
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[Victim]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""
-        spares, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
-        for gang, spare in spares.items():
+        dispensable, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
+        for gang, own in dispensable.items():
             singles: dict[str, Victim] = {}
-            for record in members.get(gang, ()) if spare.free > 0 else ():
+            for record in members.get(gang, ()) if own.free > 0 else ():
                 if record.pod.uid in singles:
                     continue
-                mates = spare.goes_with(record)
-                if not (spare.can_lose_all(mates, {}) and all(map(self._may_go, mates))):
+                mates = own.goes_with(record)
+                if not (own.can_lose_all(mates, {}) and all(map(self._may_go, mates))):
                     continue
                 if any(map(is_leader, mates)):
                     led = True
                     continue
                 victim = self._victim(mates)
-                victim.dispensable = spare
+                victim.dispensable = own
                 singles.update((mate.pod.uid, victim) for mate in mates)
             singly = list(dict.fromkeys(singles.values()))
             _by_rank(singly)
             yield from singly
         # A gang does not fall for itself, and one that needs nobody loses its members one by one (but its leader).
-        single = all(spare.all_dispensable for spare in spares.values()) and not led
+        single = all(own.all_dispensable for own in dispensable.values()) and not led
         if single or any(gang in self._own for gang in gangs):
             return
         there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
@@ -333,10 +333,10 @@ class Removals:
 
     def gang_can_lose(self, victim: Victim) -> bool:
         """Whether its gang can do without it, if it does not go as a whole."""
-        spare = victim.dispensable
-        if spare is None:
+        dispensable = victim.dispensable
+        if dispensable is None:
             return True
-        return spare.can_lose_all(victim.records, self._spent.get(spare, {}))
+        return dispensable.can_lose_all(victim.records, self._spent.get(dispensable, {}))
 
     def add(self, victim: Victim, sign: int = 1) -> None:
         for charge_path, amounts in victim.amounts.items():

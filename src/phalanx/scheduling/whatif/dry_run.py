@@ -73,9 +73,9 @@ class DryRun(Scheduler):
         def build(session: Session) -> Preemptor | None:
             return least_preemptor_of(session, unit, wait[0])
 
-        supposed = what_if(self.session, preemptor, self.policy.eviction, self.session.evictions)
-        fits = supposed.eviction
+        result = what_if(self.session, preemptor, self.policy.eviction, self.session.evictions)
+        fits = result.eviction
         if fits is not None and not fits.evicts:
             return fits  # it may ask nobody to go, and need not
-        changes = Suggestions(self.new_session, build, self.session).helpful_changes(preemptor, supposed)
-        return NothingHelps(supposed, tuple(changes))
+        changes = Suggestions(self.new_session, build, self.session).helpful_changes(preemptor, result)
+        return NothingHelps(result, tuple(changes))

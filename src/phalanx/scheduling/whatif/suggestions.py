@@ -59,9 +59,9 @@ class Suggestions:
         self._build = build
         self._session = session
 
-    def helpful_changes(self, preemptor: Preemptor, supposed: WhatIf) -> list[str]:
+    def helpful_changes(self, preemptor: Preemptor, what_if: WhatIf) -> list[str]:
         """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
-        suggestions = list(_suggestions(self._session, preemptor, supposed))
+        suggestions = list(_suggestions(self._session, preemptor, what_if))
         single = [suggestion.text for suggestion in suggestions if self._helps([suggestion])]
         if single:
             return single[:_MOST_TOLD]
@@ -99,15 +99,15 @@ class Suggestions:
         return isinstance(found, Eviction)
 
 
-def _suggestions(session: Session, preemptor: Preemptor, supposed: WhatIf) -> Iterator[Suggestion]:
+def _suggestions(session: Session, preemptor: Preemptor, what_if: WhatIf) -> Iterator[Suggestion]:
     """What might help, those first that cost least."""
-    if supposed.eviction is None:
+    if what_if.eviction is None:
         return
-    found = supposed.eviction
+    found = what_if.eviction
     records = [*(record for victim in found.victims for record in victim.records), *found.displaced]
     if not preemptor.preempts:
         yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
-    yield from _waiting(supposed)
+    yield from _waiting(what_if)
     yield from _outranking(session, preemptor, records)
     yield from _owning(session, preemptor)
     yield from _releasing(records)
@@ -119,8 +119,8 @@ def _let_it_preempt(world: ChangedWorld) -> None:
     world.preempts = True
 
 
-def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
-    times = [obstacle.until for obstacle in supposed.obstacles if obstacle.until is not None]
+def _waiting(what_if: WhatIf) -> Iterator[Suggestion]:
+    times = [obstacle.until for obstacle in what_if.obstacles if obstacle.until is not None]
     if not times:
         return
     last = max(times)
@@ -129,7 +129,7 @@ def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
     def wait(world: ChangedWorld) -> None:
         world.now = float(moment)
 
-    obstacle = next(each for each in supposed.obstacles if each.until == last)
+    obstacle = next(each for each in what_if.obstacles if each.until == last)
     why = obstacle.why
     if why.startswith("each "):
         why = f"{named(obstacle.records)} {why if len(obstacle.records) > 1 else why.removeprefix('each ')}"

@@ -51,7 +51,7 @@ class DeviceShare(Plugin):
             arguments.boolean(f"deviceshare.{switch}", False)
 
     def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
-        _shared_devices(nodes).equip(self._families, self._policy)
+        _shared_devices(nodes).configure(self._families, self._policy)
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         if pod_class.spec.devices is None:
