@@ -97,7 +97,7 @@ def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, 
         return None
     if isinstance(found, NothingHelps):
         return _vain(dry_run, unit, found)
-    # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
+    # Several pods that are alike share their victims: who goes for another's sake is among the victims.
     pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
     answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)

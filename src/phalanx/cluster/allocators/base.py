@@ -81,5 +81,5 @@ class NodeAllocator(Protocol):
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
-        """Takes in a `AllocatorFact`; whether room or permission may have grown for anybody."""
+        """Takes in an `AllocatorFact`; whether room or permission may have grown for anybody."""
         raise TypeError(f"nobody tells {self.name} {fact!r}")

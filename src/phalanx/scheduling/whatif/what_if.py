@@ -74,7 +74,7 @@ class _AllPods(Reclaimees):
         return self._free(record.charge_path)
 
     def _may_go(self, counts: IntArray) -> BoolArray:
-        # As many as may be: fixtures and pods that are marked may be of one kind.
+        # As many as may be: pods that belong to their nodes and pods that are marked may be of one kind.
         left: BoolArray = counts > 0
         for gang in self._preemptor.gangs:
             for number in self._session.state.victims.of_gang(gang):
