@@ -64,21 +64,21 @@ class Transaction:
             found.update(np.flatnonzero(freed.any(axis=0)).tolist())
         return found
 
-    def place(self, cls: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
-        """Puts `pods[i]`, all of class `cls`, on `rows[i]`."""
+    def place(self, pod_class: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
+        """Puts `pods[i]`, all of class `pod_class`, on `rows[i]`."""
         assert self._open
         assert len(pods) == len(rows)
         if not rows:
             return
-        self._put(cls.footprint, rows, 1)
-        if cls.allocators:
+        self._put(pod_class.footprint, rows, 1)
+        if pod_class.allocators:
             for record, row in zip(pods, rows, strict=True):
                 reserve_allocations(record, row)
-        cls.affinity.add(rows, 1)
-        self._journal.append((cls, pods, rows))
+        pod_class.affinity.add(rows, 1)
+        self._journal.append((pod_class, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))
         if self._charging:
-            self._charge(cls.footprint, pods, 1)
+            self._charge(pod_class.footprint, pods, 1)
 
     def _charge(self, footprint: Footprint, pods: list[PodRecord], sign: int) -> None:
         charge_paths = (
@@ -140,14 +140,14 @@ class Transaction:
     def back_to(self, mark: int) -> None:
         """Takes back what was placed since the mark, and nothing else."""
         while len(self._journal) > mark:
-            cls, pods, rows = self._journal.pop()
-            for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.allocators else ():
+            pod_class, pods, rows = self._journal.pop()
+            for record, row in zip(reversed(pods), reversed(rows), strict=True) if pod_class.allocators else ():
                 release_allocations(record, row)
-            cls.affinity.add(rows, -1)
-            self._put(cls.footprint, rows, -1)
+            pod_class.affinity.add(rows, -1)
+            self._put(pod_class.footprint, rows, -1)
             del self._placed[len(self._placed) - len(pods) :]
             if self._charging:
-                self._charge(cls.footprint, pods, -1)
+                self._charge(pod_class.footprint, pods, -1)
 
     def unplace(self) -> None:
         """Takes back what was placed so far, and nothing else."""
@@ -187,20 +187,20 @@ class Transaction:
 
     def abandon(self) -> None:
         """Takes back what was committed for pods that have not been counted as placed: something came between."""
-        for cls, pods, rows in reversed(self._journal):
+        for pod_class, pods, rows in reversed(self._journal):
             left = [
                 (record, row) for record, row in zip(pods, rows, strict=True) if record.state is MemberState.PENDING
             ]
             for record, row in left:
-                if cls.allocators:
+                if pod_class.allocators:
                     release_allocations(record, row)
                 if self._charging and record.charge_path is not None:
-                    record.charge_path.charge(cls.footprint, -1)
-                    record.charge_path.commit_charge(cls.footprint, -1)
+                    record.charge_path.charge(pod_class.footprint, -1)
+                    record.charge_path.commit_charge(pod_class.footprint, -1)
             rows = [row for _, row in left]
             if rows:
-                cls.affinity.add(rows, -1)
-                self._put(cls.footprint, rows, -1)
+                pod_class.affinity.add(rows, -1)
+                self._put(pod_class.footprint, rows, -1)
         self._journal.clear()
 
     def end(self) -> None:

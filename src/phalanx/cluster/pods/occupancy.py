@@ -75,10 +75,10 @@ class PodsByNode:
         rows, unblocking = self._rows, dict[ClassRecord, bool]()
         for record, row in placed:
             record.row = row
-            cls = record.pod_class
-            if cls not in unblocking:
-                unblocking[cls] = cls.affinity.may_unblock_others
-            self.affinity_version += unblocking[cls]
+            pod_class = record.pod_class
+            if pod_class not in unblocking:
+                unblocking[pod_class] = pod_class.affinity.may_unblock_others
+            self.affinity_version += unblocking[pod_class]
             here = rows.get(row)
             if here is None:
                 rows[row] = {record.pod.uid: record}
@@ -182,11 +182,11 @@ def count_affinity(record: PodRecord, row: int, sign: int) -> None:
             profile.mark_terminating(row, sign)
 
 
-def reclassify(record: PodRecord, cls: ClassRecord) -> None:
+def reclassify(record: PodRecord, pod_class: ClassRecord) -> None:
     """Others mean the pod now, or others no longer do."""
     if record.row != NO_NODE:
         count_affinity(record, record.row, -1)
-    record.pod_class = cls
+    record.pod_class = pod_class
     if record.row != NO_NODE:
         count_affinity(record, record.row, 1)
 

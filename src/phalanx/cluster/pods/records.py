@@ -50,9 +50,9 @@ class PodRecord:
         "state",
     )
 
-    def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
+    def __init__(self, pod: Pod, pod_class: ClassRecord, footprint: Footprint, state: MemberState) -> None:
         self.pod = pod
-        self.pod_class = cls
+        self.pod_class = pod_class
         self.footprint = footprint
         self.state = state
         self.row = NO_NODE

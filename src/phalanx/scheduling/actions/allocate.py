@@ -227,15 +227,15 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, 
             session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
             session.mark_tried(unit)
         return
-    cls = kind.cls
+    pod_class = kind.pod_class
     while waiting and (opened or session.fit_errors.known(kind) is None):
-        allowed = session.quota_check.room(kind.charge_path, cls.footprint)
-        rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
+        allowed = session.quota_check.room(kind.charge_path, pod_class.footprint)
+        rows = session.placer.place(pod_class, min(len(waiting), allowed)) if allowed else []
         if not rows:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             break
         transaction = session.state.transaction(charging=False)
-        transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
+        transaction.place(pod_class, [record for _, record in waiting[: len(rows)]], rows)
         transaction.commit()
         session.decisions.bind_all([(each[1], row) for each, row in zip(waiting, rows, strict=False)], None, None)
         for unit, _ in waiting[: len(rows)]:

@@ -64,11 +64,11 @@ def _place_again(
 ) -> dict[PodRecord, int] | None:
     targets: dict[PodRecord, int] = {}
     for record in sorted(attempt.moving, key=lambda each: (-attempt.size(each), each.pod.key)):
-        cls = record.pod_class
-        rows = session.placer.place(cls, 1)
-        if not rows or not session.quota_check.room(record.charge_path, cls.footprint):
+        pod_class = record.pod_class
+        rows = session.placer.place(pod_class, 1)
+        if not rows or not session.quota_check.room(record.charge_path, pod_class.footprint):
             return None
-        transaction.place(cls, [record], rows)
+        transaction.place(pod_class, [record], rows)
         targets[record] = rows[0]
     return targets
 

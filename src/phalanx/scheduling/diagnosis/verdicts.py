@@ -234,7 +234,7 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     waiting = (*gang.pending.values(), *gang.starting_placeholders)
-    members = (m for m in waiting if m.pod_class is facts.cls and not m.pod.problem)
+    members = (m for m in waiting if m.pod_class is facts.pod_class and not m.pod.problem)
     example = min(members, key=lambda member: member.order).pod.name
     inside = f" in {facts.where}" if facts.where else ""
     part = f"subgroup {facts.part} of " if facts.part else ""

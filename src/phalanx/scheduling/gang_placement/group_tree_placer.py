@@ -132,7 +132,7 @@ class GroupTreePlacer:
 def _asks(gang: GangRecord, facts: object) -> bool:
     """Whether a refusal may speak of the gang."""
     waiting = (*gang.pending.values(), *gang.starting_placeholders)
-    return not isinstance(facts, Shortage) or any(member.pod_class is facts.cls for member in waiting)
+    return not isinstance(facts, Shortage) or any(member.pod_class is facts.pod_class for member in waiting)
 
 
 def note_waiting(

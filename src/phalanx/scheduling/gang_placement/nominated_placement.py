@@ -54,12 +54,12 @@ def place_where_nominated(session: Session, transaction: Transaction, placements
 
 def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
     """Places one pod on one node, if it fits there and its accounts allow it."""
-    cls = member.pod_class
-    if not session.quota_check.room(member.charge_path, cls.footprint):
+    pod_class = member.pod_class
+    if not session.quota_check.room(member.charge_path, pod_class.footprint):
         return False
-    if session.placer.class_view(cls).score[row] == NOWHERE:
+    if session.placer.class_view(pod_class).score[row] == NOWHERE:
         return False
-    transaction.place(cls, [member], [row])
+    transaction.place(pod_class, [member], [row])
     return True
 
 

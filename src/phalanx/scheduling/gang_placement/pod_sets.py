@@ -16,18 +16,18 @@ class PodBatch:
     """Members of one gang that are alike: same priority, class, role, charge path and colocation group; `members`
     in their order."""
 
-    __slots__ = ("charge_path", "cls", "colocation_group", "members", "priority", "role")
+    __slots__ = ("charge_path", "colocation_group", "members", "pod_class", "priority", "role")
 
     def __init__(
         self,
         priority: int,
-        cls: ClassRecord,
+        pod_class: ClassRecord,
         role: str,
         charge_path: ChargePath | None,
         colocation_group: int | None = None,
     ) -> None:
         self.priority = priority
-        self.cls = cls
+        self.pod_class = pod_class
         self.role = role
         self.charge_path = charge_path
         self.colocation_group = colocation_group
@@ -70,15 +70,15 @@ def hardest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
 
     def hardness(entry: tuple[int, PodBatch]) -> tuple[int, int, float, int]:
         position, batch = entry
-        cls = batch.cls
+        pod_class = batch.pod_class
         share = max(
             amount / max(1, totals.get(names[column], (0, 0))[0])
-            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
+            for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True)
         )
-        return (batch.priority, int(session.placer.class_view(cls).mask.sum()), -share, position)
+        return (batch.priority, int(session.placer.class_view(pod_class).mask.sum()), -share, position)
 
     return leaders_first(
-        [batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,)
+        [batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.pod_class,)
     )
 
 
@@ -89,11 +89,13 @@ def leanest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
 
     def size(entry: tuple[int, PodBatch]) -> tuple[int, float, int]:
         position, batch = entry
-        amounts = batch.cls.footprint.amounts.items()
+        amounts = batch.pod_class.footprint.amounts.items()
         share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
         return (batch.priority, share, position)
 
-    return leaders_first([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))
+    return leaders_first(
+        [batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.pod_class,)
+    )
 
 
 def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodBatch, int]]:
@@ -104,7 +106,7 @@ def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodB
 def least_amount(left: Sequence[tuple[PodBatch, int]], count: int, account: AccountRecord, resource: str) -> int:
     """What so many further members charge to an account at least, of a resource."""
     costs = sorted(
-        (batch.cls.footprint.amounts.get(resource, 0), there)
+        (batch.pod_class.footprint.amounts.get(resource, 0), there)
         for batch, there in left
         if batch.charge_path is not None and account in batch.charge_path.path
     )

@@ -134,7 +134,7 @@ class GangPlacement:
         """How many of each class wait, where they are more than are needed."""
         found: dict[ClassRecord, int] = {}
         for batch in self.batches:
-            found[batch.cls] = found.get(batch.cls, 0) + len(batch.members)
+            found[batch.pod_class] = found.get(batch.pod_class, 0) + len(batch.members)
         return found if sum(found.values()) > self.need.total else None
 
     def near_enough(self, session: Session) -> bool:
@@ -190,7 +190,7 @@ def copies_of(
                 # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
                 charge_path = portion.charge_path or session.charge_path(placement.gang)
                 left -= count
-                yield charge_path, portion.cls, count
+                yield charge_path, portion.pod_class, count
 
 
 def charges_of(
@@ -198,8 +198,8 @@ def charges_of(
 ) -> dict[ChargePath, dict[str, int]]:
     """What each charge path would be charged."""
     charges: dict[ChargePath, dict[str, int]] = {}
-    for charge_path, cls, count in copies_of(session, placements, demand):
-        add_amounts(charges.setdefault(charge_path, {}), cls.footprint.amounts, count)
+    for charge_path, pod_class, count in copies_of(session, placements, demand):
+        add_amounts(charges.setdefault(charge_path, {}), pod_class.footprint.amounts, count)
     return charges
 
 
@@ -221,7 +221,7 @@ def place_gangs(
         if gaps:
             return Gap(gaps, place)
     facts = _all_in_turn(session, transaction, placements, demand, hardest_first, spot)
-    if isinstance(facts, OverQuota) and len({batch.cls for each in placements for batch in each.batches}) > 1:
+    if isinstance(facts, OverQuota) and len({batch.pod_class for each in placements for batch in each.batches}) > 1:
         facts = facts if _all_in_turn(session, transaction, placements, demand, leanest_first, spot) else None
     if isinstance(facts, Shortage) and _gathered(session, transaction, placements, demand, spot):
         return None
@@ -246,8 +246,8 @@ def _gathered(
     would go by itself."""
     wanted: dict[ClassRecord, int] = {}
     for part in demand.gangs:
-        for cls in {portion.cls for portion in part.members}:
-            wanted[cls] = wanted.get(cls, 0) + part.forced_members(cls)
+        for pod_class in {portion.pod_class for portion in part.members}:
+            wanted[pod_class] = wanted.get(pod_class, 0) + part.forced_members(pod_class)
     for rows in affinity_candidates(session, wanted.items()):
         with session.placer.within(rows):
             if _all_in_turn(session, transaction, placements, demand, hardest_first, spot) is None:
@@ -266,7 +266,7 @@ def _all_in_turn(
     start = transaction.mark()
     # Gangs of a bundle may have to be near to each other as well.
     for place, placement in leaders_first(
-        list(enumerate(placements)), lambda entry: {batch.cls for batch in entry[1].batches}
+        list(enumerate(placements)), lambda entry: {batch.pod_class for batch in entry[1].batches}
     ):
         facts = _Turn(session, transaction, placement, demand.gangs[place], place, order, spot).run()
         if facts is not None:
@@ -423,8 +423,8 @@ class _Turn:
     def _too_few(self) -> Facts:
         """No subgroup failed for lack of room, yet those that there are do not make a quorum."""
         placement, session = self._placement, self._session
-        cls, placed = placement.batches[0].cls, len(placement.placed)
-        found = shortage(session.pipeline, session.state.nodes, cls, placed, placement.need.total)
+        pod_class, placed = placement.batches[0].pod_class, len(placement.placed)
+        found = shortage(session.pipeline, session.state.nodes, pod_class, placed, placement.need.total)
         return msgspec.structs.replace(found, culprit=self._place)
 
     def _fill(self, pod_set: PodSet, roles: dict[str, int], total: int) -> Facts | None:
@@ -462,8 +462,8 @@ class _Turn:
         session, done = self._session, 0
         if depth < len(self._levels) and len(members) > 1:
             level, spent = self._levels[depth], set[int]()
-            while done < len(members) and session.quota_check.room(batch.charge_path, batch.cls.footprint):
-                number = session.topology_domains.part(level, batch.cls, len(members) - done, spent)
+            while done < len(members) and session.quota_check.room(batch.charge_path, batch.pod_class.footprint):
+                number = session.topology_domains.part(level, batch.pod_class, len(members) - done, spent)
                 if not number:
                     break
                 spent.add(number)
@@ -472,15 +472,15 @@ class _Turn:
         return done + self._put_anywhere(batch, members[done:])
 
     def _put_anywhere(self, batch: PodBatch, members: list[PodRecord]) -> int:
-        session, cls, done = self._session, batch.cls, 0
-        wanted = min(len(members), session.quota_check.room(batch.charge_path, cls.footprint))
+        session, pod_class, done = self._session, batch.pod_class, 0
+        wanted = min(len(members), session.quota_check.room(batch.charge_path, pod_class.footprint))
         while done < wanted:
             with session.placer.with_extra_score(self._colocation_scores(members[done])):
-                rows = session.placer.place(cls, wanted - done)
+                rows = session.placer.place(pod_class, wanted - done)
             if not rows:
                 break
             chosen = members[done : done + len(rows)]
-            self._transaction.place(cls, chosen, rows)
+            self._transaction.place(pod_class, chosen, rows)
             self._placement.placed.extend(zip(chosen, rows, strict=True))
             done += len(rows)
         return done
@@ -496,17 +496,17 @@ class _Turn:
         """Why so many are missing: the batch with that number in `left`, which tells how many of each are without a
         node, was the first of which no more could be placed."""
         batch, there = left[failed]
-        session, cls, place = self._session, batch.cls, self._place
+        session, pod_class, place = self._session, batch.pod_class, self._place
         mine = self._placement.placed[start:]
         placed = len(mine)
-        if not session.quota_check.room(batch.charge_path, cls.footprint):
+        if not session.quota_check.room(batch.charge_path, pod_class.footprint):
             count = min(missing, there)
             # So many may be more than the cluster has, of which accounts do not speak; then it is one too many.
             over_quota, charge_path = session.quota_check.over_quota, batch.charge_path
-            excess = over_quota(charge_path, cls.footprint, count, placed, need, place)
-            excess = excess or over_quota(charge_path, cls.footprint, 1, placed, need, place)
+            excess = over_quota(charge_path, pod_class.footprint, count, placed, need, place)
+            excess = excess or over_quota(charge_path, pod_class.footprint, 1, placed, need, place)
             assert excess is not None
-            if not (excess.computed and not session.placer.fits(cls)):
+            if not (excess.computed and not session.placer.fits(pod_class)):
                 # The gang's own members that were tried are part of what it wants, not of what is in use.
                 own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in self._placement.placed)
                 others = [each for number, each in enumerate(left) if number != failed]
@@ -518,8 +518,8 @@ class _Turn:
                 change, lacking = excess.change if used + wanted <= total else "", max(0, wanted - total)
                 return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, lacking=lacking)
         nodes = session.state.nodes
-        alike = [row for record, row in self._placement.placed if record.pod_class is cls]
-        return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot, alike)
+        alike = [row for record, row in self._placement.placed if record.pod_class is pod_class]
+        return shortage(session.pipeline, nodes, pod_class, placed, need, missing, place, self._spot, alike)
 
 
 def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:
@@ -528,7 +528,7 @@ def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:
 
 
 def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, ChargePath | None], int]]:
-    return (((batch.cls, batch.role, batch.charge_path), len(batch.members)) for batch in batches)
+    return (((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in batches)
 
 
 def _reserve(gang: GangRecord) -> Requests:

@@ -132,7 +132,9 @@ class SurplusTurns:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             turn.refused[kind] = None
             turn.members = [
-                each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.charge_path)
+                each
+                for each in turn.members
+                if (each.pod_class, each.charge_path) != (kind.pod_class, kind.charge_path)
             ]
         if not turn.members:
             self._settle(turn.unit)
@@ -225,7 +227,7 @@ def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool =
 
 
 def _place(kind: PodSignature) -> tuple[int, object, str]:
-    return kind.cls.number, kind.charge_path.key if kind.charge_path is not None else "", repr(kind.area)
+    return kind.pod_class.number, kind.charge_path.key if kind.charge_path is not None else "", repr(kind.area)
 
 
 def _extra(gang: GangRecord) -> int:

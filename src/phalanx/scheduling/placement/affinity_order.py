@@ -13,11 +13,13 @@ T = TypeVar("T")
 
 def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord]]) -> list[T]:
     """In their order, but each after those who may be the ones that it has to be near to."""
-    if not any(cls.affinity.peers.affinity for each in followers for cls in classes_of(each)):
+    if not any(pod_class.affinity.peers.affinity for each in followers for pod_class in classes_of(each)):
         return list(followers)
 
     def follow(one: T, other: T) -> bool:
-        return any(follows_affinity(cls, leader) for cls in classes_of(one) for leader in classes_of(other))
+        return any(
+            follows_affinity(pod_class, leader) for pod_class in classes_of(one) for leader in classes_of(other)
+        )
 
     left, found = list(followers), []
     while left:
@@ -29,9 +31,9 @@ def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[C
     return found
 
 
-def follows_affinity(cls: ClassRecord, other: ClassRecord) -> bool:
+def follows_affinity(pod_class: ClassRecord, other: ClassRecord) -> bool:
     """Whether pods of the class have to be near to pods of the other; not where they would do themselves."""
-    profile = cls.affinity
+    profile = pod_class.affinity
     if not profile.peers.affinity:
         return False
     wanted = profile.stated_sets[required_affinity_whom(profile.peers)]

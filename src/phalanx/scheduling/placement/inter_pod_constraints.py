@@ -72,7 +72,7 @@ class InterPodConstraints:
     def __init__(
         self,
         nodes: NodeTable,
-        cls: ClassRecord,
+        pod_class: ClassRecord,
         affinity_state: AffinityState,
         rules: InterPodRules,
         static: BoolArray,
@@ -84,7 +84,7 @@ class InterPodConstraints:
         self._labels = nodes.relabelled.end
         self._groupings: dict[tuple[int, ...], Grouping] = {}
         self._marks: dict[int, int] = {}
-        for tally, amount in cls.affinity.tallies:
+        for tally, amount in pod_class.affinity.tallies:
             self._marks[id(tally)] = self._marks.get(id(tally), 0) + amount
         self.even = [each for each in affinity_state.spread if rules.spread and self._growth(each.counter)]
         closing = [*affinity_state.anti_affinity, *affinity_state.existing_anti_affinity] if rules.affinity else []

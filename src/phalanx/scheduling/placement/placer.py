@@ -62,11 +62,11 @@ class Placer:
         """What filters and preferences say is different now although no node has changed."""
         self._views.invalidate()
 
-    def class_view(self, cls: ClassRecord) -> ClassView:
+    def class_view(self, pod_class: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
-        return self._views.complete(cls)
+        return self._views.complete(pod_class)
 
-    def place(self, cls: ClassRecord, count: int) -> list[int]:
+    def place(self, pod_class: ClassRecord, count: int) -> list[int]:
         """Rows for up to `count` copies of the class, in placement order; fewer if fewer fit.
 
         Nothing is charged: the caller applies the rows (see `Transaction.place`) before the next call. At most
@@ -74,52 +74,52 @@ class Placer:
         again until it is empty.
         """
         while True:
-            rows = self._choose(cls, count)
+            rows = self._choose(pod_class, count)
             if not self._pre_bind_plugins:
                 return rows
-            refused = [row for row in dict.fromkeys(rows) if not self._pre_bind_allows(cls, row)]
+            refused = [row for row in dict.fromkeys(rows) if not self._pre_bind_allows(pod_class, row)]
             if not refused:
                 return rows
             for row in refused:
                 self._nodes.relabelled.note(row)
                 self._nodes.changes.note(row)
 
-    def _pre_bind_allows(self, cls: ClassRecord, row: int) -> bool:
-        return all(plugin.pre_bind_check(cls, self._nodes, row) for plugin in self._pre_bind_plugins)
+    def _pre_bind_allows(self, pod_class: ClassRecord, row: int) -> bool:
+        return all(plugin.pre_bind_check(pod_class, self._nodes, row) for plugin in self._pre_bind_plugins)
 
-    def _choose(self, cls: ClassRecord, count: int) -> list[int]:
-        view = self._views.current(cls)
+    def _choose(self, pod_class: ClassRecord, count: int) -> list[int]:
+        view = self._views.current(pod_class)
         if (
             count == 1
             or self._single
-            or any(allocator.shared(cls.spec) for allocator in self._views.allocators_of(cls))
+            or any(allocator.shared(pod_class.spec) for allocator in self._views.allocators_of(pod_class))
         ):
             return self._place_one(view)
         if view.constraints is not None:
             return self._place_among_peers(view, view.constraints, count)
         return self._place_block(view, self._in_scope(view.base[: self._nodes.extent]), min(count, _BLOCK))
 
-    def accepts(self, cls: ClassRecord, row: int) -> bool:
+    def accepts(self, pod_class: ClassRecord, row: int) -> bool:
         """Whether one copy fits on a row now, under every filter and with all that was placed."""
-        fits = bool(self._views.complete(cls).score[row] > NOWHERE) and (
+        fits = bool(self._views.complete(pod_class).score[row] > NOWHERE) and (
             self._scope is None or bool(self._scope[row])
         )
-        return fits and self._pre_bind_allows(cls, row)
+        return fits and self._pre_bind_allows(pod_class, row)
 
-    def may_stay_nominated(self, cls: ClassRecord, row: int) -> bool:
+    def may_stay_nominated(self, pod_class: ClassRecord, row: int) -> bool:
         """Whether a row that room is held on still takes the class, whoever is there."""
-        static = self._views.current(cls, scored=False).static
-        return bool(static[row]) and bool(self._views.in_time(cls, slice(row, row + 1)).all())
+        static = self._views.current(pod_class, scored=False).static
+        return bool(static[row]) and bool(self._views.in_time(pod_class, slice(row, row + 1)).all())
 
-    def open_rows(self, cls: ClassRecord) -> BoolArray:
+    def open_rows(self, pod_class: ClassRecord) -> BoolArray:
         """bool[N]: the rows that are open to one copy, amounts and allocators aside; if there is none, those that
         could be if others left."""
-        view = self._views.current(cls, scored=False)
+        view = self._views.current(pod_class, scored=False)
         found = view.static if view.constraints is None else view.static & view.constraints.open()
         return found if found.any() else view.static
 
     def _place_one(self, view: ClassView) -> list[int]:
-        score = view.base if view.constraints is None else self._views.complete(view.cls).score
+        score = view.base if view.constraints is None else self._views.complete(view.pod_class).score
         score = self._in_scope(score[: max(1, self._nodes.extent)])
         if self._extra_score is not None:
             score = score + self._extra_score[: len(score)]
@@ -186,24 +186,29 @@ class Placer:
         """The rows to which placements are limited now; None for all."""
         return self._scope
 
-    def fits(self, cls: ClassRecord) -> bool:
+    def fits(self, pod_class: ClassRecord) -> bool:
         """Whether at least one copy of the class fits somewhere."""
-        return bool(self._in_scope(self._views.complete(cls).score).max() > NOWHERE)
+        return bool(self._in_scope(self._views.complete(pod_class).score).max() > NOWHERE)
 
-    def certain_rows(self, cls: ClassRecord) -> int:
+    def certain_rows(self, pod_class: ClassRecord) -> int:
         """How many rows have room for a copy of the class, where each takes that from it only by what is placed on
         that row itself; else 0."""
-        if self._pre_bind_plugins or self._single or self._scope is not None or self._views.allocators_of(cls):
+        if (
+            self._pre_bind_plugins
+            or self._single
+            or self._scope is not None
+            or self._views.allocators_of(pod_class)
+        ):
             return 0
-        view = self._views.current(cls)
+        view = self._views.current(pod_class)
         if view.constraints is not None:
             return 0
         return int(np.count_nonzero(view.base[: self._nodes.extent] > NOWHERE))
 
-    def total_copies(self, cls: ClassRecord) -> int:
+    def total_copies(self, pod_class: ClassRecord) -> int:
         """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
         it matters for the class which pods are where."""
-        view, end = self._views.current(cls, scored=False), self._nodes.changes.end
+        view, end = self._views.current(pod_class, scored=False), self._nodes.changes.end
         if view.constraints is not None:
             potential = self._potential(view, view.constraints)
             return view.constraints.most(potential if self._scope is None else np.where(self._scope, potential, 0))
@@ -216,24 +221,24 @@ class Placer:
             changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
             if changed is None:
                 view.copies = None
-                return self.total_copies(cls)
+                return self.total_copies(pod_class)
             self._views.recount(view, view.copies, np.array(sorted(set(changed)), dtype=np.intp))
         view.room_cursor = end
         return view.room
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+    def copies(self, pod_class: ClassRecord, rows: Rows) -> IntArray:
         """int64[rows]: how many copies each row has room for, filters aside."""
-        view = self._views.current(cls, scored=False)
+        view = self._views.current(pod_class, scored=False)
         found = self._views.copies(view, rows)
         return found if view.constraints is None else view.constraints.alone(found, rows)
 
-    def potential(self, cls: ClassRecord) -> IntArray:
+    def potential(self, pod_class: ClassRecord) -> IntArray:
         """int64[N]: how many copies of the class each row takes at most, whoever else is placed before."""
-        view = self._views.current(cls, scored=False)
+        view = self._views.current(pod_class, scored=False)
         if view.constraints is not None:
             return self._potential(view, view.constraints)
         if self._scope is None:
-            self.total_copies(cls)
+            self.total_copies(pod_class)
             assert view.copies is not None
             return view.copies.copy()
         return np.where(view.allowed, self._views.copies(view, slice(None)), 0)
@@ -243,11 +248,11 @@ class Placer:
         open_rows = view.allowed & constraints.open_whatever_comes()
         return np.where(open_rows, constraints.alone(self._views.copies(view, slice(None)), slice(None)), 0)
 
-    def exclusive(self, cls: ClassRecord) -> bool:
+    def exclusive(self, pod_class: ClassRecord) -> bool:
         """Whether no node takes a second copy of the class, whoever leaves."""
-        if any(allocator.name == PORTS for allocator in self._views.allocators_of(cls)):
+        if any(allocator.name == PORTS for allocator in self._views.allocators_of(pod_class)):
             return True
-        constraints = self._views.current(cls, scored=False).constraints
+        constraints = self._views.current(pod_class, scored=False).constraints
         return constraints is not None and bool(
             (constraints.alone(np.full(self._nodes.capacity, 2), slice(None)) < 2).all()
         )

@@ -67,7 +67,9 @@ class QuorumPreemptor:
         self.classes = self.demand.classes
         self.total = sum(placement.need.total for placement in asking)
         self.charge_paths = charges_of(session, self.placements, self.demand)
-        self.copies = [(cls, count) for _, cls, count in copies_of(session, self.placements, self.demand)]
+        self.copies = [
+            (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self.demand)
+        ]
         self.placed: list[Placement] = []
 
     @property
@@ -164,17 +166,17 @@ class PodPreemptor:
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
         """All of them, or nobody."""
-        cls, placed = self.kind.cls, list[Placement]()
+        pod_class, placed = self.kind.pod_class, list[Placement]()
         self.placed = []
-        allowed = session.quota_check.room(self.kind.charge_path, cls.footprint)
+        allowed = session.quota_check.room(self.kind.charge_path, pod_class.footprint)
         if self.kind.area is not None:
             placed, allowed = place_in_domain(session, transaction, SurplusSubgroup(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:
-            rows = session.placer.place(cls, self.total - len(placed))
+            rows = session.placer.place(pod_class, self.total - len(placed))
             if not rows:
                 break
             chosen = self.records[len(placed) : len(placed) + len(rows)]
-            transaction.place(cls, list(chosen), rows)
+            transaction.place(pod_class, list(chosen), rows)
             placed += zip(chosen, rows, strict=True)
         if len(placed) == self.total:
             self.placed = placed

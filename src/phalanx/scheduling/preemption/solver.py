@@ -162,7 +162,7 @@ class Solver:
             assert found is not None
             return found
         # Ports, devices and other pods' rules are not part of the sums that would be freed.
-        tells = not any(cls.dynamic for cls in self._preemptor.classes)
+        tells = not any(pod_class.dynamic for pod_class in self._preemptor.classes)
         arriving = bool(self._reclaimees.arriving.any())
         if not self._reclaimees.any_possible:
             return self._no_solution(facts)

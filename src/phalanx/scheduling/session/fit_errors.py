@@ -65,12 +65,12 @@ class FitErrors:
         self._found[demand] = (fit_error, self.state.affinity_version)
         return fit_error
 
-    def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:
+    def shortage(self, pod_class: ClassRecord, afresh: bool = False) -> FitError:
         """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
-        found = self._shortages.get(cls)
+        found = self._shortages.get(pod_class)
         if found is None or (afresh and found.version != self.state.version):
-            facts: Shortage = shortage(self.pipeline, self.state.nodes, cls)
-            found = self._shortages[cls] = FitError(facts, self.state.version)
+            facts: Shortage = shortage(self.pipeline, self.state.nodes, pod_class)
+            found = self._shortages[pod_class] = FitError(facts, self.state.version)
         return found
 
     def verdict(self, facts: Shortage | OverQuota) -> Verdict:
@@ -83,20 +83,20 @@ class FitErrors:
 
     def facts_now(self, kind: PodSignature) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
-        excess = self._quota_check.over_quota(kind.charge_path, kind.cls.footprint)
-        if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
+        excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
+        if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
             return excess
         if kind.area is not None:
             return no_room_near(self, kind.area, kind)
-        return shortage(self.pipeline, self.state.nodes, kind.cls)
+        return shortage(self.pipeline, self.state.nodes, kind.pod_class)
 
     def facts(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
-        excess = self._quota_check.over_quota(kind.charge_path, kind.cls.footprint)
-        if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
+        excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
+        if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
             return excess, self.state.version
         if kind.area is not None:
             return no_room_near(self, kind.area, kind), self.state.version
-        found = self.shortage(kind.cls, afresh)
+        found = self.shortage(kind.pod_class, afresh)
         assert isinstance(found.facts, Shortage)
         return found.facts, found.version
