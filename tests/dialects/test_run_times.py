@@ -454,7 +454,7 @@ def test_what_only_we_see_to_is_a_limit_only_where_we_do() -> None:
     door = Door()
     assert door.pod(annotations={MAX: "10m"}) == RunTime(allowed=600, allowed_source=source)
     assert door.pods["p"].pod_class.run_limit == 0
-    door.see(door.intake.apply(([], door.intake.run_times.enforce(True))))
+    door.see(door.intake.enforce_run_times(True))
     assert door.pods["p"].run_time == RunTime(600, source, allowed=600, allowed_source=source)
     assert door.pods["p"].run_time == Door(enforces_run_times=True).pod(annotations={MAX: "10m"})
     assert door.pods["p"].pod_class.run_limit == 630

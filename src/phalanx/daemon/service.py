@@ -517,8 +517,7 @@ class SchedulerService:
     def _use(self, policy: Policy) -> None:
         connect_extenders(policy)
         self.scheduler.use(policy)
-        limited = self._intake.run_times.enforce(policy.exceeded_run_times == KILL)
-        for event in self._intake.apply(([], limited)):
+        for event in self._intake.enforce_run_times(policy.exceeded_run_times == KILL):
             self.observer.apply_event(event)
         self._wake.set()
 

@@ -60,7 +60,7 @@ class PodEnricher:
         return no_changes()
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """News of queues and quotas; the pods that are to be enriched anew."""
+        """News of queues and quotas; the queues of which the pods are to be enriched anew."""
         return set()
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:

@@ -38,10 +38,9 @@ from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.stated_values import is_legal_minimum
 from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.maintenance import MaintenanceWindows
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods.decoder import PodDecoder, node_spec, summary, unreadable_pod
+from phalanx.dialects.pods.decoder import PodDecoder, node_spec, unreadable_pod
 from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
 from phalanx.dialects.pods.evictability import eviction_terms
 from phalanx.dialects.pods.known_pods import KnownPod, PodWarnings
@@ -171,13 +170,13 @@ class Intake:
         self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
-        events += [*facts, *self._store(spec, declared, owner_names(metadata))]
-        if last is None:
-            shown -= {uid}  # just now it was
-        events += self.apply(([], shown)) if shown else []
+        events += facts
+        events += self._store(spec, declared, owner_names(metadata))
+        if shown:
+            events += self.apply(([], shown - {uid} if last is None else shown))  # just now it was
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
         if faults or (last is not None and last.faults):
-            self._pass_over(uid, faults)
+            self._warnings.passed_over(uid, faults)
         return events + self._tell_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
@@ -266,18 +265,6 @@ class Intake:
         if said is not None and (declared is None or spec.gang != last.gang):
             events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
         return events
-
-    def _pass_over(self, uid: str, faults: tuple[DecodingFault, ...]) -> None:
-        """Notes what does not count of a pod's labels and annotations; each such thing is told once."""
-        record = self._pods[uid]
-        if faults == record.faults:
-            return
-        fresh = tuple(fault for fault in faults if fault not in record.faults)
-        record.faults = faults
-        if fresh:
-            self._warnings.warn(
-                record.pod, "InvalidAnnotation", summary(fresh), lambda now: not set(fresh).difference(now.faults)
-            )
 
     def _shown(self, record: KnownPod) -> list[ClusterEvent]:
         """The pod with what others decide about it, if that is another than what was told last."""
@@ -446,7 +433,17 @@ class Intake:
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
         """The facts about accounts, and the pods whose queues state other rules now."""
-        return self.apply((events, self.enrichers.accounts_changed(events)))
+        return self.apply((events, self._in_queues(self.enrichers.accounts_changed(events))))
+
+    def enforce_run_times(self, enforced: bool) -> list[ClusterEvent]:
+        """Whether a limit that only we see to is one."""
+        return self.apply(([], self._in_queues(self.run_times.enforce(enforced))))
+
+    def _in_queues(self, queues: set[str]) -> set[str]:
+        if not queues:
+            return set()
+        pods = (record.pod for record in self._pods.values())
+        return {pod.uid for pod in pods if (self._gang_of(pod) or pod).queue in queues}
 
     def malformed_account(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str

@@ -127,3 +127,11 @@ def _fault(path: str, value: object, wanted: str) -> DecodingFault:
     if len(shown) > 60:
         shown = shown[:57] + "..."
     return DecodingFault(path, f"{shown} is not {wanted}")
+
+
+def summary(faults: tuple[DecodingFault, ...]) -> str:
+    """The first three, for people; the rest is counted."""
+    if not faults:
+        return ""
+    text = "; ".join(map(str, faults[:3]))
+    return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"

@@ -89,6 +89,7 @@ _LIST = msgspec.json.Decoder(_List[msgspec.Raw])
 _OBJECT = msgspec.json.Decoder(_Object)
 _FRAMED = msgspec.json.Decoder(_Framed)
 
+_HEAD = ("namespace", "name", "uid", "resourceVersion")
 _METADATA_KEY = re.compile(rb'"metadata"\s*:\s*\Z')
 
 # API servers write the two fields in this order and without spaces, so that a test of the prefix saves
@@ -219,12 +220,10 @@ def _metadata(raw: bytes) -> object:
 def _metadata_head(metadata: object) -> ObjectHead:
     if not isinstance(metadata, dict):
         return ObjectHead(("", ""), "", "")
-
-    def text(field: str) -> str:
-        value = metadata.get(field)
-        return value if isinstance(value, str) else ""
-
-    return ObjectHead((text("namespace"), text("name")), text("uid"), text("resourceVersion"))
+    namespace, name, uid, version = [
+        value if isinstance(value := metadata.get(field), str) else "" for field in _HEAD
+    ]
+    return ObjectHead((namespace, name), uid, version)
 
 
 def version_number(version: str) -> int:

@@ -124,7 +124,7 @@ class AffinityProfile:
     @property
     def may_unblock_others(self) -> bool:
         """Whether somebody may find a place that was closed to him when one such pod is placed."""
-        return any(match_set.wanted for match_set in self.matching_sets)
+        return bool(self.matching_sets) and any(match_set.wanted for match_set in self.matching_sets)
 
     @property
     def may_be_unblocked(self) -> bool:

@@ -11,7 +11,8 @@ from phalanx.model.pod import MemberState, Pod, PodPhase
 
 Named = TypeVar("Named", ResourceQuota, DisruptionBudget)
 
-_OCCUPYING = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+# (No set: an enum is hashed slowly.)
+_OCCUPYING = (MemberState.RUNNING, MemberState.BOUND, MemberState.ASSUMED, MemberState.TERMINATING)
 
 
 def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:

@@ -14,6 +14,7 @@ from phalanx.model.verdict import Verdict
 NO_NODE = -1
 # Where a mark proves something: a pod without a node carries none of ours, one that leaves is not of the run.
 _MARKED = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
+_NO_COUNTS = (0,) * len(MemberState)
 
 
 class PodRecord:
@@ -134,7 +135,7 @@ class GangRecord:
         self.last_verdict: tuple[Verdict | None, int] | None = None
         self.admitted = False
         self.redeclared = False  # until what was held for members of the former one has been given up
-        self._counts = [0] * len(MemberState)
+        self._counts = list(_NO_COUNTS)
         self._roles: dict[str, list[int]] = {}
         self._unconfirmed: dict[PlanMark, int] = {}
 
@@ -248,7 +249,7 @@ class GangRecord:
         self._counts[state] += step
         role = self._roles.get(record.pod.role)
         if role is None:
-            role = self._roles[record.pod.role] = [0] * len(MemberState)
+            role = self._roles[record.pod.role] = list(_NO_COUNTS)
         role[state] += step
         if state is MemberState.PENDING:
             if step > 0:

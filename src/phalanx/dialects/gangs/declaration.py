@@ -84,6 +84,7 @@ class GangDeclarations:
         self._minima = {
             naming: (*(minimum for minimum in naming.minima if not minimum.name_key), *shared) for naming in namings
         }
+        self._minimum_keys = frozenset(minimum.key for naming in namings for minimum in naming.minima)
 
     def declare(self, pod: PodObject) -> Declaration | None:
         """The gang that the pod wants to be in; None for a pod on its own."""
@@ -149,6 +150,8 @@ class GangDeclarations:
 
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
         """A minimum that was written beside the name of another gang is not this gang's."""
+        if self._minimum_keys.isdisjoint(metadata.labels) and self._minimum_keys.isdisjoint(metadata.annotations):
+            return None
         for minimum in self._minima[naming]:
             values = metadata.labels if minimum.label else metadata.annotations
             text = values.get(minimum.key)

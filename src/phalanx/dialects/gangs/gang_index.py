@@ -29,6 +29,8 @@ _OF_NONE: _OfMembers = (False, DEFAULT_QUEUE, NOTHING_STATED, ())
 
 
 class _Entry:
+    __slots__ = ("gang", "members")
+
     def __init__(self) -> None:
         self.members = Members()
         self.gang: Gang | None = None
@@ -45,8 +47,10 @@ class GangIndex:
         self._options = options
         self._object_warnings = warnings
         self._entries: dict[GangKey, _Entry] = {}
-        # By the name that objects declare; a gang of a 1.35 Workload depends on the name without the replica key.
+        # By the name that objects declare.
         self._objects: dict[GangKey, list[GroupSpec]] = {}
+        # By a name, the gangs of other names that depend on what is said under it: replicas of a 1.35 Workload, and
+        # gangs whose object has an owner.
         self._dependents: dict[GangKey, set[GangKey]] = {}
         self._classes: dict[str, int] = {}
         self._class_users: dict[str, set[GangKey]] = {}
@@ -157,7 +161,7 @@ class GangIndex:
         """The owner of pods used to declare `last` and now declares `sizes`."""
         now = {GangKey(namespace, size.gang): size for size in sizes}
         for name in {GangKey(namespace, size.gang) for size in last} - now.keys():
-            if name in self._dependents:
+            if name in self._entries or name in self._dependents:
                 self._left.add(name)
             else:
                 self._sizes.pop(name, None)
@@ -167,6 +171,8 @@ class GangIndex:
             if self._sizes.get(name) != size:
                 self._sizes[name] = size
                 touched |= self._dependents.get(name, set())
+                if name in self._entries:
+                    touched.add(name)
         return self._resolve_all(touched)
 
     def set_unreadable(self, kind: KindKey, unreadable: bool) -> list[ClusterEvent]:
@@ -203,10 +209,8 @@ class GangIndex:
         if entry is None:
             entry = self._entries[key] = _Entry()
             name = _declared_as(key)
-            if name in self._dependents:
-                self._dependents[name].add(key)
-            else:
-                self._dependents[name] = {key}
+            if name is not key:
+                self._dependents.setdefault(name, set()).add(key)
             self._namespaces.setdefault(key.namespace, set()).add(key)
         return entry
 
@@ -260,8 +264,9 @@ class GangIndex:
         return [GangRemoved(key)] if entry.gang is not None else []
 
     def _forget_dependent(self, name: GangKey, key: GangKey) -> None:
-        _discard(self._dependents, name, key)
-        if name in self._left and name not in self._dependents:
+        if name != key:
+            _discard(self._dependents, name, key)
+        if name in self._left and name not in self._entries and name not in self._dependents:
             self._left.discard(name)
             self._sizes.pop(name, None)
 
@@ -318,5 +323,7 @@ def _about(gang: Gang, entry: _Entry, culprit: Member | None) -> ObjectRef:
 
 def _declared_as(key: GangKey) -> GangKey:
     """The name under which an object declares the gang: `workload/podGroup` for `workload/podGroup/replica`."""
+    if "/" not in key.name:  # as nearly all are
+        return key
     parts = key.name.split("/")
     return key if len(parts) < 3 else GangKey(key.namespace, "/".join(parts[:2]))

@@ -132,7 +132,7 @@ class GroupObjects:
 
 def seen_of(document: Document) -> Seen:
     status, generation = document.get("status"), document["metadata"].get("generation")
-    return Seen(status if isinstance(status, Mapping) else {}, generation if is_whole(generation) else 0)
+    return Seen(status if isinstance(status, dict) else {}, generation if is_whole(generation) else 0)
 
 
 def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:

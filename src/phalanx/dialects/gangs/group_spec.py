@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, read_extras
@@ -107,7 +105,7 @@ class GroupReader(ObjectReader):
         value = self.spec.get(name)
         if value is None:
             return None
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             self.refuse(f"spec.{name}", value, "write a map such as {cpu: 4, memory: 8Gi}")
             return None
         requests, faults = resource_list(value, f"spec.{name}")

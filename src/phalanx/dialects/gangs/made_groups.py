@@ -40,10 +40,10 @@ class MadeGroup(msgspec.Struct, frozen=True):
 def made_group(kind: ServedKind, document: Document) -> MadeGroup | None:
     """None where the object is none of ours."""
     metadata = document.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    if kind.group not in GROUPS or not isinstance(annotations, Mapping) or MADE_FROM_PODS not in annotations:
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if kind.group not in GROUPS or not isinstance(annotations, dict) or MADE_FROM_PODS not in annotations:
         return None
-    assert isinstance(metadata, Mapping)
+    assert isinstance(metadata, dict)
     namespace, name, uid = (str(metadata.get(field) or "") for field in ("namespace", "name", "uid"))
     ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
     owners, stated = metadata.get("ownerReferences"), document.get("spec")

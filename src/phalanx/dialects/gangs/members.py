@@ -11,10 +11,13 @@ from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 class Members:
     """Pods by what they declare, the oldest of each at hand. Adding and removing cost O(log n)."""
 
+    __slots__ = ("_by_declaration", "_declared")
+
     def __init__(self) -> None:
         self._declared: dict[str, MemberDeclaration] = {}
+        # Heaps of (created, name, uid). Entries of pods that left, or declare something else now, stay until they
+        # come up; the first is never one of them.
         self._by_declaration: dict[MemberDeclaration, list[tuple[int, str, str]]] = {}
-        self._sizes: dict[MemberDeclaration, int] = {}
 
     def __len__(self) -> int:
         return len(self._declared)
@@ -22,23 +25,22 @@ class Members:
     def add(self, created: int, name: str, uid: str, declared: MemberDeclaration) -> bool:
         """True when the gang may have to be resolved again; False when the pod says nothing new."""
         self._declared[uid] = declared
-        self._sizes[declared] = self._sizes.get(declared, 0) + 1
-        entries = self._by_declaration.setdefault(declared, [])
+        entries = self._by_declaration.get(declared)
+        if entries is None:
+            self._by_declaration[declared] = [(created, name, uid)]
+            return True
         heapq.heappush(entries, (created, name, uid))
         return entries[0][2] == uid
 
     def remove(self, uid: str) -> bool:
         """The same answer; the pod must be a member."""
         declared = self._declared.pop(uid)
-        self._sizes[declared] -= 1
         entries = self._by_declaration[declared]
-        if not self._sizes[declared]:
-            del self._by_declaration[declared], self._sizes[declared]
-            return True
         was_oldest = entries[0][2] == uid
-        # Entries of pods that left (or declare something else) stay until they come up.
-        while self._declared.get(entries[0][2]) != declared:
+        while entries and self._declared.get(entries[0][2]) != declared:
             heapq.heappop(entries)
+        if not entries:
+            del self._by_declaration[declared]
         return was_oldest
 
     def oldest_first(self) -> list[Member]:

@@ -107,6 +107,7 @@ class _Resolution:
         else:
             self.naming = context.naming_of[self.spec.ref.group]
         self._parts, self._later = self._staged_parts()
+        self._is_staged = bool(self._later) or any(not part.pods for part in self._parts)
         inferred = self.spec is None and self.naming is WORKLOAD
         self.size = context.size if inferred else None
         made = [spec for spec in groups if spec.made] if self.spec is None and self.naming.rules.alone else []
@@ -119,7 +120,7 @@ class _Resolution:
             self.warnings.extend(spec.warnings)
         min_member = self._min_member()
         # A minimum that pods state themselves is of all of them.
-        size = self.size if self._sized else None
+        size = self.size if self.size is not None and self._sized else None
         gang = Gang(
             key=self.key,
             uid=spec.ref.uid if spec else self.size.uid if self.size else "",
@@ -239,12 +240,10 @@ class _Resolution:
     def _created_now(self, stated: int) -> int:
         """Operators count pods that they create only after others run, and those that have done their work:
         neither may be waited for. Where all can exist what the object states holds."""
+        if not self._is_staged:
+            return stated
         total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
-        return max(1, min(stated, total)) if self._is_staged else stated
-
-    @property
-    def _is_staged(self) -> bool:
-        return bool(self._later) or any(not part.pods for part in self._parts)
+        return max(1, min(stated, total))
 
     @property
     def _sized(self) -> bool:
@@ -459,6 +458,8 @@ class _Resolution:
         fallback: str,
     ) -> T:
         """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
+        if self._silent:
+            return default
         speaker, stated = self._speaker(select)
         if stated is None:
             return default
@@ -493,8 +494,7 @@ class _Resolution:
         """The object's word, then the members', then the namespace's. Volcano's CRD fills in `default`, so that
         word says nothing where the namespace prefers another queue."""
         own = self.spec.queue if self.spec is not None else ""
-        stated = self._stated(lambda declaration: declaration.queue)
-        if not own and stated:
+        if not own and (stated := self._stated(lambda declaration: declaration.queue)):
             own = stated[0][1].value
         if own and own != DEFAULT_QUEUE:
             return own

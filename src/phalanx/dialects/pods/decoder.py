@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec.structs import replace
 
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.devices.device_plans import planned_cards
@@ -13,7 +14,7 @@ from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need
 from phalanx.dialects.gangs.declaration import TASK_SPEC, controlling_owner, role_of
 from phalanx.dialects.gangs.held_room import HELD_ROOM, decode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
-from phalanx.dialects.lenient import DecodingFault
+from phalanx.dialects.lenient import DecodingFault, summary
 from phalanx.dialects.nodes.images import images_at
 from phalanx.dialects.nodes.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
@@ -22,8 +23,7 @@ from phalanx.dialects.pods.evictability import (
     NO_TERMS,
     TERM_KEYS,
     Terms,
-    bound_at,
-    condemned_by,
+    bound_and_condemned,
     eviction_terms,
     grace_of,
     hides_terms,
@@ -115,7 +115,7 @@ class PodDecoder:
             strategy, faults = scoring_strategy(pod.metadata.annotations)
             revocable = revocable_of(pod.metadata.labels, pod.metadata.annotations)
             devices = device_need(pod, demand)
-            demand = msgspec.structs.replace(demand, requests=charged(demand.requests, devices))
+            demand = replace(demand, requests=charged(demand.requests, devices))
             peers, illegible = peers_of(pod)
             pod_class = pod_class_of(
                 pod.spec, demand, strategy, revocable, devices, peers, numa_policy(pod.metadata.annotations)
@@ -142,16 +142,10 @@ class PodDecoder:
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         stated, started = self._stated(metadata), self._time(status.start_time)
-        # (Most pods have no annotations: then nobody looks for any.)
-        annotated = bool(metadata.annotations)
+        bound, condemned = bound_and_condemned(pod)
         owner = controlling_owner(metadata)
         usage, amiss = self._usage(pod, template)
-        problem, unknown = "", False
-        if pod.faults or amiss or template.peer_faults:
-            problem = summary((*pod.faults, *amiss, *template.peer_faults))
-            # What takes an unknown amount of its node is nobody to reckon with when others need room.
-            unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
-        return Pod(
+        found = Pod(
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
@@ -160,37 +154,48 @@ class PodDecoder:
             scheduler=wanted.scheduler_name,
             node=wanted.node_name,
             phase=_PHASES.get(status.phase, PodPhase.UNKNOWN),
-            terminating=metadata.deletion_timestamp is not None,
             gated=bool(wanted.scheduling_gates),
             priority=clamp_priority(wanted.priority or 0),
             preempts=wanted.preemption_policy != "Never",
             created=self._time(metadata.creation_timestamp),
             gang=gang,
             role=role or stated.role,
-            index=stated.index,
-            leads=bool(gang) and stated.leads,
             nominated_node=status.nominated_node_name,
-            mark=self._mark(metadata, gang) if annotated else None,
-            problem=problem,
             queue=queue,
-            quota=stated.quota,
-            user=stated.user,
-            firm=stated.firm,
             started=started,
-            bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
-            checkpoint=stated.terms.checkpoint,
-            leaves=self._time(metadata.deletion_timestamp),
+            bound=(self._time(bound) or started) if wanted.node_name else 0,
             grace=grace_of(pod),
-            preemptable=stated.terms.preemptable and not unknown,
-            cooldown=stated.terms.cooldown,
             fixture=owner is not None and is_fixture(pod),
             controller=(owner.uid or f"{owner.kind} {owner.name}") if owner is not None else "",
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,
             labels=self.shared(metadata.labels) if shared is None else shared,
-            condemned=condemned_by(pod),
-            cards=cards_of(pod, template.pod_class.devices, self._signer) if annotated else (),
+            condemned=condemned,
         )
+        # (Most pods have nothing of what follows, and each argument above takes its time.)
+        if stated is not _NOTHING_STATED:
+            found = replace(
+                found,
+                index=stated.index,
+                leads=bool(gang) and stated.leads,
+                quota=stated.quota,
+                user=stated.user,
+                firm=stated.firm,
+                checkpoint=stated.terms.checkpoint,
+                preemptable=stated.terms.preemptable,
+                cooldown=stated.terms.cooldown,
+            )
+        if metadata.annotations:
+            cards = cards_of(pod, template.pod_class.devices, self._signer)
+            found = replace(found, mark=self._mark(metadata, gang), cards=cards)
+        if metadata.deletion_timestamp is not None:
+            found = replace(found, terminating=True, leaves=self._time(metadata.deletion_timestamp))
+        if pod.faults or amiss or template.peer_faults:
+            # What takes an unknown amount of its node is nobody to reckon with when others need room.
+            unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
+            problem = summary((*pod.faults, *amiss, *template.peer_faults))
+            found = replace(found, problem=problem, preemptable=found.preemptable and not unknown)
+        return found
 
     def planned(self, pod: PodObject) -> bool:
         """Whether we have signed which cards it has."""
@@ -342,14 +347,6 @@ def node_spec(node: NodeObject) -> Node:
         cards=cards,
         cordoned_by=node.metadata.annotations.get(CORDONED_BY, ""),
     )
-
-
-def summary(faults: tuple[DecodingFault, ...]) -> str:
-    """The first three, for people; the rest is counted."""
-    if not faults:
-        return ""
-    text = "; ".join(map(str, faults[:3]))
-    return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"
 
 
 def spec_template(spec: PodSpec) -> bytes:

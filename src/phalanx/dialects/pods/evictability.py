@@ -91,21 +91,18 @@ def grace_of(pod: PodObject) -> int:
     return 1 if grace < 0 else min(grace, 2**31 - 1)
 
 
-def bound_at(pod: PodObject) -> str | None:
-    """When the scheduler gave the pod its node, as its status says it."""
+def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
+    """What the conditions say: when the scheduler gave the pod its node, and which scheduler evicts it (that begins
+    its message with its name)."""
+    bound, condemned = None, ""
     for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "True":
-            return condition.last_transition_time
-    return None
-
-
-def condemned_by(pod: PodObject) -> str:
-    """The scheduler whose condition on the pod says that it evicts it; it begins its message with its name."""
-    for condition in pod.status.conditions:
-        if condition.type == DISRUPTION_TARGET:
-            by_scheduler = (condition.status, condition.reason) == ("True", PREEMPTION_BY_SCHEDULER)
-            return condition.message.partition(": ")[0] if by_scheduler else ""
-    return ""
+        if condition.status != "True":
+            continue
+        if condition.type == "PodScheduled":
+            bound = condition.last_transition_time
+        elif condition.type == DISRUPTION_TARGET and condition.reason == PREEMPTION_BY_SCHEDULER:
+            condemned = condition.message.partition(": ")[0]
+    return bound, condemned
 
 
 def is_fixture(pod: PodObject) -> bool:

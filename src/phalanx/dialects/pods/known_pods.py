@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.gangs.agreement import MemberDeclaration
 from phalanx.dialects.gangs.extras import Stated
-from phalanx.dialects.lenient import DecodingFault
+from phalanx.dialects.lenient import DecodingFault, summary
 from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
 
@@ -49,6 +49,18 @@ class PodWarnings:
                 lambda now: (
                     now.declared is not None and now.declared.declaration.conflicts == declaration.conflicts
                 ),
+            )
+
+    def passed_over(self, uid: str, faults: tuple[DecodingFault, ...]) -> None:
+        """What does not count of a pod's labels and annotations now."""
+        record = self._pods[uid]
+        if faults == record.faults:
+            return
+        fresh = tuple(fault for fault in faults if fault not in record.faults)
+        record.faults = faults
+        if fresh:
+            self.warn(
+                record.pod, "InvalidAnnotation", summary(fresh), lambda now: not set(fresh).difference(now.faults)
             )
 
     def nameless(self, pod: Pod, text: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from copy import copy
+from sys import intern
 
 import msgspec
+from msgspec.structs import replace
 
 from phalanx.dialects.core import Named, PodObject, PodSpec, PodStatus, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
@@ -59,8 +60,10 @@ class PodReader:
 
     def of_form(self, form: PodForm) -> PodObject | None:
         """None for a pod that has to be read as a whole; so has one whose spec raises msgspec.DecodeError."""
-        if not form.metadata.name:
+        metadata = form.metadata
+        if not metadata.name:
             return None
+        metadata.namespace = intern(metadata.namespace)
         raw = bytes(form.spec)
         key, node = _without_node(raw)
         token = _token_in(key)
@@ -71,10 +74,9 @@ class PodReader:
             if key not in self._specs:
                 shared = self._read(raw, key, node, token)
             if shared is None:
-                return PodObject(form.metadata, self._spec.decode(raw), form.status)
-        spec = copy(shared.spec)
-        spec.node_name = node
-        return PodObject(form.metadata, spec, form.status, (), shared.template)
+                return PodObject(metadata, self._spec.decode(raw), form.status)
+        spec = replace(shared.spec, node_name=node)
+        return PodObject(metadata, spec, form.status, (), shared.template)
 
     def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> _Shared | None:
         """None where what was taken for the node or the token is something else, as in all specs that are
@@ -102,7 +104,8 @@ def _without_node(raw: bytes) -> tuple[bytes, str]:
     value = raw[begin:end]
     if not value or b"\\" in value:
         return raw, ""
-    return raw[:begin] + _LEFT_OUT + raw[end:], value.decode()
+    # (Thousands of pods name the same nodes and namespaces: each name is kept once.)
+    return raw[:begin] + _LEFT_OUT + raw[end:], intern(value.decode())
 
 
 def _token_in(raw: bytes) -> bytes:

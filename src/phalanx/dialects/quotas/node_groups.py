@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
+from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.quotas.account_spec import AccountReader
 from phalanx.model.account import ROOT_QUEUE, Account, AccountKey, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
@@ -95,19 +95,12 @@ class NodeGroupEnricher(PodEnricher):
     def __init__(self) -> None:
         self._queues: dict[str, Account] = {}
         self._stated = 0
+        # By queue: the rule with which its pods were shown.
         self._rules: dict[str, PoolRule | None] = {}
         self._twins: dict[tuple[PodClass, PoolRule], PodClass] = {}
-        # By uid: the queue of each pod, and the rule with which it was shown; pods of a queue share the pair.
-        self._shown: dict[str, tuple[str, PoolRule | None]] = {}
-        self._pairs: dict[str, tuple[str, PoolRule | None]] = {}
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        queue = gang.queue if gang is not None else spec.queue
-        pair = self._pairs.get(queue)
-        if pair is None:
-            pair = self._pairs[queue] = queue, self._rule(queue)
-        self._shown[spec.uid] = pair
-        rule = pair[1]
+        rule = self._rule(gang.queue if gang is not None else spec.queue)
         if rule is None:
             return spec
         twin = self._twins.get((spec.pod_class, rule))
@@ -118,12 +111,8 @@ class NodeGroupEnricher(PodEnricher):
             self._twins[spec.pod_class, rule] = twin
         return msgspec.structs.replace(spec, pod_class=twin)
 
-    def pod_gone(self, spec: Pod) -> Changes:
-        self._shown.pop(spec.uid, None)
-        return no_changes()
-
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """Takes note of queues; the pods that other rules hold for than before."""
+        """Takes note of queues; those for whose pods other rules hold than before."""
         changed = False
         for event in events:
             match event:
@@ -133,15 +122,12 @@ class NodeGroupEnricher(PodEnricher):
                     changed |= self._replace(key, None)
         if not changed:
             return set()
-        self._rules.clear()
-        self._pairs.clear()
-        return {uid for uid, (queue, rule) in self._shown.items() if self._rule(queue) != rule}
+        shown, self._rules = self._rules, {}
+        return {queue for queue, rule in shown.items() if self._rule(queue) != rule}
 
     def _rule(self, queue: str) -> PoolRule | None:
-        if not self._stated:
-            return None
         if queue not in self._rules:
-            self._rules[queue] = self._find(queue)
+            self._rules[queue] = self._find(queue) if self._stated else None
         return self._rules[queue]
 
     def _replace(self, key: AccountKey, account: Account | None) -> bool:

@@ -77,9 +77,7 @@ class RunTimes(PodEnricher):
         self._uids: dict[Address, str] = {}
         self._faults: dict[str, str] = {}
         self._queues = QueueLimits()
-        # By uid: the queue of each pod, and what it allowed when the pod was shown.
-        self._shown: dict[str, tuple[str, Most]] = {}
-        self._pairs: dict[str, tuple[str, Most]] = {}  # pods of a queue share the pair
+        self._most: dict[str, Most] = {}  # by queue: what it allowed when its pods were shown
         self._twins: dict[tuple[PodClass, int], PodClass] = {}
         self._made: dict[RunTime, RunTime] = {}
 
@@ -88,9 +86,9 @@ class RunTimes(PodEnricher):
         return tuple(kind.wanted for kind in OWNER_KINDS if kind.key in self._wanted)
 
     def enforce(self, enforced: bool) -> set[str]:
-        """The pods that may have another limit than before."""
+        """The queues whose pods may have another limit than before."""
         changed, self._enforced = self._enforced != enforced, enforced
-        return set(self._shown) if changed else set()
+        return set(self._most) if changed else set()
 
     # -- pods -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +123,6 @@ class RunTimes(PodEnricher):
 
     def pod_gone(self, spec: Pod) -> Changes:
         self._said.pop(spec.uid, None)
-        self._shown.pop(spec.uid, None)
         owner = self._controllers.pop(spec.uid, None)
         if owner is not None:
             _drop(self._below, owner, spec.uid)
@@ -134,11 +131,9 @@ class RunTimes(PodEnricher):
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         uid = spec.uid
         queue = gang.queue if gang is not None else spec.queue
-        pair = self._pairs.get(queue)
-        if pair is None:
-            pair = self._pairs[queue] = queue, self._queues.most(queue) if self._queues.stated else _ANY_TIME
-        self._shown[uid] = pair
-        most = pair[1]
+        most = self._most.get(queue)
+        if most is None:
+            most = self._most[queue] = self._queues.most(queue) if self._queues.stated else _ANY_TIME
         said = self._said.get(uid, _SILENT) if self._said else _SILENT
         group = gang.run_time if gang is not None else NOTHING_STATED
         above = self._owner_times(uid) if self._owners else ()
@@ -156,11 +151,11 @@ class RunTimes(PodEnricher):
         )
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """Takes note of queues; the pods that may run for another time than before."""
+        """Takes note of queues; those whose pods may run for another time than before."""
         if not self._queues.changed(events):
             return set()
-        self._pairs.clear()
-        return {uid for uid, (queue, most) in self._shown.items() if self._queues.most(queue) != most}
+        shown, self._most = self._most, {queue: self._queues.most(queue) for queue in self._most}
+        return {queue for queue, most in shown.items() if self._most[queue] != most}
 
     def _class_of(self, pod_class: PodClass, limit: int, grace: int) -> PodClass:
         if not limit:

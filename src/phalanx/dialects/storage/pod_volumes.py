@@ -32,7 +32,7 @@ class NamedVolumes(msgspec.Struct, frozen=True):
 
 def named_volumes(pod: PodObject) -> NamedVolumes:
     if not pod.spec.volumes:
-        return _NONE
+        return NONE_NAMED
     claims, disks, attached = [], [], []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -47,11 +47,11 @@ def named_volumes(pod: PodObject) -> NamedVolumes:
             if source is not None:
                 attached.append(source)
     if not claims and not disks and not attached:
-        return _NONE
+        return NONE_NAMED
     return NamedVolumes(tuple(dict.fromkeys(claims)), tuple(dict.fromkeys(disks)), tuple(dict.fromkeys(attached)))
 
 
-_NONE = NamedVolumes()
+NONE_NAMED = NamedVolumes()
 
 
 def _is_attached(volume: VolumeObject) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.enricher import Changes, PodEnricher
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
 from phalanx.dialects.storage.csi import driver_of
-from phalanx.dialects.storage.pod_volumes import NamedVolumes, named_volumes
+from phalanx.dialects.storage.pod_volumes import NONE_NAMED, NamedVolumes, named_volumes
 from phalanx.dialects.storage.storage_facts import StorageFacts
 from phalanx.dialects.storage.storage_objects import (
     NO_PROVISIONER,
@@ -74,7 +74,7 @@ class _Resolved(msgspec.Struct, frozen=True):
 _UNRESOLVED = _Resolved()
 # Facts about an object, and the uids of pods that are to be shown anew.
 Found = tuple[list[AllocatorFact], set[str]]
-_NOBODY = ("", "", NamedVolumes())
+_NOBODY = ("", "", NONE_NAMED)
 
 
 class Volumes(PodEnricher):
@@ -112,10 +112,10 @@ class Volumes(PodEnricher):
     # pods
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        named = NamedVolumes() if spec.finished else named_volumes(pod)
+        named = NONE_NAMED if spec.finished else named_volumes(pod)
         last = self._pods.get(spec.uid, _NOBODY)[2]
-        if named == last:
-            return [], set()
+        if named is last or named == last:
+            return no_changes()
         touched = self._leave(spec) | self._join(spec, named)
         return [], self._resolve(touched)
 

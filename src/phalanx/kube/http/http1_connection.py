@@ -17,6 +17,8 @@ __all__ = ["Http1Connection", "StaleConnection"]
 
 HEAD_LIMIT = 65536
 _NO_BODY = frozenset({204, 304})
+# Bytes of a chunked body after which the chunks are taken out although there may be more.
+_GATHERED = 8 * 2**20
 
 
 class StaleConnection(ConnectionLost):
@@ -164,7 +166,9 @@ class Http1Connection(asyncio.Protocol):
             self._head(bytes(buffer[: end + 2]))  # False for 1xx: the real one follows
             del buffer[: end + 4]
         if self._chunked:
-            if self._take_chunks():
+            # An API server makes a chunk of each object of a list: they are taken out together.
+            early, enough = self._taken < HEAD_LIMIT, len(buffer) >= _GATHERED
+            if (early or enough or buffer.endswith(b"\r\n\r\n")) and self._take_chunks():
                 self._complete(b"".join(self._parts))
         elif not self._until_end and len(buffer) >= self._length:
             body = bytes(buffer[: self._length])
@@ -200,29 +204,33 @@ class Http1Connection(asyncio.Protocol):
     def _take_chunks(self) -> bool:
         """Move complete chunks out of the buffer; True after the last one."""
         buffer, at = self._buffer, 0
+        whole, parts = memoryview(buffer), list[memoryview]()
         try:
             while True:
                 end = buffer.find(b"\r\n", at)
                 if end < 0:
                     return False
-                size = int(buffer[at:end].partition(b";")[0], 16)
-                start = end + 2
-                if size == 0:
+                size, start = int(buffer[at:end].partition(b";")[0], 16), end + 2
+                if size <= 0:
+                    if size < 0:
+                        raise _Garbled("a negative chunk")
                     # Trailers, if any, end with an empty line; the size's own line end may be its first half.
                     last = buffer.find(b"\r\n\r\n", end)
                     if last < 0:
                         return False
                     at = last + 4
                     return True
-                if size < 0 or len(buffer) < start + size + 2:
-                    if size < 0:
-                        raise _Garbled("a negative chunk")
+                end = start + size
+                if len(buffer) < end + 2:
                     return False
-                if buffer[start + size : start + size + 2] != b"\r\n":
+                if not buffer.startswith(b"\r\n", end):
                     raise _Garbled("a chunk without its end")
-                self._parts.append(bytes(buffer[start : start + size]))
-                at = start + size + 2
+                parts.append(whole[start:end])
+                at = end + 2
         finally:
+            self._parts.append(b"".join(parts))
+            for part in (*parts, whole):
+                part.release()  # nothing can be taken out of a buffer that somebody looks at
             del buffer[:at]
 
     def _complete(self, body: bytes) -> None:
