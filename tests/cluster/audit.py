@@ -181,20 +181,20 @@ def _audit_promises(state: ClusterState) -> None:
     expected: Counter[str] = Counter()
     uncreated: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
-        noun = gang.spec
-        if noun is None or not noun.admission or not noun.min_resources or not (noun.admitted or gang.admitted):
+        spec = gang.spec
+        if spec is None or not spec.admission or not spec.min_resources or not (spec.admitted or gang.admitted):
             continue
         taken: Counter[str] = Counter()
         for record in gang.members.values():
             if record.pod.node or record.assumed_node:
                 taken += Counter(dict(record.pod.usage))
-        for name, amount in noun.min_resources:
+        for name, amount in spec.min_resources:
             expected[name] += max(0, amount - taken[name])
         there = Counter(pods=len(gang.members))
         for record in gang.members.values():
             there.update(dict(record.pod.usage))
         # Subtracting counters leaves out what is not positive.
-        uncreated[gang.key.namespace] += Counter({"pods": noun.min_member} | dict(noun.min_resources)) - there
+        uncreated[gang.key.namespace] += Counter({"pods": spec.min_member} | dict(spec.min_resources)) - there
     for namespace, amounts in uncreated.items():
         assert state.gangs.inqueue.uncreated(namespace) == dict(amounts)
     found = {name: amount for name, amount in state.gangs.inqueue.total().items() if amount}
@@ -204,20 +204,20 @@ def _audit_promises(state: ClusterState) -> None:
 def _audit_claims(state: ClusterState) -> None:
     expected: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
-        noun = gang.spec
-        if noun is None or not noun.min_resources:
+        spec = gang.spec
+        if spec is None or not spec.min_resources:
             continue
         held: Counter[str] = Counter()
         for footprint, count in gang.allocated.items():
             held.update({name: amount * count for name, amount in footprint.amounts.items()})
-        least = Counter(dict(noun.min_resources))
-        expected[noun.queue].subtract(held - least)
-        if noun.admission and (noun.admitted or gang.admitted):
+        least = Counter(dict(spec.min_resources))
+        expected[spec.queue].subtract(held - least)
+        if spec.admission and (spec.admitted or gang.admitted):
             placed: Counter[str] = Counter()
             for record in gang.members.values():
                 if record.pod.node or record.assumed_node:
                     placed.update(dict(record.pod.usage))
-            expected[noun.queue].update(least - placed)
+            expected[spec.queue].update(least - placed)
     _, found = state.gangs.inqueue.claimed_since(0)
     for queue in expected.keys() | found.keys():
         assert found.get(queue, {}) == {name: amount for name, amount in expected[queue].items() if amount}, queue
@@ -235,7 +235,7 @@ def _audit_ledger(state: ClusterState) -> None:
         )
         assert gang.allocated == dict(held)
     keys = {record.charge_path.key for record in state.pods.values() if record.charge_path is not None}
-    assert {payer.key for payer in state.ledger.charge_paths} == keys
+    assert {charge_path.key for charge_path in state.ledger.charge_paths} == keys
     assert all(record.charge_path is not None for record in state.pods.values())
 
 
@@ -248,20 +248,20 @@ def _audit_peers(state: ClusterState) -> None:
     for record in state.pods.values():
         pod = record.pod
         own, spaces = dict(pod.labels), book.namespaces.get(pod.namespace, {})
-        kin = [
-            crowd
-            for crowd in book.crowds.values()
+        matching = [
+            match_set
+            for match_set in book.match_sets.values()
             if all(
                 each.selector is not None and each.reaches(pod.namespace, spaces) and selects(each.selector, own)
-                for each in crowd.whom
+                for each in match_set.whom
             )
         ]
-        assert list(record.pod_class.affinity.matching_sets) == kin, pod.key
+        assert list(record.pod_class.affinity.matching_sets) == matching, pod.key
         if record.row == NO_NODE or record.state in (MemberState.FOREIGN, MemberState.PENDING):
             continue
-        for crowd in kin:
-            present[crowd][record.row] += 1
-            leaving[crowd][record.row] += record.state is MemberState.TERMINATING
+        for match_set in matching:
+            present[match_set][record.row] += 1
+            leaving[match_set][record.row] += record.state is MemberState.TERMINATING
         peers = pod.pod_class.peers
         for term in peers.anti:
             stated["repelling", term.whom, term.key][record.row] += 1
@@ -269,14 +269,14 @@ def _audit_peers(state: ClusterState) -> None:
             stated["drawing", term.whom, term.key][record.row] += 1
         for each in peers.preferred:
             stated["leaning", each.term.whom, each.term.key][record.row] += each.weight
-    for crowd in book.crowds.values():
-        assert crowd.present.at == dict(present[crowd])
-        assert crowd.leaving.at == {row: count for row, count in leaving[crowd].items() if count}
+    for match_set in book.match_sets.values():
+        assert match_set.present.at == dict(present[match_set])
+        assert match_set.leaving.at == {row: count for row, count in leaving[match_set].items() if count}
         for name in ("repelling", "drawing", "leaning"):
-            for key, tally in getattr(crowd, name).items():
-                expected = stated[name, crowd.whom[0], key] if len(crowd.whom) == 1 else {}
+            for key, tally in getattr(match_set, name).items():
+                expected = stated[name, match_set.whom[0], key] if len(match_set.whom) == 1 else {}
                 assert tally.at == {row: count for row, count in expected.items() if count}
-        for tally in crowd.tallies():
+        for tally in match_set.tallies():
             for counter, _ in tally.counters:
                 _audit_counter(state, counter)
 
@@ -313,8 +313,8 @@ def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]
 
 def _audit_cards(state: ClusterState) -> None:
     """What pods hold of each card is what its books say, no more and no less."""
-    stock = state.nodes.allocators[SHARED_DEVICES]
-    assert isinstance(stock, SharedDevices)
+    allocator = state.nodes.allocators[SHARED_DEVICES]
+    assert isinstance(allocator, SharedDevices)
     for row in state.nodes.rows().tolist():
         held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for record in state.pods.on(row):
@@ -325,13 +325,13 @@ def _audit_cards(state: ClusterState) -> None:
                 sums = held[hold.family, hold.card]
                 for place, amount in enumerate((hold.memory, hold.cores, 1)):
                     sums[place] += amount
-        for card in stock.cards(row):
-            assert list(stock.use(row, card.family, card.id)) == held[card.family, card.id]
+        for card in allocator.cards(row):
+            assert list(allocator.use(row, card.family, card.id)) == held[card.family, card.id]
 
 
 def _audit_node_groups(state: ClusterState) -> None:
-    stock = state.nodes.allocators[NODE_GROUPS]
-    assert isinstance(stock, NodeGroups)
+    allocator = state.nodes.allocators[NODE_GROUPS]
+    assert isinstance(allocator, NodeGroups)
     held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in state.nodes.rows().tolist():
         group = state.nodes.labels.of(row).get(POOL_LABEL, "")
@@ -340,4 +340,4 @@ def _audit_node_groups(state: ClusterState) -> None:
             if group and isinstance(taken, NodeGroupShare):
                 held[taken.queue, group].update(dict(taken.amounts))
     for (queue, group), amounts in held.items():
-        assert dict(stock.held(queue, group)) == dict(amounts)
+        assert dict(allocator.held(queue, group)) == dict(amounts)

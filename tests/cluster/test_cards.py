@@ -12,7 +12,7 @@ from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.state import ClusterState
 from phalanx.model.devices.cards import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
-from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated, StockFact
+from phalanx.model.events import AllocatorFact, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 
@@ -90,14 +90,14 @@ class Literal:
 
 
 class Bench:
-    """A cluster whose stock of cards is asked directly."""
+    """A cluster whose allocator of cards is asked directly."""
 
     def __init__(self, policy: CardPolicy) -> None:
         self.state = ClusterState()
-        stock = self.state.nodes.allocators[SHARED_DEVICES]
-        assert isinstance(stock, SharedDevices)
-        self.stock = stock
-        self.stock.equip(Family, policy)
+        allocator = self.state.nodes.allocators[SHARED_DEVICES]
+        assert isinstance(allocator, SharedDevices)
+        self.allocator = allocator
+        self.allocator.configure(Family, policy)
         self.number = 0
 
     def node(self, name: str, cards: tuple[Card, ...]) -> int:
@@ -107,8 +107,8 @@ class Bench:
     def copies(self, need: DeviceNeed) -> list[int]:
         cls = self.state.classes.record(PodClass(devices=need))
         rows = self.state.nodes.rows()
-        found: list[int] = self.stock.copies(cls.spec, rows).tolist()
-        assert self.stock.copies(cls.spec, slice(None))[rows].tolist() == found
+        found: list[int] = self.allocator.copies(cls.spec, rows).tolist()
+        assert self.allocator.copies(cls.spec, slice(None))[rows].tolist() == found
         return found
 
     def take(self, need: DeviceNeed, row: int, gang: str = "") -> Given | None:
@@ -117,7 +117,7 @@ class Bench:
             "ns", f"p{self.number}", f"p{self.number}", PodClass(devices=need), scheduler="phalanx", gang=gang
         )
         self.state.apply(PodUpdated(pod))
-        taken = self.stock.take(pod, row)
+        taken = self.allocator.take(pod, row)
         assert taken is None or isinstance(taken, Given)
         return taken
 
@@ -188,7 +188,7 @@ def test_pods_get_the_cards_that_the_rules_give_them(
         assert (taken.shares if taken else None) == expected
         for at, card in enumerate(cards):
             now = literal.memory[at], literal.cores[at], literal.users[at]
-            assert bench.stock.use(row, card.family, card.id) == now
+            assert bench.allocator.use(row, card.family, card.id) == now
 
 
 @given(history=histories())
@@ -233,7 +233,9 @@ def test_all_nodes_at_once_are_like_each_on_its_own(
         row = data.draw(st.integers(0, len(nodes) - 1))
         together = bench.copies(need)
         cls = bench.state.classes.record(PodClass(devices=need))
-        alone = [int(bench.stock.copies(cls.spec, np.array([row], dtype=np.intp))[0]) for row in range(len(nodes))]
+        alone = [
+            int(bench.allocator.copies(cls.spec, np.array([row], dtype=np.intp))[0]) for row in range(len(nodes))
+        ]
         assert together == alone
         taken = bench.take(need, row)
         assert (taken is None) == (together[row] == 0)
@@ -247,10 +249,10 @@ def test_what_is_given_back_is_as_if_it_had_never_been_given() -> None:
     second = bench.take(need, row)
     assert first is not None
     assert second is not None
-    bench.stock.book(first, row, -1)
-    assert bench.stock.use(row, Family.VGPU, "GPU-1") == (400, 30, 1)
-    bench.stock.book(second, row, -1)
-    assert bench.stock.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
+    bench.allocator.book(first, row, -1)
+    assert bench.allocator.use(row, Family.VGPU, "GPU-1") == (400, 30, 1)
+    bench.allocator.book(second, row, -1)
+    assert bench.allocator.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
     assert bench.copies(need) == [2]
 
 
@@ -288,7 +290,7 @@ class TestCardsThatComeAndGo:
         assert bench.copies(HALF) == [0]
         bench.node("n", (VGPU,))
         assert bench.copies(HALF) == [0]
-        assert bench.stock.use(row, Family.VGPU, "GPU-1") == (600, 10, 1)
+        assert bench.allocator.use(row, Family.VGPU, "GPU-1") == (600, 10, 1)
 
     def test_a_row_that_is_used_again_has_nothing_of_the_last_node(self) -> None:
         bench = Bench(CardPolicy.LAST)
@@ -307,14 +309,14 @@ class TestCardsThatComeAndGo:
         bench = Bench(CardPolicy.LAST)
         need = DeviceNeed(Family.KOORDINATOR, (CardShare(percent=50, cores=50),))
         card = Card(Family.KOORDINATOR, "0", memory=100, slots=99)
-        bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card,))))
+        bench.state.apply(AllocatorFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card,))))
         bench.node("n", (VGPU,))
         assert bench.copies(need) == [2]
         assert bench.copies(HALF) == [2]
         relief = bench.state.capacity_version
-        bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, ())))
+        bench.state.apply(AllocatorFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, ())))
         assert bench.copies(need) == [0]
-        bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card, card))))
+        bench.state.apply(AllocatorFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card, card))))
         assert bench.state.capacity_version > relief
 
 
@@ -346,41 +348,41 @@ class TestWhatAPodSaysOfItsCards:
         self.bench = Bench(CardPolicy.LAST)
         row = self.bench.node("n", cards)
         self.bench.state.apply(PodUpdated(bound("a", *claimed, need=need)))
-        return [self.bench.stock.use(row, Family.VGPU, card.id)[0] for card in cards]
+        return [self.bench.allocator.use(row, Family.VGPU, card.id)[0] for card in cards]
 
     def test_the_cards_are_believed_and_the_amounts_are_what_it_asked_for(self) -> None:
         assert self.used("GPU-2", "GPU-1", need=PAIR) == [300, 300]
-        assert not self.bench.stock.doubts
+        assert not self.bench.allocator.doubts
 
     @pytest.mark.parametrize("claimed", ["GPU-1 GPU-2", "GPU-1 GPU-1", "GPU-1 GPU-9"])
     def test_more_cards_than_it_asked_for_are_not(self, claimed: str) -> None:
         assert self.used(*claimed.split(), need=MOST) == [600, 0]
-        assert "more cards than it asks for" in self.bench.stock.doubts["a"].doubt
+        assert "more cards than it asks for" in self.bench.allocator.doubts["a"].doubt
 
     @pytest.mark.parametrize("claimed", ["", "GPU-9"])
     def test_cards_that_are_hidden_count_where_most_is_free(self, claimed: str) -> None:
         small = msgspec.structs.replace(VGPU, memory=700)
         assert self.used(*claimed.split(), need=MOST, cards=(small, SECOND)) == [0, 600]
-        assert self.bench.stock.doubts["a"]
+        assert self.bench.allocator.doubts["a"]
 
     def test_the_part_that_can_be_believed_is(self) -> None:
         assert self.used("GPU-2", "GPU-2", need=PAIR) == [300, 300]
-        assert self.bench.stock.doubts["a"]
+        assert self.bench.allocator.doubts["a"]
 
     def test_whoever_asks_for_nothing_holds_nothing(self) -> None:
         bench = Bench(CardPolicy.LAST)
         row = bench.node("n", (VGPU,))
         bench.state.apply(PodUpdated(Pod("ns", "a", "a", PodClass(), node="n", cards=("GPU-1",))))
-        assert bench.stock.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
+        assert bench.allocator.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
 
     def test_a_card_that_its_node_tells_of_later_is_believed_then(self) -> None:
         assert self.used("GPU-2", need=MOST, cards=(VGPU,)) == [600]
         self.bench.node("n", (VGPU, SECOND))
-        assert [self.bench.stock.use(0, Family.VGPU, card)[0] for card in ("GPU-1", "GPU-2")] == [0, 600]
-        assert not self.bench.stock.doubts
+        assert [self.bench.allocator.use(0, Family.VGPU, card)[0] for card in ("GPU-1", "GPU-2")] == [0, 600]
+        assert not self.bench.allocator.doubts
 
     def test_nothing_is_left_of_a_doubt_when_the_pod_is_gone(self) -> None:
         self.used(need=MOST)
         self.bench.state.apply(PodRemoved("a"))
-        assert not self.bench.stock.doubts
-        assert self.bench.stock.use(0, Family.VGPU, "GPU-1") == (0, 0, 0)
+        assert not self.bench.allocator.doubts
+        assert self.bench.allocator.use(0, Family.VGPU, "GPU-1") == (0, 0, 0)

@@ -1,4 +1,5 @@
-"""The stock of claimed devices: who has which, from the API and from our own plans, and how many more fit where."""
+"""The allocator of claimed devices: who has which, from the API and from our own plans, and how many more fit
+where."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Desk:
         self.now = 1_000_000.0
 
     @property
-    def stock(self) -> DeviceClaims:
+    def allocator(self) -> DeviceClaims:
         found = self.state.nodes.allocators["claims"]
         assert isinstance(found, DeviceClaims)
         return found
@@ -187,7 +188,7 @@ class Desk:
         """node -> how many more pods with a claim of one device each it takes."""
         nodes = self.state.nodes
         probe = next(record.pod_class for record in self.state.pods.values() if record.pod.name == "probe")
-        counts = self.stock.copies(probe.spec, slice(None))
+        counts = self.allocator.copies(probe.spec, slice(None))
         return {nodes.names[row]: int(counts[row]) for row in nodes.rows().tolist()}
 
     def _apply(self, events: Any) -> None:
@@ -393,7 +394,7 @@ def test_equal_nodes_share_one_answer() -> None:
     probe(made)
     made.claim("busy", held="n7/gpu-1", by=("x",))
     assert sum(made.free().values()) == 3999
-    (inquiry,) = made.stock._inquiries.values()
+    (inquiry,) = made.allocator._inquiries.values()
     assert len(inquiry._answers) == 2
 
 
@@ -604,8 +605,8 @@ def test_counts_that_are_kept_current_are_those_that_are_computed_anew(steps: li
     for name, row in ((name, made.state.nodes.row(name)) for name in made.free()):
         rows = np.array([row], dtype=np.intp)
         cls = made.state.pods["uid-probe"].pod_class
-        made.stock._inquiries.clear()
-        assert int(made.stock.copies(cls.spec, rows)[0]) == again.free()[name]
+        made.allocator._inquiries.clear()
+        assert int(made.allocator.copies(cls.spec, rows)[0]) == again.free()[name]
 
 
 def _play(made: Desk, step: tuple[str, int, int]) -> None:

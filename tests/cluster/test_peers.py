@@ -127,10 +127,10 @@ class History:
     def ask(self) -> None:
         """Counts are kept only of what somebody asks for."""
         book = self.state.nodes.affinity
-        for crowd in book.crowds.values():
+        for match_set in book.match_sets.values():
             key = self.draw.choice(KEYS)
-            book.counter(key, (crowd.present, 1), (crowd.leaving, -1))
-            for stated in (crowd.repelling, crowd.drawing, crowd.leaning):
+            book.counter(key, (match_set.present, 1), (match_set.leaving, -1))
+            for stated in (match_set.repelling, match_set.drawing, match_set.leaning):
                 for place, tally in stated.items():
                     book.counter(place, (tally, 1))
 
@@ -156,7 +156,7 @@ def test_statements_that_nobody_makes_any_more_are_forgotten() -> None:
         state.apply(PodUpdated(pod))
         state.apply(PodRemoved("p"))
         audit(state)
-    assert len(state.nodes.affinity.crowds) < 100
+    assert len(state.nodes.affinity.match_sets) < 100
 
 
 def test_equal_company_is_one_class_whatever_else_the_labels_say() -> None:

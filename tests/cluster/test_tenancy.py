@@ -16,7 +16,7 @@ STEPS = 150
 
 
 def counted(state: ClusterState) -> Counter[object]:
-    """(row, payer, footprint, gang, priority, whether it is on its way) of every pod on a node."""
+    """(row, charge path, footprint, gang, priority, whether it is on its way) of every pod on a node."""
     return Counter(
         (r.row, r.charge_path, r.footprint, r.gang, r.pod.priority, r.state is MemberState.ASSUMED)
         for r in state.pods.values()
@@ -29,7 +29,7 @@ def told(state: ClusterState) -> Counter[object]:
     found: Counter[object] = Counter()
     for row, number, count in zip(table.rows.tolist(), table.kinds.tolist(), table.counts.tolist(), strict=True):
         kind = kinds[number]
-        found[row, kind.payer, kind.footprint, kind.gang, kind.priority, kind.arriving] += count
+        found[row, kind.charge_path, kind.footprint, kind.gang, kind.priority, kind.arriving] += count
     return found
 
 

@@ -17,8 +17,8 @@ _HOLDING = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberS
 
 def audit_volumes(state: ClusterState) -> None:
     """Raises AssertionError where a count differs from what the pods say."""
-    stocks = state.nodes.allocators
-    attachments, disks, supply = stocks[ATTACHMENTS], stocks[DISKS], stocks[VOLUMES]
+    allocators = state.nodes.allocators
+    attachments, disks, supply = allocators[ATTACHMENTS], allocators[DISKS], allocators[VOLUMES]
     assert isinstance(attachments, Attachments)
     assert isinstance(disks, Disks)
     assert isinstance(supply, VolumeSupply)

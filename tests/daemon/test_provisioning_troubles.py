@@ -7,7 +7,7 @@ from collections.abc import Callable
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.volumes.supply import REFUSED, VOLUMES
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
-from phalanx.model.events import NodeUpdated, StockFact
+from phalanx.model.events import AllocatorFact, NodeUpdated
 from phalanx.model.pod import PodClass
 from phalanx.model.volumes import StorageClass, StorageClassGone, UnboundClaim
 from tests.cluster_content import node
@@ -32,7 +32,7 @@ class Room:
     def __init__(self) -> None:
         self.state, self.clock, self.woken = ClusterState(), Clock(), 0
         self.state.apply(NodeUpdated(node()))
-        self.state.apply(StockFact(VOLUMES, StorageClass("late", "csi")))
+        self.state.apply(AllocatorFact(VOLUMES, StorageClass("late", "csi")))
         self.troubles = ProvisioningTroubles(self.state, self._wake, self.clock.later)
 
     def _wake(self) -> None:
@@ -81,6 +81,6 @@ def test_an_older_refusal_does_not_end_a_newer_one() -> None:
 def test_a_class_that_is_made_anew_starts_anew() -> None:
     room = Room()
     room.troubles.provisioning_failed("late", "n1", 10)
-    room.state.apply(StockFact(VOLUMES, StorageClassGone("late")))
-    room.state.apply(StockFact(VOLUMES, StorageClass("late", "csi")))
+    room.state.apply(AllocatorFact(VOLUMES, StorageClassGone("late")))
+    room.state.apply(AllocatorFact(VOLUMES, StorageClass("late", "csi")))
     assert room.objections(10) == []

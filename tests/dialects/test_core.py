@@ -16,7 +16,7 @@ from phalanx.model.selectors import Taint
 from tests.dialects.objects import container, decode, pod, pod_document
 
 
-def noun(document: dict[str, object]) -> Pod:
+def read_pod(document: dict[str, object]) -> Pod:
     decoder, read = PodDecoder(), decode(document)
     return decoder.pod(read, decoder.template(read), "")
 
@@ -54,7 +54,7 @@ def test_gates_deletion_and_nomination_are_seen() -> None:
     document = pod_document(
         terminating=True, schedulingGates=[{"name": "quota"}], status={"nominatedNodeName": "n9"}
     )
-    result = noun(document)
+    result = read_pod(document)
     assert (result.terminating, result.gated, result.nominated_node) == (True, True, "n9")
 
 
@@ -63,13 +63,13 @@ def test_unknown_fields_are_skipped() -> None:
 
 
 def test_an_unknown_phase_is_unknown() -> None:
-    assert noun(pod_document(phase="Sleeping")).phase is PodPhase.UNKNOWN
+    assert read_pod(pod_document(phase="Sleeping")).phase is PodPhase.UNKNOWN
 
 
 def test_null_is_the_same_as_absent() -> None:
     document = pod_document(nodeSelector=None, tolerations=None, affinity=None)
     document["metadata"]["labels"] = None
-    assert noun(document) == noun(pod_document())
+    assert read_pod(document) == read_pod(pod_document())
 
 
 def test_labels_and_annotations_of_hand_written_manifests_are_read_as_text() -> None:
@@ -98,20 +98,20 @@ def test_labels_and_annotations_of_hand_written_manifests_are_read_as_text() -> 
 def test_a_field_of_the_wrong_type_is_named_and_the_rest_is_kept(field: str, value: object, message: str) -> None:
     document = pod_document(node="n1")
     document["spec"][field] = value
-    result = noun(document)
+    result = read_pod(document)
     assert result.problem == message
     assert result.node == "n1"
 
 
 def test_containers_that_cannot_be_read_leave_the_others() -> None:
-    result = noun(pod_document(node="n1", containers=[container(cpu=1), "garbage"]))  # type: ignore[list-item]
+    result = read_pod(pod_document(node="n1", containers=[container(cpu=1), "garbage"]))  # type: ignore[list-item]
     assert result.problem == 'spec.containers[1]: "garbage" is not an object'
     assert dict(result.usage) == {"cpu": 1000}
     assert not result.preemptable
 
 
 def test_an_amount_that_cannot_be_read_is_left_out_of_what_it_occupies() -> None:
-    result = noun(pod_document(node="n1", containers=[container(cpu="1", gpu="many")]))
+    result = read_pod(pod_document(node="n1", containers=[container(cpu="1", gpu="many")]))
     assert dict(result.usage) == {"cpu": 1000}
     assert not result.preemptable
     assert result.problem.startswith(
@@ -121,7 +121,7 @@ def test_an_amount_that_cannot_be_read_is_left_out_of_what_it_occupies() -> None
 
 def test_many_faults_are_counted_not_listed() -> None:
     broken = [container(cpu="a", memory="b", gpu="c", ephemeral="d")]
-    assert noun(pod_document(containers=broken)).problem.endswith("; and 1 more")
+    assert read_pod(pod_document(containers=broken)).problem.endswith("; and 1 more")
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_what_is_no_object_with_a_name_is_refused(raw: bytes) -> None:
 
 
 def test_numbers_beyond_64_bits_do_no_harm() -> None:
-    result = noun(pod_document(node="n1", containers=[container(cpu=10**30, memory="9" * 60)]))
+    result = read_pod(pod_document(node="n1", containers=[container(cpu=10**30, memory="9" * 60)]))
     assert dict(result.usage) == {"cpu": MAX_AMOUNT, "memory": MAX_AMOUNT}
 
 
 @pytest.mark.parametrize(("stated", "read"), [(10**30, 2**31 - 1), (-(10**30), -(2**31)), (7, 7)])
 def test_a_priority_beyond_32_bits_is_as_good_as_the_last_one(stated: int, read: int) -> None:
-    assert noun(pod_document(priority=stated)).priority == read
+    assert read_pod(pod_document(priority=stated)).priority == read
 
 
 def test_equal_specs_share_one_class_object() -> None:
@@ -150,7 +150,7 @@ def test_equal_specs_share_one_class_object() -> None:
     assert decoder.template(first).pod_class is decoder.template(second).pod_class
 
 
-def test_a_node_becomes_a_noun() -> None:
+def test_a_node_becomes_a_spec() -> None:
     raw = msgspec.json.encode(
         {
             "metadata": {"name": "n1", "uid": "u1", "labels": {"zone": "a", "arch": "amd64"}},

@@ -14,7 +14,7 @@ from phalanx.dialects.enricher import no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec
 from phalanx.model.devices.cards import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
-from phalanx.model.events import StockFact
+from phalanx.model.events import AllocatorFact
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
 
@@ -184,10 +184,10 @@ class TestKoordinator:
             Card(KOORDINATOR, "0", 16 * 2**30, 2**31, "A100"),
             Card(KOORDINATOR, "1", 16 * 2**30, 2**31, healthy=False),
         )
-        news = ([StockFact("shared-devices", NodeCards("n1", KOORDINATOR, cards))], set[str]())
+        news = ([AllocatorFact("shared-devices", NodeCards("n1", KOORDINATOR, cards))], set[str]())
         assert facet.updated(kind, document) == news
         assert facet.updated(kind, document) == no_changes()
-        gone = ([StockFact("shared-devices", NodeCards("n1", KOORDINATOR))], set[str]())
+        gone = ([AllocatorFact("shared-devices", NodeCards("n1", KOORDINATOR))], set[str]())
         assert facet.unserved(kind) == gone
         assert facet.removed(kind, "", "n1") == no_changes()
 

@@ -20,7 +20,7 @@ PREEMPTABLE, COOLDOWN = "volcano.sh/preemptable", "volcano.sh/cooldown-time"
 CHECKPOINT = "phalanx.dev/checkpointed-at"
 
 
-def noun(**details: Any) -> Pod:
+def read_pod(**details: Any) -> Pod:
     decoder, read = PodDecoder(), pod(**details)
     return decoder.pod(read, decoder.template(read), "")
 
@@ -39,18 +39,18 @@ def told(door: Intake) -> list[str]:
 
 def test_a_pod_runs_since_its_node_took_it_and_is_bound_since_it_was_scheduled() -> None:
     status = {"startTime": format_time(EPOCH + 9), "conditions": [scheduled()]}
-    found = noun(node="n1", phase="Running", status=status)
+    found = read_pod(node="n1", phase="Running", status=status)
     assert (found.started, found.bound) == (EPOCH + 9, EPOCH + 5)
 
 
 @pytest.mark.parametrize("conditions", [[], [scheduled("False")], [scheduled(since=None)]])
 def test_a_pod_that_nobody_scheduled_is_bound_since_it_started(conditions: list[dict[str, Any]]) -> None:
     status = {"startTime": format_time(EPOCH + 9), "conditions": conditions}
-    assert noun(node="n1", status=status).bound == EPOCH + 9
+    assert read_pod(node="n1", status=status).bound == EPOCH + 9
 
 
 def test_a_pod_without_a_node_is_not_bound_whatever_its_status_says() -> None:
-    found = noun(status={"conditions": [scheduled()]})
+    found = read_pod(status={"conditions": [scheduled()]})
     assert (found.started, found.bound) == (0, 0)
 
 
@@ -65,12 +65,12 @@ def test_times_that_are_null_are_unknown_and_no_fault() -> None:
 
 
 def test_a_pod_that_says_nothing_gets_half_a_minute() -> None:
-    assert (noun().grace, noun().leaves) == (30, 0)
+    assert (read_pod().grace, read_pod().leaves) == (30, 0)
 
 
 @pytest.mark.parametrize(("stated", "given"), [(0, 0), (600, 600), (-1, 1), (None, 30), (10**30, 2**31 - 1)])
 def test_a_pod_gets_the_grace_that_it_states(stated: int | None, given: int) -> None:
-    assert noun(terminationGracePeriodSeconds=stated).grace == given
+    assert read_pod(terminationGracePeriodSeconds=stated).grace == given
 
 
 def test_a_terminating_pod_has_the_grace_that_it_was_given_and_leaves_when_that_is_over() -> None:
@@ -89,16 +89,16 @@ def test_a_terminating_pod_has_the_grace_that_it_was_given_and_leaves_when_that_
     ("value", "answer"), [("true", True), ("1", True), ("false", False), ("False", False), ("0", False)]
 )
 def test_its_owner_may_forbid_that_a_pod_is_evicted(place: str, value: str, answer: bool) -> None:
-    assert noun(**{place: {PREEMPTABLE: value}}).preemptable is answer
+    assert read_pod(**{place: {PREEMPTABLE: value}}).preemptable is answer
 
 
 def test_nothing_said_forbids_nothing() -> None:
-    assert noun().preemptable
+    assert read_pod().preemptable
 
 
 def test_the_annotation_is_heard_before_the_label() -> None:
-    assert not noun(annotations={PREEMPTABLE: "false"}, labels={PREEMPTABLE: "true"}).preemptable
-    assert noun(annotations={PREEMPTABLE: "true"}, labels={PREEMPTABLE: "false"}).preemptable
+    assert not read_pod(annotations={PREEMPTABLE: "false"}, labels={PREEMPTABLE: "true"}).preemptable
+    assert read_pod(annotations={PREEMPTABLE: "true"}, labels={PREEMPTABLE: "false"}).preemptable
 
 
 @pytest.mark.parametrize("value", ["no", "", "FALSE "])
@@ -116,12 +116,12 @@ def test_a_word_that_is_neither_yes_nor_no_forbids_eviction_and_is_told(value: s
 
 @pytest.mark.parametrize(("value", "seconds"), [("90s", 90), ("1h", 3600), ("1.5s", 2), ("0", 0)])
 def test_a_pod_may_ask_for_time_to_cool_down(value: str, seconds: int) -> None:
-    assert noun(labels={COOLDOWN: value}).cooldown == seconds
-    assert noun(annotations={COOLDOWN: value}).cooldown == seconds
+    assert read_pod(labels={COOLDOWN: value}).cooldown == seconds
+    assert read_pod(annotations={COOLDOWN: value}).cooldown == seconds
 
 
 def test_of_two_cooldowns_the_labels_holds() -> None:
-    assert noun(labels={COOLDOWN: "1m"}, annotations={COOLDOWN: "2m"}).cooldown == 60
+    assert read_pod(labels={COOLDOWN: "1m"}, annotations={COOLDOWN: "2m"}).cooldown == 60
 
 
 @pytest.mark.parametrize(("value", "advice"), [("soon", "is not a duration such as 30s"), ("-5m", "is negative")])
@@ -137,7 +137,7 @@ def test_a_cooldown_that_is_none_is_passed_over_and_told(value: str, advice: str
 
 @pytest.mark.parametrize("text", [format_time(EPOCH + 7), "2030-03-17T18:46:47+01:00", "2030-03-17T17:46:47.9Z"])
 def test_a_pod_says_when_its_work_was_last_saved(text: str) -> None:
-    assert noun(annotations={CHECKPOINT: text}).checkpoint == EPOCH + 7
+    assert read_pod(annotations={CHECKPOINT: text}).checkpoint == EPOCH + 7
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2030-03-17T17:46:47", "2030-03-17", "1900000007"])
@@ -232,12 +232,12 @@ CRITICAL = [
 
 @pytest.mark.parametrize(("spec", "answer"), CRITICAL)
 def test_what_the_cluster_itself_needs_is_critical(spec: dict[str, Any], answer: bool) -> None:
-    assert noun(namespace="kube-system", **spec).critical is answer
+    assert read_pod(namespace="kube-system", **spec).critical is answer
 
 
 @pytest.mark.parametrize(("spec", "answer"), CRITICAL)
 def test_nothing_is_critical_in_a_tenants_namespace(spec: dict[str, Any], answer: bool) -> None:
-    assert not noun(**spec).critical
+    assert not read_pod(**spec).critical
     decoder, read = PodDecoder(DialectOptions(system_namespaces=("default",))), pod(**spec)
     assert decoder.pod(read, decoder.template(read), "").critical is answer
 

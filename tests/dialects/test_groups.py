@@ -1,4 +1,4 @@
-"""Group objects of every family, read into one noun."""
+"""Group objects of every family, read into one spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the order in which the same facts arrive, the nouns come out the same."""
+"""Whatever the order in which the same facts arrive, the specs come out the same."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.numa import read_topology
 from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
-from phalanx.model.events import ClusterEvent, PodUpdated, StockFact
+from phalanx.model.events import AllocatorFact, ClusterEvent, PodUpdated
 
 KIND = ServedKind("nodeinfo.volcano.sh", "v1alpha1", "numatopologies", "Numatopology")
 
@@ -90,7 +90,7 @@ class Door:
             match event:
                 case PodUpdated(pod):
                     self.shown[pod.name] = pod.pod_class.numa, pod.pod_class.cpus
-                case StockFact(_, fact):
+                case AllocatorFact(_, fact):
                     self.facts.append(fact)
 
 

@@ -23,13 +23,13 @@ APP = {"matchLabels": {"app": "x"}}
 IS_APP = Requirement("app", "In", ("x",))
 
 
-def noun(**details: Any) -> Pod:
+def read_pod(**details: Any) -> Pod:
     events = Intake(["phalanx"]).pod(pod("p", **details))
     return next(event.pod for event in events if isinstance(event, PodUpdated))
 
 
 def peers(**details: Any) -> Peers:
-    found = noun(**details)
+    found = read_pod(**details)
     assert not found.problem
     return found.pod_class.peers
 
@@ -167,20 +167,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("details", "field"), WRONG.values(), ids=WRONG)
 def test_what_cannot_be_read_is_named_and_means_nobody(details: dict[str, Any], field: str) -> None:
-    found = noun(**details)
+    found = read_pod(**details)
     assert found.problem.startswith(f"{field}: ")
     assert found.pod_class.peers == NO_PEERS
 
 
 def test_a_broken_spread_leaves_affinity_as_it_is() -> None:
-    found = noun(**affinity("podAntiAffinity", term()), **spread(maxSkew=-1))
+    found = read_pod(**affinity("podAntiAffinity", term()), **spread(maxSkew=-1))
     assert "maxSkew" in found.problem
     assert found.pod_class.peers.anti
     assert not found.pod_class.peers.spread
 
 
 def test_labels_of_pods_and_namespaces_are_facts() -> None:
-    assert noun(labels={"b": "2", "a": "1"}).labels == (("a", "1"), ("b", "2"))
+    assert read_pod(labels={"b": "2", "a": "1"}).labels == (("a", "1"), ("b", "2"))
 
     def namespace(name: str, **labels: str) -> NamespaceObject:
         return decode_namespace(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))

@@ -28,8 +28,8 @@ class Door:
     def take(self, events: list[ClusterEvent]) -> list[str]:
         """Who was told anew."""
         shown = [event.pod for event in events if isinstance(event, PodUpdated)]
-        self.told.update((noun.name, noun.pod_class.peers.spread) for noun in shown)
-        return [noun.name for noun in shown]
+        self.told.update((spec.name, spec.pod_class.peers.spread) for spec in shown)
+        return [spec.name for spec in shown]
 
     def pod(self, name: str, owner: str = "", **details: Any) -> list[str]:
         document = pod_document(name, **details)

@@ -294,7 +294,7 @@ def _node(room: Room, document: Document) -> None:
 
 
 def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
-    """Every pod as it is shown, and what the stocks say about it on each node, after the steps in an order."""
+    """Every pod as it is shown, and what the allocators say about it on each node, after the steps in an order."""
     room = Room()
     left = [list(life) for life in lives]
     for place in order:
@@ -308,14 +308,16 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
     nodes = room.state.nodes
     shown = {name: room.state.pods[f"uid-{name}"] for name in ("p", "q", "r")}
     verdicts = {
-        (name, stock.name, node): (
-            int(stock.copies(record.pod_class.spec, slice(None))[nodes.row(node)]),
+        (name, allocator.name, node): (
+            int(allocator.copies(record.pod_class.spec, slice(None))[nodes.row(node)]),
             sorted(
-                reason for reason, out in stock.explain(record.pod_class.spec, slice(None)) if out[nodes.row(node)]
+                reason
+                for reason, out in allocator.explain(record.pod_class.spec, slice(None))
+                if out[nodes.row(node)]
             ),
         )
         for name, record in shown.items()
-        for stock in record.pod_class.allocators
+        for allocator in record.pod_class.allocators
         for node in ("n1", "n2")
     }
     return {name: record.pod for name, record in shown.items()}, verdicts

@@ -222,7 +222,7 @@ async def test_who_takes_over_what_is_promised_inherits_those_who_leave_for_it(l
     assert life.results == []
     life.disruptions.submit(
         [
-            Nominate("uid-a", "ns", "a", "", "c2", heir="c2"),
+            Nominate("uid-a", "ns", "a", "", "c2", successor="c2"),
             Nominate("uid-b", "ns", "b", "n1", "c2"),
         ],
         [],
@@ -239,7 +239,7 @@ async def test_the_heir_that_is_gone_saves_them_all(life: Life) -> None:
     life.decide("a", "v", "c1")
     await life.settle()
     life.disruptions.submit(
-        [Nominate("uid-a", "ns", "a", "", "c2", heir="c2"), Nominate("uid-b", "ns", "b", "n1", "c2")], []
+        [Nominate("uid-a", "ns", "a", "", "c2", successor="c2"), Nominate("uid-b", "ns", "b", "n1", "c2")], []
     )
     await life.settle()
     life.disruptions.release("uid-b")

@@ -29,11 +29,11 @@ Json = dict[str, Any]
 
 def spoken() -> Iterator[Verdict]:
     """What the scheduler says of a gang of three, of which one member is there."""
-    noun = Gang(G, min_member=3)
-    state = state_of(pod("g-0"), gang=noun)
+    spec = Gang(G, min_member=3)
+    state = state_of(pod("g-0"), gang=spec)
     state.apply(AccountUpdated(Account(AccountKey(Tree.QUEUE, "q"), label="Queue q")))
     gang, cls = state.gangs[G], state.pods["uid-g-0"].pod_class
-    missing = verdicts.members_missing(gang, noun, quorum_requirement(gang, noun))
+    missing = verdicts.members_missing(gang, spec, quorum_requirement(gang, spec))
     assert missing is not None
     yield missing
     for told in (
@@ -60,12 +60,12 @@ def spoken() -> Iterator[Verdict]:
     yield verdicts.over_ceiling_for_gang(OverQuota(account, "capability", "cpu", 1000, 1000, 1000, need=3), gang)
     yield verdicts.held_account(f"gang {G}", Blocked("QueueNotFound", "queue q does not exist"))
     yield verdicts.held_account(f"gang {G}", Blocked("QueueClosed", "Queue q is closed and takes nothing new"))
-    yield verdicts.awaiting_admission(gang, noun, NotAdmitted())
+    yield verdicts.awaiting_admission(gang, spec, NotAdmitted())
     yield verdicts.behind(f"gang {G}", BlockedByFifo("Queue q", "gang ns/first"))
     yield verdicts.waiting_for_leavers(f"gang {G}", Leaving(1, 3, ("n",)))
     yield verdicts.waiting_for_bundle(G, G, "it has too few members")
     yield verdicts.unrequited(G, G, G)
-    yield verdicts.gap(Gap((("cpu", 1000),)), gang, noun)
+    yield verdicts.gap(Gap((("cpu", 1000),)), gang, spec)
     yield verdicts.unreadable(state.pods["uid-g-0"])
     yield verdicts.planning_failed(f"gang {G}", "nodeorder", ValueError("x"))
 

@@ -38,15 +38,15 @@ class World:
 
     def queue(self, name: str, cpu: int = 0) -> None:
         limits = (("cpu", cpu * 1000),) if cpu else ()
-        noun = Account(AccountKey(Tree.QUEUE, name), capability=limits, label=f"Queue {name}")
-        self.snapshot.state.apply(AccountUpdated(noun))
+        spec = Account(AccountKey(Tree.QUEUE, name), capability=limits, label=f"Queue {name}")
+        self.snapshot.state.apply(AccountUpdated(spec))
 
     def gang(
         self, name: str, count: int, what: PodClass, queue: str = "default", *, on: str = "", problem: str = ""
     ) -> None:
         fault = Problem("PodGroupNotFound", problem) if problem else None
-        noun = Gang(GangKey("ns", name), min_member=1 if problem else count, queue=queue, problem=fault)
-        self.snapshot.state.apply(GangUpdated(noun))
+        spec = Gang(GangKey("ns", name), min_member=1 if problem else count, queue=queue, problem=fault)
+        self.snapshot.state.apply(GangUpdated(spec))
         phase = PodPhase.RUNNING if on else PodPhase.PENDING
         for number in range(count):
             one = f"{name}-{number}"

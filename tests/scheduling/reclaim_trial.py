@@ -15,20 +15,21 @@ from .scenario import Scenario
 
 
 class ReclaimTrial:
-    """What the waiting pods `takers` of one payer may take together; `taken` are the pods that were, in order."""
+    """What the waiting pods `takers` of one charge path may take together; `taken` are the pods that were, in
+    order."""
 
     def __init__(
         self, scenario: Scenario, takers: Iterable[str], *, preempt: bool = True, reclaim: bool = True
     ) -> None:
         self.scenario = scenario
         self.takers = [scenario.state.pods[name] for name in takers]
-        (payer,) = {record.charge_path for record in self.takers}
-        assert payer is not None
-        self.payer: ChargePath = payer
+        (charge_path,) = {record.charge_path for record in self.takers}
+        assert charge_path is not None
+        self.charge_path: ChargePath = charge_path
         self.priority = max(record.pod.priority for record in self.takers)
         self.wanted = total(record.footprint.amounts for record in self.takers)
         session = scenario.scheduler.new_session(scenario.now)
-        self.rules = ReclaimRules(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
+        self.rules = ReclaimRules(session, charge_path, self.wanted, preempt=preempt, reclaim=reclaim)
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}
         # Before anything is tried.
@@ -36,9 +37,9 @@ class ReclaimTrial:
 
     def word(self, name: str) -> ReclaimRule | str:
         """By what rule a pod could be taken, or why there is none."""
-        payer = self.scenario.state.pods[name].charge_path
-        assert payer is not None
-        return self.words[payer]
+        charge_path = self.scenario.state.pods[name].charge_path
+        assert charge_path is not None
+        return self.words[charge_path]
 
     def may_take(self, record: PodRecord) -> bool:
         """Whether a pod may go after those that were taken."""

@@ -151,11 +151,11 @@ class Scenario:
     def gang(self, name: str, minimum: int = 1, **fields: object) -> Self:
         """Declares a gang; fields left out keep what was declared before."""
         record = self.state.gangs.get(self._key(name))
-        noun = record.spec if record is not None and record.spec is not None else Gang(self._key(name))
+        spec = record.spec if record is not None and record.spec is not None else Gang(self._key(name))
         if isinstance(fields.get("bundle"), list):
             fields["bundle"] = tuple(sorted(key(mate) for mate in fields["bundle"]))  # type: ignore[attr-defined]
-        noun = msgspec.structs.replace(noun, min_member=minimum, **fields)
-        return self.observe(f"gang {name}", GangUpdated(noun))
+        spec = msgspec.structs.replace(spec, min_member=minimum, **fields)
+        return self.observe(f"gang {name}", GangUpdated(spec))
 
     def no_gang(self, name: str) -> Self:
         return self.observe(f"gang {name}", GangRemoved(self._key(name)))
@@ -185,7 +185,7 @@ class Scenario:
         **requests: object,
     ) -> Self:
         """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise. `more`
-        are further fields of the noun."""
+        are further fields of the spec."""
         asked = amounts(**requests)
         base = pod_class or PodClass()
         base = msgspec.structs.replace(
@@ -424,8 +424,8 @@ class Scenario:
         """What is kept from cycle to cycle about kinds of pods."""
         self.state.victim_table()
         kept, new = self.scheduler.cycle_history.victim_classes(self.state), VictimClassArrays(self.state)
-        payers = [[each.payers[place] for place in each.payer.tolist()] for each in (kept, new)]
-        assert payers[0] == payers[1]
+        charge_paths = [[each.charge_paths[place] for place in each.charge_path.tolist()] for each in (kept, new)]
+        assert charge_paths[0] == charge_paths[1]
         for name in KIND_COLUMNS:
             assert getattr(kept, name).tolist() == getattr(new, name).tolist(), name
 

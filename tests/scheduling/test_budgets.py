@@ -130,7 +130,7 @@ def test_budgets_hold_under_every_policy(text: str) -> None:
 def test_the_window_of_an_account_that_is_declared_anew_stays() -> None:
     world = cluster().budget("team", cpu_hours=40).submit("a", 10, queue="team").work().wait(4)
     key = AccountKey(Tree.QUEUE, "team")
-    noun = world.state.ledger.accounts[key].spec
-    assert isinstance(noun, Account)
-    world.state.apply(AccountUpdated(msgspec.structs.replace(noun, weight=7)))
+    spec = world.state.ledger.accounts[key].spec
+    assert isinstance(spec, Account)
+    world.state.apply(AccountUpdated(msgspec.structs.replace(spec, weight=7)))
     assert world.submit("a", 1, queue="team").work().held() == {"a": 10}

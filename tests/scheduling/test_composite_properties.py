@@ -71,20 +71,20 @@ def _vanish(world: World, at: float) -> None:
 def forest(world: World) -> dict[GangKey, GroupTree]:
     """The trees that make sense."""
     composites = world.state.gangs.composites
-    roots = {composites.root_of(key) for key in composites.nouns}
+    roots = {composites.root_of(key) for key in composites.specs}
     return {root: group_tree_of(composites, root) for root in roots if composites.fault(root) is None}
 
 
-def holds(world: World, formation: GroupTree, bound: Counter[GangKey]) -> bool:
+def holds(world: World, tree: GroupTree, bound: Counter[GangKey]) -> bool:
     """Whether enough of it is placed, this plan's bindings included."""
     count = 0
-    for child in formation.children:
+    for child in tree.children:
         if isinstance(child, GroupTree):
             count += holds(world, child, bound)
         else:
             assert child.spec is not None
             count += child.counts().active >= child.spec.min_member
-    return count >= max(1, formation.least)
+    return count >= max(1, tree.least)
 
 
 def check(world: World, plan: Plan) -> None:
@@ -100,9 +100,9 @@ def check(world: World, plan: Plan) -> None:
         assert gang.spec is not None
         assert gang.counts().active >= gang.spec.min_member, f"{key} started in part"
         if bound[key] >= gang.spec.min_member:  # its quorum is new
-            for formation in trees[root].formations():
-                if any(child is gang for child in formation.gangs()):
-                    assert holds(world, formation, bound), f"{formation} started in part with {key}"
+            for tree in trees[root].trees():
+                if any(child is gang for child in tree.gangs()):
+                    assert holds(world, tree, bound), f"{tree} started in part with {key}"
 
 
 @pytest.mark.parametrize("seed", range(15))

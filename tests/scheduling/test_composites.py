@@ -25,8 +25,8 @@ class World(Scenario):
             "scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", NAMESPACE, name, name
         )
         above = GangKey(NAMESPACE, parent) if parent else None
-        noun = Composite(key, ref, least, above, **fields)  # type: ignore[arg-type]
-        self.observe(f"composite {name}", CompositeUpdated(noun))
+        spec = Composite(key, ref, least, above, **fields)  # type: ignore[arg-type]
+        self.observe(f"composite {name}", CompositeUpdated(spec))
         return self
 
     def no_composite(self, name: str) -> World:

@@ -70,9 +70,9 @@ class Gpus(Scenario):
         return found
 
     def users(self, node: str) -> list[int]:
-        stock, row = self.state.nodes.allocators[SHARED_DEVICES], self.state.nodes.row(node)
-        assert isinstance(stock, SharedDevices)
-        return [stock.use(row, card.family, card.id)[2] for card in stock.cards(row)]
+        allocator, row = self.state.nodes.allocators[SHARED_DEVICES], self.state.nodes.row(node)
+        assert isinstance(allocator, SharedDevices)
+        return [allocator.use(row, card.family, card.id)[2] for card in allocator.cards(row)]
 
 
 def test_amounts_that_would_fit_a_node_need_not_fit_a_card() -> None:
@@ -235,12 +235,12 @@ def test_cards_never_hold_more_than_they_have() -> None:
             s.sharing(f"g{number}-{member}", 250 + 50 * (number % 3), gang=f"g{number}", cores=30)
     s.run()
     assert s.placed()
-    stock = s.state.nodes.allocators[SHARED_DEVICES]
-    assert isinstance(stock, SharedDevices)
+    allocator = s.state.nodes.allocators[SHARED_DEVICES]
+    assert isinstance(allocator, SharedDevices)
     for node in ("n1", "n2"):
         row = s.state.nodes.row(node)
-        for card in stock.cards(row):
-            memory, cores, users = stock.use(row, card.family, card.id)
+        for card in allocator.cards(row):
+            memory, cores, users = allocator.use(row, card.family, card.id)
             assert (memory <= 1000, cores <= 100, users <= card.slots) == (True, True, True)
 
 

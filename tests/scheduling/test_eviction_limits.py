@@ -28,8 +28,8 @@ def world(plugins: str | None = None, pods: int = 6, **fields: Any) -> Scenario:
 
 
 def budget(scenario: Scenario, name: str, allowed: int, *disrupted: str) -> Scenario:
-    noun = DisruptionBudget(NAMESPACE, name, allowed, frozenset(disrupted))
-    return scenario.observe(f"budget {name}", DisruptionBudgetUpdated(noun))
+    spec = DisruptionBudget(NAMESPACE, name, allowed, frozenset(disrupted))
+    return scenario.observe(f"budget {name}", DisruptionBudgetUpdated(spec))
 
 
 def limits(scenario: Scenario, log: EvictionLog | None = None) -> EvictionLimits:

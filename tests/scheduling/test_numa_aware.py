@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.devices.numa import NUMA, NumaNodes, deal
 from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
-from phalanx.model.events import StockFact
+from phalanx.model.events import AllocatorFact
 from phalanx.model.pod import PodClass
 
 from .scenario import Scenario
@@ -41,16 +41,16 @@ class Numa(Scenario):
         if node not in self.state.nodes.names:
             self.node(node)
         topology = NumaTopology(node, policy, pinned, cpus or free, free, assigned)
-        return self.observe(f"zones of {node}", StockFact(NUMA, topology))
+        return self.observe(f"zones of {node}", AllocatorFact(NUMA, topology))
 
     def want(self, name: str, *cpus: int, policy: str = SINGLE, **fields: object) -> Self:
         pod_class = PodClass(numa=policy, cpus=cpus)
         return self.pod(name, pod_class=pod_class, **({"cpu": sum(cpus)} | fields))  # type: ignore[arg-type]
 
     def free(self, node: str) -> tuple[int, ...]:
-        stock = self.state.nodes.allocators[NUMA]
-        assert isinstance(stock, NumaNodes)
-        return stock.free(self.state.nodes.row(node))
+        allocator = self.state.nodes.allocators[NUMA]
+        assert isinstance(allocator, NumaNodes)
+        return allocator.free(self.state.nodes.row(node))
 
 
 def test_a_pod_must_fit_one_numa_node() -> None:
@@ -156,7 +156,7 @@ def test_after_a_restart_pods_that_are_not_in_the_topology_yet_count() -> None:
 def test_a_topology_that_goes_takes_its_rules_along() -> None:
     s = Numa().zones("n", 2, 2, cpus=(4, 4))
     s.want("p", 4, policy=AS_THE_NODE).run()
-    s.observe("zones of n", StockFact(NUMA, NumaTopologyGone("n"))).run()
+    s.observe("zones of n", AllocatorFact(NUMA, NumaTopologyGone("n"))).run()
     assert s.where("p") == "n"
 
 

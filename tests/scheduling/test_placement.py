@@ -64,8 +64,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     mask = nodes.alive.copy()
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
-    for stock in (stock for stock in cls.allocators if stock.name in pipe.node_allocators):
-        mask &= stock.copies(cls.spec, slice(None)) > 0
+    for allocator in (allocator for allocator in cls.allocators if allocator.name in pipe.node_allocators):
+        mask &= allocator.copies(cls.spec, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))
@@ -84,8 +84,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
 
 def charge(nodes: NodeTable, cls: ClassRecord, row: int, sign: int) -> None:
     nodes.charge(row, cls.footprint.usage, cls.footprint.scored, sign)
-    for stock in cls.allocators:
-        stock.book(cls.spec.host_ports, row, sign)
+    for allocator in cls.allocators:
+        allocator.book(cls.spec.host_ports, row, sign)
 
 
 def all_at_once(state: ClusterState, placer: Placer, cls: ClassRecord, count: int, keep: bool) -> list[int]:

@@ -129,8 +129,8 @@ class TestBudgets:
     POLICY = policy("name: pdb")
 
     def budget(self, scenario: Scenario, allowed: int, *disrupted: str) -> Scenario:
-        noun = DisruptionBudget(NAMESPACE, "web", allowed, frozenset(disrupted))
-        return scenario.observe("budget", DisruptionBudgetUpdated(noun))
+        spec = DisruptionBudget(NAMESPACE, "web", allowed, frozenset(disrupted))
+        return scenario.observe("budget", DisruptionBudgetUpdated(spec))
 
     def test_a_budget_that_allows_nothing_is_a_veto(self) -> None:
         scenario = self.budget(world(self.POLICY, budgets=("web",)), 0)

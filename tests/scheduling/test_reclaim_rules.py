@@ -334,21 +334,21 @@ class TestQueues:
         excess = {name: word.excess for name, word in words.items() if isinstance(word, ReclaimRule)}
         assert excess == {"b": 0.2, "c": 0.5, "d": 1.0}
 
-    def test_all_that_a_preemptor_asks_for_counts_where_its_payers_meet(self) -> None:
+    def test_all_that_a_preemptor_asks_for_counts_where_its_charge_paths_meet(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 3}).queue("b").pod("b", queue="b", node="n", cpu=1)
         for namespace in ("x", "y"):
             scenario.within(namespace).pods(namespace, 2, queue="a", cpu=1)
-        payers: dict[ChargePath, dict[str, int]] = {}
+        charge_paths: dict[ChargePath, dict[str, int]] = {}
         for name in ("x-0", "y-0"):
-            payer = scenario.state.pods[name].charge_path
-            assert payer is not None
-            payers[payer] = {"cpu": 2000}
+            charge_path = scenario.state.pods[name].charge_path
+            assert charge_path is not None
+            charge_paths[charge_path] = {"cpu": 2000}
         session, reclaimee = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].charge_path
         assert reclaimee is not None
-        for payer, wanted in payers.items():
-            alone = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
+        for charge_path, wanted in charge_paths.items():
+            alone = ReclaimRules(session, charge_path, wanted, preempt=True, reclaim=True)
             assert reclaimed(alone.rule_for(reclaimee))
-            both = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True, together=payers)
+            both = ReclaimRules(session, charge_path, wanted, preempt=True, reclaim=True, together=charge_paths)
             assert both.rule_for(reclaimee) == "queue a would hold more cpu than what it deserves"
 
     def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:

@@ -90,7 +90,7 @@ class Disorder:
         return name
 
     def unit(self) -> list[str]:
-        """Waiting pods of one payer."""
+        """Waiting pods of one charge path."""
         alike: dict[str, Any] = {"queue": self.draw.choice(self.leaves), "namespace": self.draw.choice(_NAMESPACES)}
         alike["priority"] = self.draw.choice([0, 1, 5])
         return [self.pod(running=False, **alike) for _ in range(self.draw.randint(1, 3))]
@@ -125,10 +125,10 @@ def test_whoever_gave_has_no_rule_to_take_the_same_back(seed: int) -> None:
     for _ in range(12):
         unit = disorder.unit()
         evicted = disorder.take(ReclaimTrial(scenario, unit))
-        payers: dict[object, list[str]] = {}
+        charge_paths: dict[object, list[str]] = {}
         for name in evicted:
-            payers.setdefault(scenario.state.pods[name].charge_path, []).append(name)
-        for names in payers.values():
+            charge_paths.setdefault(scenario.state.pods[name].charge_path, []).append(name)
+        for names in charge_paths.values():
             for size in {1, len(names)}:
                 for priority in {scenario.state.pods[name].pod.priority for name in names}:
                     alike = [name for name in names if scenario.state.pods[name].pod.priority == priority]

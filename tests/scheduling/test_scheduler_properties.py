@@ -32,9 +32,9 @@ def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: 
         for role, least in before[key].roles:
             got = sum(bind.gang == key and world.state.pods[bind.uid].pod.role == role for bind in plan.binds)
             assert got >= least
-        noun = world.state.gangs[key].spec
-        assert noun is not None
-        assert noun.problem is None
+        spec = world.state.gangs[key].spec
+        assert spec is not None
+        assert spec.problem is None
         for mate in bundle(world, key):
             assert counts[mate] >= before[mate].total
     assert len({bind.uid for bind in plan.binds}) == len(plan.binds)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.state import ClusterState
-from phalanx.model.events import NodeUpdated, PodUpdated, StockFact
+from phalanx.model.events import AllocatorFact, NodeUpdated, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
@@ -47,8 +47,8 @@ def at(*nodes: str, key: str = HOST) -> tuple[NodeSelectorTerm, ...]:
 class Rooms(Scenario):
     """A scenario with storage."""
 
-    def fact(self, stock: str, fact: object) -> Rooms:
-        return self.observe(f"{stock} {fact!r}", StockFact(stock, fact))
+    def fact(self, allocator: str, fact: object) -> Rooms:
+        return self.observe(f"{allocator} {fact!r}", AllocatorFact(allocator, fact))
 
     def hosts(self, *names: str, **labels: str) -> Rooms:
         for name in names:
@@ -212,18 +212,22 @@ _NODES = ("n1", "n2", "n3")
 
 
 @st.composite
-def supplies(draw: st.DrawFn) -> tuple[list[StockFact], tuple[VolumeNeed, ...]]:
+def supplies(draw: st.DrawFn) -> tuple[list[AllocatorFact], tuple[VolumeNeed, ...]]:
     some = st.sampled_from
-    facts: list[StockFact] = []
+    facts: list[AllocatorFact] = []
     for number in range(draw(st.integers(0, 8))):
         affinity = draw(some([None, at("n1"), at("n2"), at("n3"), at("n1", "n2"), at("z", key="zone")]))
-        facts.append(StockFact("volumes", Volume(f"v{number}", "local", draw(some([1, 2, 3])), affinity=affinity)))
+        facts.append(
+            AllocatorFact("volumes", Volume(f"v{number}", "local", draw(some([1, 2, 3])), affinity=affinity))
+        )
     if draw(st.integers(0, 3)) == 0:
-        facts.append(StockFact("volumes", StorageClass("local", "csi", draw(some([(), ((("zone", ("z",)),),)])))))
+        facts.append(
+            AllocatorFact("volumes", StorageClass("local", "csi", draw(some([(), ((("zone", ("z",)),),)]))))
+        )
     for name in _NODES:
         limit = draw(some([None, 1, 2, 4]))
         if limit is not None:
-            facts.append(StockFact("attachments", NodeStorage(name, ("csi",), (("csi", limit),))))
+            facts.append(AllocatorFact("attachments", NodeStorage(name, ("csi",), (("csi", limit),))))
     claims = [UnboundClaim("local", draw(some([1, 2, 3]))) for _ in range(draw(st.integers(0, 2)))]
     needs: list[VolumeNeed] = [*sorted(claims, key=lambda claim: claim.size)]
     if draw(st.booleans()):
@@ -233,7 +237,7 @@ def supplies(draw: st.DrawFn) -> tuple[list[StockFact], tuple[VolumeNeed, ...]]:
     return facts, tuple(needs)
 
 
-def _world(facts: list[StockFact], needs: tuple[VolumeNeed, ...], pods: int) -> tuple[ClusterState, Scheduler]:
+def _world(facts: list[AllocatorFact], needs: tuple[VolumeNeed, ...], pods: int) -> tuple[ClusterState, Scheduler]:
     state = ClusterState()
     for number, name in enumerate(_NODES):
         labels = ((HOST, name), ("zone", "z" if number else "y"))
@@ -246,7 +250,7 @@ def _world(facts: list[StockFact], needs: tuple[VolumeNeed, ...], pods: int) -> 
     pod_class = PodClass(requests=(("cpu", 1),), volumes=needs)
     for number in range(pods):
         if own:
-            state.apply(StockFact("attachments", ClaimAttachment(f"ns/p{number}", "csi", f"h{number}")))
+            state.apply(AllocatorFact("attachments", ClaimAttachment(f"ns/p{number}", "csi", f"h{number}")))
         attached = ((("", f"ns/p{number}"),) if own else ()) + ((("csi", "shared"),) if shared else ())
         names = PodVolumes(tuple(f"p{number}-{n}" for n in range(unbound)), attached)
         pod = Pod("ns", f"p{number}", f"p{number}", pod_class, scheduler="phalanx", volumes=names)
@@ -257,7 +261,7 @@ def _world(facts: list[StockFact], needs: tuple[VolumeNeed, ...], pods: int) -> 
 @settings(max_examples=40, deadline=None)
 @given(supplies(), st.integers(1, 8))
 def test_many_at_once_are_placed_as_they_would_be_one_after_the_other(
-    supply: tuple[list[StockFact], tuple[VolumeNeed, ...]], pods: int
+    supply: tuple[list[AllocatorFact], tuple[VolumeNeed, ...]], pods: int
 ) -> None:
     facts, needs = supply
     state, scheduler = _world(facts, needs, pods)
@@ -275,7 +279,7 @@ def test_many_at_once_are_placed_as_they_would_be_one_after_the_other(
     state, scheduler = _world(facts, needs, 0)
     alone = 0
     full, _ = _world(facts, needs, pods)
-    for fact in (StockFact("attachments", ClaimAttachment(f"ns/p{n}", "csi", f"h{n}")) for n in range(pods)):
+    for fact in (AllocatorFact("attachments", ClaimAttachment(f"ns/p{n}", "csi", f"h{n}")) for n in range(pods)):
         state.apply(fact)
     for uid in sorted(full.pods):
         state.apply(PodUpdated(msgspec.structs.replace(full.pods[uid].pod, uid=uid)))

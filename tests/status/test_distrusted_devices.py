@@ -21,9 +21,9 @@ def pod(uid: str, *cards: str) -> Pod:
 class TestDoubts:
     def setup_method(self) -> None:
         self.state, self.count = ClusterState(), 0
-        stock = self.state.nodes.allocators[SHARED_DEVICES]
-        assert isinstance(stock, SharedDevices)
-        self.stock = stock
+        allocator = self.state.nodes.allocators[SHARED_DEVICES]
+        assert isinstance(allocator, SharedDevices)
+        self.allocator = allocator
         self.doubts = DistrustedDevices(self.state, self.counted)
         self.state.apply(NodeUpdated(Node("n", cards=(Card(Family.VGPU, "GPU-1", 1000, 10),))))
 
@@ -34,7 +34,7 @@ class TestDoubts:
         return [notice.about.name for notice in self.doubts.new_warnings()]
 
     def test_each_is_told_and_counted_once(self) -> None:
-        self.stock.equip(Family, CardPolicy.LAST)
+        self.allocator.configure(Family, CardPolicy.LAST)
         self.state.apply(PodUpdated(pod("liar", "GPU-1", "GPU-2")))
         self.state.apply(PodUpdated(pod("honest", "GPU-1")))
         assert self.told() == ["liar"]

@@ -19,8 +19,8 @@ from tests.cluster_content import REF, G, Recorded, pod, state_of
 class World:
     def __init__(self, min_member: int = 3, **gang: object) -> None:
         running = (pod(f"p{number}", node="n1", phase=PodPhase.RUNNING) for number in range(3))
-        noun = Gang(G, source=REF, min_member=min_member, **gang)  # type: ignore[arg-type]
-        self.state = state_of(*running, gang=noun)
+        spec = Gang(G, source=REF, min_member=min_member, **gang)  # type: ignore[arg-type]
+        self.state = state_of(*running, gang=spec)
         self.recorded = Recorded()
         self.lost = LostMembers(self.state, cast(EventRecorder, self.recorded))
 

@@ -63,8 +63,8 @@ class World:
 
 
 def gang_world(members: int = 3, **gang: object) -> World:
-    noun = Gang(G, source=REF, min_member=3, **gang)  # type: ignore[arg-type]
-    return World(state_of(*(pod(f"p{number}") for number in range(members)), gang=noun))
+    spec = Gang(G, source=REF, min_member=3, **gang)  # type: ignore[arg-type]
+    return World(state_of(*(pod(f"p{number}") for number in range(members)), gang=spec))
 
 
 ALL = [f"uid-p{number}" for number in range(3)]

@@ -1,4 +1,4 @@
-"""Which accounts a pod is charged to: the trees, and the way from a payer to their leaves."""
+"""Which accounts a pod is charged to: the trees, and the charge paths through them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHUT = (AccountState.CLOSED, AccountState.CLOSING)
 
 
 class Paths:
-    """The declared accounts as trees, and the indexes that lead a payer to its leaves.
+    """The declared accounts as trees, and the indexes that lead a charge path to its leaves.
 
     A broken account (its parent is missing, its parents form a circle, it or an ancestor cannot be read) is charged
     for what is there and takes nothing new; the rest of the tree does not notice.
@@ -35,12 +35,13 @@ class Paths:
 
     def __init__(self) -> None:
         self.accounts: dict[AccountKey, AccountRecord] = {}
-        self._nouns: dict[AccountKey, Account] = {}
+        self._specs: dict[AccountKey, Account] = {}
         self._weights: dict[str, int] = {}
         self._quota_of: dict[str, list[AccountKey]] = {}
         self._quota_named: dict[str, AccountKey] = {}
         self._leaf_of: dict[str, AccountKey] = {}
-        # How many payers come through the accounts that nobody declares and that go with their last payer.
+        # How many charge paths come through the accounts that nobody declares and that go with their last charge
+        # path.
         self._visitors: dict[AccountKey, int] = {}
         self.keeps_order = False
         self.guarantees = False
@@ -51,13 +52,13 @@ class Paths:
 
     def declare(self, account: Account) -> bool:
         """Takes the newest declaration; True if it differs from the last."""
-        if self._nouns.get(account.key) == account:
+        if self._specs.get(account.key) == account:
             return False
-        self._nouns[account.key] = account
+        self._specs[account.key] = account
         return True
 
     def withdraw(self, key: AccountKey) -> bool:
-        return self._nouns.pop(key, None) is not None
+        return self._specs.pop(key, None) is not None
 
     def weigh(self, namespace: str, weight: int) -> bool:
         if self._weights.get(namespace, 1) == weight:
@@ -65,26 +66,27 @@ class Paths:
         self._weights[namespace] = weight
         return True
 
-    def rebuild(self, payers: Iterable[ChargePath], offered: Mapping[str, int]) -> None:
-        """Builds all trees from the declarations and attaches all payers; every account's sums are empty then.
+    def rebuild(self, charge_paths: Iterable[ChargePath], offered: Mapping[str, int]) -> None:
+        """Builds all trees from the declarations and attaches all charge paths; every account's sums are empty
+        then.
 
         `offered` is what the cluster has: guarantees are kept, the oldest first, as far as they fit into it.
         """
         self._link()
         self._guarantee(offered)
-        for payer in payers:
-            self.attach(payer)
+        for charge_path in charge_paths:
+            self.attach(charge_path)
 
     # trees
 
     def _link(self) -> None:
         self.accounts.clear()
         self._visitors.clear()
-        nouns = sorted(self._nouns.values(), key=lambda noun: noun.key)
-        self.accounts.update((noun.key, AccountRecord(noun.key, noun)) for noun in nouns)
+        specs = sorted(self._specs.values(), key=lambda spec: spec.key)
+        self.accounts.update((spec.key, AccountRecord(spec.key, spec)) for spec in specs)
         for key in (ROOT, AccountKey(Tree.QUEUE, DEFAULT_QUEUE)):
             self.accounts.setdefault(key, AccountRecord(key))
-        if any(noun.key.tree is Tree.ELASTIC_QUOTA for noun in nouns):
+        if any(spec.key.tree is Tree.ELASTIC_QUOTA for spec in specs):
             self.accounts[ALL_ELASTIC_QUOTAS] = AccountRecord(ALL_ELASTIC_QUOTAS)
         for record in list(self.accounts.values()):
             self._hang(record)
@@ -95,9 +97,9 @@ class Paths:
         for record in self.accounts.values():
             if record.parent is not None:
                 record.parent.children[record.key] = record
-        self._index(nouns)
-        self.keeps_order = any(noun.fifo for noun in nouns)
-        self.budgeted = any(noun.budget is not None for noun in nouns)
+        self._index(specs)
+        self.keeps_order = any(spec.fifo for spec in specs)
+        self.budgeted = any(spec.budget is not None for spec in specs)
 
     def _guarantee(self, offered: Mapping[str, int]) -> None:
         """A guarantee that the cluster, or the capability of a queue above, cannot keep beside those of older
@@ -121,10 +123,10 @@ class Paths:
 
     def _hang(self, record: AccountRecord) -> None:
         """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""
-        key, noun = record.key, record.spec
+        key, spec = record.key, record.spec
         if key in (ROOT, ALL_ELASTIC_QUOTAS):
             return
-        wanted = noun.parent if noun is not None else None
+        wanted = spec.parent if spec is not None else None
         if key.tree is Tree.QUEUE:
             wanted = wanted or ROOT
         elif key.tree is Tree.ELASTIC_QUOTA:
@@ -136,76 +138,76 @@ class Paths:
             record.fault = parent_not_found(record.label, wanted)
             record.parent = self.accounts[ROOT] if key.tree is Tree.QUEUE else None
 
-    def _index(self, nouns: list[Account]) -> None:
+    def _index(self, specs: list[Account]) -> None:
         self._quota_of.clear()
         self._quota_named.clear()
         self._leaf_of.clear()
-        for noun in nouns:
-            key = noun.key
+        for spec in specs:
+            key = spec.key
             if key.tree is Tree.KOORDINATOR:
                 self._quota_named.setdefault(key.name, key)
-                for namespace in noun.namespaces:
+                for namespace in spec.namespaces:
                     self._quota_of.setdefault(namespace, []).append(key)
             elif key.tree is Tree.ACK:
-                for namespace in noun.namespaces:
+                for namespace in spec.namespaces:
                     self._leaf_of.setdefault(namespace, key)
-        for noun in nouns:
+        for spec in specs:
             # A quota with the name of its namespace is that namespace's, unless an administrator's claims it.
-            own = noun.source.namespace if noun.source is not None else ""
-            if noun.key.tree is Tree.KOORDINATOR and own and own == noun.key.name:
-                self._quota_of.setdefault(own, []).append(noun.key)
+            own = spec.source.namespace if spec.source is not None else ""
+            if spec.key.tree is Tree.KOORDINATOR and own and own == spec.key.name:
+                self._quota_of.setdefault(own, []).append(spec.key)
 
-    # payers
+    # charge paths
 
-    def attach(self, payer: ChargePath) -> None:
-        """Finds a payer's path and what forbids it to charge anything new."""
-        key = payer.key
-        payer.queue = payer.namespace = payer.user = payer.fault = None
+    def attach(self, charge_path: ChargePath) -> None:
+        """Finds the accounts of a charge path, and what forbids to charge it anything new."""
+        key = charge_path.key
+        charge_path.queue = charge_path.namespace = charge_path.user = charge_path.fault = None
         path: list[AccountRecord] = []
         if key.queue:
-            path += self._through_queue(payer)
+            path += self._through_queue(charge_path)
         quota = self.accounts.get(AccountKey(Tree.ELASTIC_QUOTA, key.namespace))
         if quota is not None:
-            path += self._leaf(payer, quota)
-        path += self._through_koordinator(payer)
+            path += self._leaf(charge_path, quota)
+        path += self._through_koordinator(charge_path)
         leaf = self._leaf_of.get(key.namespace)
         if leaf is not None:
-            path += self._leaf(payer, self.accounts[leaf])
-        payer.path = tuple(path)
+            path += self._leaf(charge_path, self.accounts[leaf])
+        charge_path.path = tuple(path)
 
-    def detach(self, payer: ChargePath) -> None:
-        """Forgets the accounts that existed for this payer only."""
-        for account in payer.path:
+    def detach(self, charge_path: ChargePath) -> None:
+        """Forgets the accounts that existed for this charge path only."""
+        for account in charge_path.path:
             if account.key in self._visitors:
                 self._visitors[account.key] -= 1
                 if not self._visitors[account.key]:
                     del self._visitors[account.key]
                     del self.accounts[account.key]
 
-    def _through_queue(self, payer: ChargePath) -> list[AccountRecord]:
-        key = payer.key
+    def _through_queue(self, charge_path: ChargePath) -> list[AccountRecord]:
+        key = charge_path.key
         queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
         if queue is None:
-            payer.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
+            charge_path.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
             return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
-        payer.queue = queue
+        charge_path.queue = queue
         if queue.children or queue.key == ROOT or (queue.spec is not None and queue.spec.parental):
-            payer.fault = Problem(
+            charge_path.fault = Problem(
                 "QueueNotLeaf", f"queue {key.queue} has child queues and takes no pods of its own"
             )
-        path = self._leaf(payer, queue)
-        payer.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
-        payer.namespace.weight = self._weights.get(key.namespace, 1)
-        path.append(payer.namespace)
+        path = self._leaf(charge_path, queue)
+        charge_path.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
+        charge_path.namespace.weight = self._weights.get(key.namespace, 1)
+        path.append(charge_path.namespace)
         if key.user or self.users:
-            payer.user = self._visit(AccountKey(Tree.USER, key.user, key.queue), queue)
-            path.append(payer.user)
+            charge_path.user = self._visit(AccountKey(Tree.USER, key.user, key.queue), queue)
+            path.append(charge_path.user)
         return path
 
-    def _through_koordinator(self, payer: ChargePath) -> list[AccountRecord]:
+    def _through_koordinator(self, charge_path: ChargePath) -> list[AccountRecord]:
         if not self._quota_named:
             return []
-        key = payer.key
+        key = charge_path.key
         own = next(iter(self._quota_of.get(key.namespace, ())), None)
         named = self._quota_named.get(key.quota) if key.quota else None
         if named is not None and not self._may_charge(key.namespace, named, own is not None):
@@ -214,7 +216,7 @@ class Paths:
         if found is None:
             return []
         quota = self.accounts[found]
-        path = self._leaf(payer, quota)
+        path = self._leaf(charge_path, quota)
         if key.firm:
             path.append(self._visit(AccountKey(Tree.FIRM, found.name, found.forest), quota))
         return path
@@ -236,8 +238,8 @@ class Paths:
         self._visitors[key] = self._visitors.get(key, 0) + 1
         return record
 
-    def _leaf(self, payer: ChargePath, leaf: AccountRecord) -> list[AccountRecord]:
-        payer.fault = payer.fault or leaf.fault
+    def _leaf(self, charge_path: ChargePath, leaf: AccountRecord) -> list[AccountRecord]:
+        charge_path.fault = charge_path.fault or leaf.fault
         return list(leaf.lineage())
 
 
@@ -264,13 +266,13 @@ def _allows(queue: AccountRecord, resource: str) -> bool:
 
 def _own_fault(record: AccountRecord) -> Problem | None:
     """What an account's own declaration or place forbids, for itself and everything below."""
-    noun = record.spec
-    if record.fault is not None or noun is None:
+    spec = record.spec
+    if record.fault is not None or spec is None:
         return record.fault
-    if noun.problem is not None:
-        return noun.problem
-    if noun.state in _SHUT:
-        return Problem("QueueClosed", f"{record.label} is {noun.state.value.lower()} and takes nothing new")
+    if spec.problem is not None:
+        return spec.problem
+    if spec.state in _SHUT:
+        return Problem("QueueClosed", f"{record.label} is {spec.state.value.lower()} and takes nothing new")
     return None
 
 

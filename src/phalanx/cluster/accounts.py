@@ -1,4 +1,4 @@
-"""Accounts and payers as the cluster keeps them: small mutable records with exact sums."""
+"""Accounts and charge paths as the cluster keeps them: small mutable records with exact sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Amounts = dict[str, int]
 
 
 class ChargeState(enum.IntEnum):
-    """As what a pod counts towards its accounts; pods in no bucket do not count."""
+    """As what a pod counts towards its accounts; a pod without one does not count."""
 
     PENDING = 0  # ours to place
     ALLOCATED = 1  # on a node or on the way to one, does not run yet
@@ -25,12 +25,12 @@ class ChargeState(enum.IntEnum):
     NOMINATED = 4  # ours to place, and what it asks for is kept for it until evicted pods have left
 
 
-_BUCKETS = tuple(ChargeState)
+_STATES = tuple(ChargeState)
 
 
 class ResourceSums:
-    """What pods ask for and hold. `used` contains `running`, which contains `leaving`; it contains `promised` too:
-    what nobody has yet but nobody else may take."""
+    """What pods ask for (`pending`) and hold. `used` contains `running`, which contains `releasing`; it contains
+    `nominated` too: what nobody has yet but nobody else may take."""
 
     __slots__ = ("nominated", "pending", "releasing", "running", "used")
 
@@ -43,25 +43,25 @@ class ResourceSums:
 
     @property
     def allocated(self) -> Amounts:
-        """What pods really hold: what is used, less what is only promised."""
+        """What pods really hold: what is used, less what is only nominated."""
         if not self.nominated:
             return self.used
         amounts = dict(self.used)
         add_amounts(amounts, self.nominated, -1)
         return amounts
 
-    def add(self, bucket: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
-        if bucket is ChargeState.PENDING:
+    def add(self, state: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
+        if state is ChargeState.PENDING:
             add_amounts(self.pending, amounts, sign)
             return
         add_amounts(self.used, amounts, sign)
-        if bucket is ChargeState.ALLOCATED:
+        if state is ChargeState.ALLOCATED:
             return
-        if bucket is ChargeState.NOMINATED:
+        if state is ChargeState.NOMINATED:
             add_amounts(self.nominated, amounts, sign)
             return
         add_amounts(self.running, amounts, sign)
-        if bucket is ChargeState.RELEASING:
+        if state is ChargeState.RELEASING:
             add_amounts(self.releasing, amounts, sign)
 
     def merge(self, other: ResourceSums, asked: bool) -> None:
@@ -79,11 +79,11 @@ class ResourceSums:
 class AccountRecord(ResourceSums):
     """One account with its place in its tree and its sums.
 
-    `noun` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
+    `spec` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
     quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` says why
     nothing new may be charged here or below. `guarantee` is what is kept for the account while it does not use it,
-    `reserved` what is kept so for all children together, `kept` the resources for which there is any such thing
-    here or below.
+    `reserved_for_children` what is kept so for all children together, `guaranteed_resources` the resources for
+    which there is any such thing here or below.
     """
 
     __slots__ = (
@@ -98,13 +98,13 @@ class AccountRecord(ResourceSums):
         "weight",
     )
 
-    def __init__(self, key: AccountKey, noun: Account | None = None) -> None:
+    def __init__(self, key: AccountKey, spec: Account | None = None) -> None:
         super().__init__()
         self.key = key
-        self.spec = noun
+        self.spec = spec
         self.parent: AccountRecord | None = None
         self.children: dict[AccountKey, AccountRecord] = {}
-        self.weight = noun.weight if noun is not None else 1
+        self.weight = spec.weight if spec is not None else 1
         self.fault: Problem | None = None
         self.guarantee: Amounts = {}
         self.reserved_for_children: Amounts = {}
@@ -141,12 +141,12 @@ class AccountRecord(ResourceSums):
         self.guarantee = dict(amounts)
         self._tell_parent(before)
 
-    def add(self, bucket: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
-        if not self.guaranteed_resources or bucket is ChargeState.PENDING:
-            super().add(bucket, amounts, sign)
+    def add(self, state: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
+        if not self.guaranteed_resources or state is ChargeState.PENDING:
+            super().add(state, amounts, sign)
             return
         before = self._idle_guarantees()
-        super().add(bucket, amounts, sign)
+        super().add(state, amounts, sign)
         self._tell_parent(before)
 
     def merge(self, other: ResourceSums, asked: bool) -> None:
@@ -185,7 +185,7 @@ class ChargeKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class ChargePath(ResourceSums):
-    """All pods that are charged to the same accounts: `path`, in the order queue tree, tenants, quotas.
+    """All pods that are charged to the same accounts: `path`, in the order queue tree, namespace, user, quotas.
 
     Every path runs from the leaf to the root. `queue` is the leaf queue (None if there is none), `namespace` and
     `user` are the accounts within it. `fault` says why nothing new may be charged. `pods` counts the pods that
@@ -203,18 +203,18 @@ class ChargePath(ResourceSums):
         self.user: AccountRecord | None = None
         self.fault: Problem | None = None
         self.pods = 0
-        # Per footprint how many more pods count in each bucket since the last flush.
+        # Per footprint how many more pods count in each state since the last flush.
         self.moves: dict[Footprint, list[int]] = {}
 
     def __repr__(self) -> str:
         return f"ChargePath({self.key})"
 
-    def move(self, footprint: Footprint, bucket: ChargeState, count: int) -> None:
-        """Notes that so many more pods count in a bucket; `flush` carries it up the path."""
+    def move(self, footprint: Footprint, state: ChargeState, count: int) -> None:
+        """Notes that so many more pods count in a state; `flush` carries it up the path."""
         counts = self.moves.get(footprint)
         if counts is None:
-            counts = self.moves[footprint] = [0] * len(_BUCKETS)
-        counts[bucket] += count
+            counts = self.moves[footprint] = [0] * len(_STATES)
+        counts[state] += count
 
     def charge(self, footprint: Footprint, count: int) -> None:
         """Lets the accounts hold so many more pods at once, while a plan is being tried."""
@@ -227,8 +227,8 @@ class ChargePath(ResourceSums):
             account.add(ChargeState.ALLOCATED, amounts, sign)
 
     def move_nominated(self, footprint: Footprint, count: int) -> None:
-        """Counts what is promised to so many pods as asked for only (or the other way round, if negative), while it
-        is being tried where they go: in sum they want what they wanted before."""
+        """Counts what so many pods are nominated for as asked for only (or the other way round, if negative), while
+        it is being tried where they go: in sum they want what they wanted before."""
         for account in self.path:
             account.add(ChargeState.ALLOCATED, footprint.amounts, -count)
             if self.fault is None:
@@ -243,13 +243,13 @@ class ChargePath(ResourceSums):
         """Carries what was noted up the path."""
         asks = self.fault is None
         for footprint, counts in self.moves.items():
-            for bucket, count in zip(_BUCKETS, counts, strict=True):
+            for state, count in zip(_STATES, counts, strict=True):
                 if not count:
                     continue
-                self.add(bucket, footprint.amounts, count)
-                if asks or bucket is not ChargeState.PENDING:
+                self.add(state, footprint.amounts, count)
+                if asks or state is not ChargeState.PENDING:
                     for account in self.path:
-                        account.add(bucket, footprint.amounts, count)
+                        account.add(state, footprint.amounts, count)
         self.moves.clear()
 
 

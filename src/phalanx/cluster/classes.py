@@ -33,13 +33,13 @@ class Footprint:
 
 
 class ClassRecord:
-    """A pod class with its place in the arrays.
+    """A pod class (`spec`) with its place in the arrays.
 
-    `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only
-    these are compared with what is idle, as kube-scheduler's NodeResourcesFit does. `least` int64[R, 1] says the
-    same for all resources at once: what must be idle for one copy to fit, NOTHING where it does not matter.
-    `stocks` are those that its pods take from, `company` tells who minds where they are. Where a `dynamic` class
-    may go depends on which pods are where.
+    `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only these
+    are compared with what is idle, as kube-scheduler's NodeResourcesFit does. `min_idle` int64[R, 1] says the same
+    for all resources at once: what must be idle for one copy to fit, NOTHING where it does not matter. `allocators`
+    are the node allocators that its pods take from, `affinity` tells who minds where they are. Where a `dynamic`
+    class may go depends on which pods are where.
     """
 
     __slots__ = (
@@ -60,13 +60,13 @@ class ClassRecord:
         number: int,
         pod_class: PodClass,
         footprint: Footprint,
-        stocks: tuple[NodeAllocator, ...] = (),
-        company: AffinityProfile = NO_AFFINITY,
+        allocators: tuple[NodeAllocator, ...] = (),
+        profile: AffinityProfile = NO_AFFINITY,
     ) -> None:
         self.number = number
-        self.affinity = company
+        self.affinity = profile
         self._affinity_state: AffinityState | None = None
-        self.allocators = stocks
+        self.allocators = allocators
         self.spec = pod_class
         self.footprint = footprint
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
@@ -77,11 +77,11 @@ class ClassRecord:
     def dynamic(self) -> bool:
         return bool(self.allocators) or self.affinity.restricts
 
-    def affinity_state(self, book: AffinityIndex) -> AffinityState:
+    def affinity_state(self, index: AffinityIndex) -> AffinityState:
         """What other pods mean for the class, current."""
         found = self._affinity_state
-        if found is None or found.shape != book.shape:
-            found = self._affinity_state = AffinityState(book, self.affinity, self.spec)
+        if found is None or found.shape != index.shape:
+            found = self._affinity_state = AffinityState(index, self.affinity, self.spec)
         for counter in found.counters():
             counter.region.follow()
         return found
@@ -96,9 +96,9 @@ class ClassTable:
     Numbers are never given twice.
     """
 
-    def __init__(self, space: ResourceSpace, stocks: Iterable[NodeAllocator] = ()) -> None:
+    def __init__(self, space: ResourceSpace, allocators: Iterable[NodeAllocator] = ()) -> None:
         self._space = space
-        self._stocks = tuple(stocks)
+        self._allocators = tuple(allocators)
         self._classes: WeakValueDictionary[tuple[PodClass, AffinityProfile], ClassRecord] = WeakValueDictionary()
         self._footprints: WeakValueDictionary[tuple[Requests, int, int, Requests], Footprint]
         self._footprints = WeakValueDictionary()
@@ -108,14 +108,14 @@ class ClassTable:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def record(self, pod_class: PodClass, company: AffinityProfile = NO_AFFINITY) -> ClassRecord:
+    def record(self, pod_class: PodClass, profile: AffinityProfile = NO_AFFINITY) -> ClassRecord:
         """The class of pods that are equal in all of this."""
-        found = self._classes.get((pod_class, company))
+        found = self._classes.get((pod_class, profile))
         if found is None:
             footprint = self.footprint(pod_class.requests, pod_class)
-            stocks = tuple(stock for stock in self._stocks if stock.concerns(pod_class))
-            record = ClassRecord(self._next, pod_class, footprint, stocks, company)
-            found = self._classes[pod_class, company] = record
+            allocators = tuple(allocator for allocator in self._allocators if allocator.concerns(pod_class))
+            record = ClassRecord(self._next, pod_class, footprint, allocators, profile)
+            found = self._classes[pod_class, profile] = record
             self._next += 1
         return found
 

@@ -24,12 +24,12 @@ class Composites:
 
     def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
         self._gangs = gangs
-        self.nouns: dict[GangKey, Composite] = {}
+        self.specs: dict[GangKey, Composite] = {}
         self._composites_below: dict[GangKey, set[GangKey]] = {}
         self._gangs_below: dict[GangKey, set[GangKey]] = {}
         self._parent_of: dict[GangKey, GangKey] = {}
         # By root, until a tree changes.
-        self._kin: dict[GangKey, tuple[GangKey, ...]] = {}
+        self._gangs_of_tree: dict[GangKey, tuple[GangKey, ...]] = {}
         # Grows with every change of a composite.
         self.version = 0
         self._dirty: dict[GangKey, None] = {}
@@ -37,22 +37,22 @@ class Composites:
 
     def put(self, composite: Composite) -> bool:
         """Whether that is news."""
-        last = self.nouns.get(composite.key)
+        last = self.specs.get(composite.key)
         if last == composite:
             return False
         self.version += 1
-        self._kin.clear()
+        self._gangs_of_tree.clear()
         self._unhang(last)
-        self.nouns[composite.key] = composite
+        self.specs[composite.key] = composite
         if composite.parent is not None:
             self._composites_below.setdefault(composite.parent, set()).add(composite.key)
         self._touched[composite.key] = None
         return True
 
     def drop(self, key: GangKey) -> bool:
-        last = self.nouns.pop(key, None)
+        last = self.specs.pop(key, None)
         self.version += 1
-        self._kin.clear()
+        self._gangs_of_tree.clear()
         self._unhang(last)
         if last is not None:
             self._touched[key] = None
@@ -81,10 +81,10 @@ class Composites:
 
     def root_of(self, key: GangKey) -> GangKey:
         way = [key]
-        while (noun := self.nouns.get(way[-1])) is not None and noun.parent is not None:
-            if noun.parent in way:
-                return min(way[way.index(noun.parent) :])
-            way.append(noun.parent)
+        while (spec := self.specs.get(way[-1])) is not None and spec.parent is not None:
+            if spec.parent in way:
+                return min(way[way.index(spec.parent) :])
+            way.append(spec.parent)
         return way[-1]
 
     def priority(self, gang: GangRecord) -> int | None:
@@ -105,9 +105,9 @@ class Composites:
     def _upwards(self, key: GangKey) -> list[Composite]:
         found: dict[GangKey, Composite] = {}
         at: GangKey | None = key
-        while at is not None and at not in found and (noun := self.nouns.get(at)) is not None:
-            found[at] = noun
-            at = noun.parent
+        while at is not None and at not in found and (spec := self.specs.get(at)) is not None:
+            found[at] = spec
+            at = spec.parent
         return list(found.values())
 
     # down
@@ -115,7 +115,7 @@ class Composites:
     def children(self, key: GangKey) -> tuple[list[Composite], list[GangRecord]]:
         """What names the composite as its parent, the oldest first."""
         self._settle()
-        composites = [self.nouns[each] for each in self._composites_below.get(key, ())]
+        composites = [self.specs[each] for each in self._composites_below.get(key, ())]
         gangs = [self._gangs[each] for each in self._gangs_below.get(key, ())]
         composites.sort(key=lambda each: (each.created, each.key))
         gangs.sort(key=_age)
@@ -138,16 +138,16 @@ class Composites:
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
 
-    def kin(self, gang: GangKey) -> tuple[GangKey, ...]:
+    def gangs_of_tree(self, gang: GangKey) -> tuple[GangKey, ...]:
         """All gangs of the tree that a gang is in, sorted; empty for one on its own."""
         record = self._gangs.get(gang)
         root = self.root(record) if record is not None else None
         if root is None:
             return ()
         self._settle()
-        found = self._kin.get(root)
+        found = self._gangs_of_tree.get(root)
         if found is None:
-            found = self._kin[root] = tuple([each.key for each in self.gangs(root)])
+            found = self._gangs_of_tree[root] = tuple([each.key for each in self.gangs(root)])
         return found
 
     # what is wrong
@@ -158,17 +158,17 @@ class Composites:
 
     def _faults(self, root: GangKey) -> Iterator[Problem]:
         name = f"CompositePodGroup {root}"
-        if root not in self.nouns:
+        if root not in self.specs:
             yield Problem(NOT_FOUND, f"waiting for {name}; create it")
             return
         tree = self.tree(root)
-        nouns = [self.nouns[key] for key in tree]
-        for noun in nouns:
-            if noun.problem is not None:
-                yield noun.problem
-        top = self.nouns[root]
+        specs = [self.specs[key] for key in tree]
+        for spec in specs:
+            if spec.problem is not None:
+                yield spec.problem
+        top = self.specs[root]
         if top.parent is not None:
-            cycle = " -> ".join(str(noun.key) for noun in (*self._upwards(root), top))
+            cycle = " -> ".join(str(spec.key) for spec in (*self._upwards(root), top))
             yield Problem(INVALID, f"{name} is above itself ({cycle}); take one of the parents away")
         gangs = self.gangs(root)
         for gang in gangs:
@@ -178,7 +178,7 @@ class Composites:
                     INVALID,
                     f"the tree of {name} is {depth} levels deep at PodGroup {gang.key}; use at most {MAX_DEPTH}",
                 )
-        workloads = {noun.workload for noun in nouns} | {gang.spec.workload for gang in gangs if gang.spec}
+        workloads = {spec.workload for spec in specs} | {gang.spec.workload for gang in gangs if gang.spec}
         workloads.discard("")
         if len(workloads) > 1:
             yield Problem(
@@ -189,19 +189,19 @@ class Composites:
 
     # the index
 
-    def _unhang(self, noun: Composite | None) -> None:
-        if noun is not None and noun.parent is not None:
-            _discard(self._composites_below, noun.parent, noun.key)
+    def _unhang(self, spec: Composite | None) -> None:
+        if spec is not None and spec.parent is not None:
+            _discard(self._composites_below, spec.parent, spec.key)
 
     def _settle(self) -> None:
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             record = self._gangs.get(key)
-            noun = record.spec if record is not None else None
-            parent, last = noun.composite if noun is not None else None, self._parent_of.get(key)
+            spec = record.spec if record is not None else None
+            parent, last = spec.composite if spec is not None else None, self._parent_of.get(key)
             if parent == last:
                 continue
-            self._kin.clear()
+            self._gangs_of_tree.clear()
             if last is not None:
                 _discard(self._gangs_below, last, key)
                 del self._parent_of[key]

@@ -33,7 +33,7 @@ class InqueueResources:
         self._version = 0
 
     def total(self) -> Mapping[str, int]:
-        """resource -> amount promised and not placed yet."""
+        """resource -> amount that admitted groups ask for and that is not placed yet."""
         self._settle()
         return self._total
 
@@ -43,7 +43,7 @@ class InqueueResources:
         return self._uncreated.get(namespace, {})
 
     def claimed_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
-        """(the version now, queue -> resource -> promised less elastic, of the queues where it changed since).
+        """(the version now, queue -> resource -> inqueue less elastic, of the queues where it changed since).
 
         Amounts may be negative. Version 0 is before everything.
         """
@@ -89,12 +89,12 @@ class _Share(NamedTuple):
 
 
 def _share(record: GangRecord) -> _Share | None:
-    noun = record.spec
-    if noun is None or not noun.min_resources:
+    spec = record.spec
+    if spec is None or not spec.min_resources:
         return None
-    elastic = _elastic(record, dict(noun.min_resources))
-    if not noun.admission or not (noun.admitted or record.admitted):
-        return _Share(noun.queue, {}, {}, elastic) if elastic else None
+    elastic = _elastic(record, dict(spec.min_resources))
+    if not spec.admission or not (spec.admitted or record.admitted):
+        return _Share(spec.queue, {}, {}, elastic) if elastic else None
     placed: dict[str, int] = {}
     created: dict[str, int] = {PODS: len(record.members)}
     for member in record.members.values():
@@ -102,10 +102,10 @@ def _share(record: GangRecord) -> _Share | None:
             created[name] = created.get(name, 0) + amount
             if member.pod.node or member.assumed_node:
                 placed[name] = placed.get(name, 0) + amount
-    announced = {PODS: noun.min_member, **dict(noun.min_resources)}
+    announced = {PODS: spec.min_member, **dict(spec.min_resources)}
     return _Share(
-        noun.queue,
-        {name: max(0, amount - placed.get(name, 0)) for name, amount in noun.min_resources},
+        spec.queue,
+        {name: max(0, amount - placed.get(name, 0)) for name, amount in spec.min_resources},
         {name: left for name, amount in announced.items() if (left := amount - created.get(name, 0)) > 0},
         elastic,
     )

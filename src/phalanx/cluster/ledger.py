@@ -13,7 +13,7 @@ from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState
 
-_BUCKETS: dict[MemberState, ChargeState] = {
+_CHARGE_STATES: dict[MemberState, ChargeState] = {
     MemberState.PENDING: ChargeState.PENDING,
     MemberState.ASSUMED: ChargeState.ALLOCATED,
     MemberState.BOUND: ChargeState.ALLOCATED,
@@ -22,16 +22,17 @@ _BUCKETS: dict[MemberState, ChargeState] = {
 _WAITING = (ChargeState.PENDING, ChargeState.NOMINATED)
 # By the state's number: an enum as a key is hashed slowly.
 _ON_NODES = (*CAN_LEAVE, MemberState.TERMINATING)
-_BUCKET_OF = tuple(_BUCKETS.get(state) for state in MemberState)
+_CHARGE_STATE_OF = tuple(_CHARGE_STATES.get(state) for state in MemberState)
 
 
 class Ledger:
     """A forest of accounts; a pod is charged to every account on its paths.
 
-    Changes are noted per payer and carried up the paths when somebody reads (`settle`), so a thousand pods of one
-    payer cost one addition per account. `shape_version` counts changes of accounts, weights and the cluster's size,
-    `demand_version` those and changes of what is asked for or held in sum: all that may change anybody's share.
-    `relief` counts the changes after which something that was refused for its accounts' sake may be allowed.
+    Changes are noted per charge path and carried up the paths when somebody reads (`settle`), so a thousand pods of
+    one charge path cost one addition per account. `shape_version` counts changes of accounts, weights and the
+    cluster's size, `demand_version` those and changes of what is asked for or held in sum: all that may change
+    anybody's share. `relief` counts the changes after which something that was refused for its accounts' sake may
+    be allowed.
     """
 
     def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
@@ -39,7 +40,7 @@ class Ledger:
         self._schedulers = schedulers
         self._offered = offered
         self._paths = Paths()
-        self._payers: dict[ChargeKey, ChargePath] = {}
+        self._charge_paths: dict[ChargeKey, ChargePath] = {}
         self._dirty: dict[ChargeKey, ChargePath] = {}
         self._stale = False
         # Collected from the first time that somebody asks; None: any account may have changed.
@@ -66,7 +67,7 @@ class Ledger:
 
     @property
     def charge_paths(self) -> Iterable[ChargePath]:
-        return self._payers.values()
+        return self._charge_paths.values()
 
     # what the world says
 
@@ -94,91 +95,91 @@ class Ledger:
     def enter(self, record: PodRecord) -> None:
         """A pod is new, or what decides where it is charged may have changed."""
         key = self._key(record)
-        payer = record.charge_path
-        if payer is None or payer.key != key:
+        charge_path = record.charge_path
+        if charge_path is None or charge_path.key != key:
             self.leave(record)
-            record.charge_path = payer = self.charge_path(key)
-            payer.pods += 1
+            record.charge_path = charge_path = self.charge_path(key)
+            charge_path.pods += 1
         self.book(record)
 
     def book(self, record: PodRecord) -> None:
         """Counts a pod as its state says."""
-        payer = record.charge_path
-        assert payer is not None
-        bucket = self._bucket(record)
+        charge_path = record.charge_path
+        assert charge_path is not None
+        charge_state = self._charge_state(record)
         if record.footprint is record.charged_footprint:
-            if bucket is record.charge_state:
+            if charge_state is record.charge_state:
                 return
-            if bucket is ChargeState.ALLOCATED and record.charge_state is ChargeState.PENDING:
-                self._place(record, payer)
+            if charge_state is ChargeState.ALLOCATED and record.charge_state is ChargeState.PENDING:
+                self._place(record, charge_path)
                 return
-        self._unbook(record, bucket)
-        if bucket is None:
+        self._unbook(record, charge_state)
+        if charge_state is None:
             return
-        payer.move(record.footprint, bucket, 1)
-        record.charge_state, record.charged_footprint = bucket, record.footprint
-        if bucket not in _WAITING and record.gang is not None:
+        charge_path.move(record.footprint, charge_state, 1)
+        record.charge_state, record.charged_footprint = charge_state, record.footprint
+        if charge_state not in _WAITING and record.gang is not None:
             record.gang.count_allocated(record.footprint, 1)
-        self._dirty[payer.key] = payer
+        self._dirty[charge_path.key] = charge_path
 
-    def _place(self, record: PodRecord, payer: ChargePath) -> None:
+    def _place(self, record: PodRecord, charge_path: ChargePath) -> None:
         """The common case, in short: what was asked for is held."""
-        payer.move(record.footprint, ChargeState.PENDING, -1)
-        payer.move(record.footprint, ChargeState.ALLOCATED, 1)
+        charge_path.move(record.footprint, ChargeState.PENDING, -1)
+        charge_path.move(record.footprint, ChargeState.ALLOCATED, 1)
         record.charge_state = ChargeState.ALLOCATED
         if record.gang is not None:
             record.gang.count_allocated(record.footprint, 1)
-        self._dirty[payer.key] = payer
+        self._dirty[charge_path.key] = charge_path
 
     def place_all(self, records: Iterable[PodRecord], gang: GangRecord | None) -> None:
         """`book` for members of one gang, or for pods of none, that have just been placed."""
         placed, asked = Counter[tuple[ChargePath, Footprint]](), ChargeState.PENDING
         for record in records:
-            footprint, payer = record.footprint, record.charge_path
-            if payer is None or footprint is not record.charged_footprint or record.charge_state is not asked:
+            footprint, charge_path = record.footprint, record.charge_path
+            if charge_path is None or footprint is not record.charged_footprint or record.charge_state is not asked:
                 self.book(record)
                 continue
             record.charge_state = ChargeState.ALLOCATED
-            placed[payer, footprint] += 1
-        for (payer, footprint), number in placed.items():
-            payer.move(footprint, ChargeState.PENDING, -number)
-            payer.move(footprint, ChargeState.ALLOCATED, number)
+            placed[charge_path, footprint] += 1
+        for (charge_path, footprint), number in placed.items():
+            charge_path.move(footprint, ChargeState.PENDING, -number)
+            charge_path.move(footprint, ChargeState.ALLOCATED, number)
             if gang is not None:
                 gang.count_allocated(footprint, number)
-            self._dirty[payer.key] = payer
+            self._dirty[charge_path.key] = charge_path
 
     def leave(self, record: PodRecord) -> None:
         """A pod is gone; must be called before it leaves its gang."""
-        payer = record.charge_path
-        if payer is None:
+        charge_path = record.charge_path
+        if charge_path is None:
             return
         self._unbook(record, None)
-        payer.pods -= 1
+        charge_path.pods -= 1
         record.charge_path = None
-        self._dirty[payer.key] = payer
+        self._dirty[charge_path.key] = charge_path
 
     def _unbook(self, record: PodRecord, successor: ChargeState | None) -> None:
         """Takes a pod off; what it asks for or holds in sum stays the same if it only moves on to a node."""
-        bucket, footprint, payer = record.charge_state, record.charged_footprint, record.charge_path
-        same = bucket is not None and successor is not None and footprint is record.footprint
+        charge_state, footprint, charge_path = record.charge_state, record.charged_footprint, record.charge_path
+        same = charge_state is not None and successor is not None and footprint is record.footprint
         if not same:
             self.demand_version += 1
-        if bucket is None:
+        if charge_state is None:
             return
-        assert payer is not None
+        assert charge_path is not None
         assert footprint is not None
         if not same or successor is ChargeState.PENDING:
             self.relief += 1
-        payer.move(footprint, bucket, -1)
+        charge_path.move(footprint, charge_state, -1)
         record.charge_state, record.charged_footprint = None, None
-        if bucket not in _WAITING and record.gang is not None:
+        if charge_state not in _WAITING and record.gang is not None:
             record.gang.count_allocated(footprint, -1)
-        self._dirty[payer.key] = payer
+        self._dirty[charge_path.key] = charge_path
 
     def charge_path(self, key: ChargeKey) -> ChargePath:
-        found = self._payers.get(key)
+        found = self._charge_paths.get(key)
         if found is None:
-            found = self._payers[key] = ChargePath(key)
+            found = self._charge_paths[key] = ChargePath(key)
             if key.user and not self._paths.users:
                 self._paths.users = True
                 self._changed()
@@ -188,7 +189,7 @@ class Ledger:
         return found
 
     def charge_path_of_group(self, namespace: str, queue: str) -> ChargePath:
-        """Who will pay for the pods of a group that has none yet."""
+        """The charge path of the pods of a group that has none yet."""
         return self.charge_path(ChargeKey(namespace, queue))
 
     def _key(self, record: PodRecord) -> ChargeKey:
@@ -200,7 +201,7 @@ class Ledger:
                 queue = gang.spec.queue if gang.spec is not None else DEFAULT_QUEUE
         return ChargeKey(pod.namespace, queue, pod.quota, pod.user, pod.firm)
 
-    def _bucket(self, record: PodRecord) -> ChargeState | None:
+    def _charge_state(self, record: PodRecord) -> ChargeState | None:
         if record.row == NO_NODE and record.state in _ON_NODES:
             return None  # on a node that is not there: it takes nothing, and nothing away from others
         if record.state is MemberState.TERMINATING:
@@ -209,7 +210,7 @@ class Ledger:
             if record.nomination is not None:
                 return ChargeState.NOMINATED
             return ChargeState.PENDING if not record.pod.problem else None
-        return _BUCKET_OF[record.state]
+        return _CHARGE_STATE_OF[record.state]
 
     # sums
 
@@ -223,13 +224,13 @@ class Ledger:
         self.refresh()
         if not self._dirty:
             return
-        for payer in self._dirty.values():
-            payer.flush()
+        for charge_path in self._dirty.values():
+            charge_path.flush()
             if self._moved is not None:
-                self._moved.update((account.key, account) for account in payer.path)
-            if not payer.pods:
-                del self._payers[payer.key]
-                self._paths.detach(payer)
+                self._moved.update((account.key, account) for account in charge_path.path)
+            if not charge_path.pods:
+                del self._charge_paths[charge_path.key]
+                self._paths.detach(charge_path)
         self._dirty.clear()
 
     def take_moved(self) -> dict[AccountKey, AccountRecord] | None:
@@ -249,12 +250,12 @@ class Ledger:
 
     def _rebuild(self) -> None:
         """Finds every path again and adds everything up: accounts change rarely."""
-        for payer in self._payers.values():
-            payer.flush()
-        self._paths.rebuild(self._payers.values(), self._offered())
-        for payer in self._payers.values():
-            for account in payer.path:
-                account.merge(payer, asked=payer.fault is None)
+        for charge_path in self._charge_paths.values():
+            charge_path.flush()
+        self._paths.rebuild(self._charge_paths.values(), self._offered())
+        for charge_path in self._charge_paths.values():
+            for account in charge_path.path:
+                account.merge(charge_path, asked=charge_path.fault is None)
         self._stale = False
         self._moved = None
 
@@ -263,12 +264,14 @@ class Ledger:
         self.settle()
         expected: dict[AccountKey, ResourceSums] = {key: ResourceSums() for key in self.accounts}
         for record in pods:
-            payer, bucket = record.charge_path, self._bucket(record)
-            if payer is None or payer.key != self._key(record):
-                yield f"pod {record.pod.key} is charged to {payer} instead of {self._key(record)}"
-            elif bucket is not None and not (bucket is ChargeState.PENDING and payer.fault is not None):
-                for account in payer.path:
-                    expected[account.key].add(bucket, record.footprint.amounts)
+            charge_path, charge_state = record.charge_path, self._charge_state(record)
+            if charge_path is None or charge_path.key != self._key(record):
+                yield f"pod {record.pod.key} is charged to {charge_path} instead of {self._key(record)}"
+            elif charge_state is not None and not (
+                charge_state is ChargeState.PENDING and charge_path.fault is not None
+            ):
+                for account in charge_path.path:
+                    expected[account.key].add(charge_state, record.footprint.amounts)
         for account in self.accounts.values():
             kept = ResourceSums()
             for child in account.children.values():

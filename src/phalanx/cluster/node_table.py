@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.affinity.selector_sets import AffinityIndex
 from phalanx.cluster.allocators.base import NodeAllocator
-from phalanx.cluster.allocators.registry import stocks_of
+from phalanx.cluster.allocators.registry import node_allocators
 from phalanx.cluster.maintenance import MaintenanceTable
 from phalanx.cluster.network.topology import Topology
 from phalanx.cluster.nodes.load import LoadTable
@@ -16,15 +16,15 @@ __all__ = ["NO_ROW", "NodeTable"]
 
 
 class NodeTable(NodeRows):
-    """`stocks` are the books of what pods take one by one, by name (each has a log of its own), `peers` those of
-    who is where, `topology` the domains of the network, `load` what nodes really use, `maintenance` when they
-    are not to be used.
+    """`allocators` are the books of what pods take one by one, by name (each has a log of its own), `affinity`
+    those of who is where, `topology` the domains of the network, `load` what nodes really use, `maintenance` when
+    they are not to be used.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
         super().__init__(space)
         self.load = LoadTable(self)
-        self.allocators: dict[str, NodeAllocator] = stocks_of(self)
+        self.allocators: dict[str, NodeAllocator] = node_allocators(self)
         self.affinity = AffinityIndex(self)
         self.topology = Topology(self)
         self.maintenance = MaintenanceTable(self)
@@ -34,13 +34,13 @@ class NodeTable(NodeRows):
         if known != NO_ROW and self.nodes[known] == node:
             return known, False
         row, more = super().upsert(node)
-        for stock in self.allocators.values():
-            stock.node_added(row)
+        for allocator in self.allocators.values():
+            allocator.node_added(row)
         return row, more
 
     def remove(self, name: str) -> int:
         row = super().remove(name)
         self.load.forget(row)
-        for stock in self.allocators.values():
-            stock.node_removed(row)
+        for allocator in self.allocators.values():
+            allocator.node_removed(row)
         return row

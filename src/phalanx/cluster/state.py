@@ -18,6 +18,7 @@ from phalanx.cluster.transaction import Transaction, Transactions
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
+    AllocatorFact,
     ClusterEvent,
     GangRemoved,
     GangUpdated,
@@ -27,7 +28,6 @@ from phalanx.model.events import (
     NodeUpdated,
     PodRemoved,
     PodUpdated,
-    StockFact,
 )
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
@@ -89,7 +89,7 @@ class ClusterState:
             case NamespaceLabelled(namespace, labels):
                 self.pods.reclassify(self.nodes.affinity.label(namespace, labels))
                 self._changes.may_fit()
-            case StockFact(allocator, fact):
+            case AllocatorFact(allocator, fact):
                 self._changes.version += 1
                 if self.nodes.allocators[allocator].learn(fact):
                     self._changes.freed += 1

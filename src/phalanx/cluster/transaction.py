@@ -64,32 +64,34 @@ class Transaction:
             found.update(np.flatnonzero(freed.any(axis=0)).tolist())
         return found
 
-    def place(self, cls: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
-        """Puts `pods[i]`, all of class `cls`, on `rows[i]`."""
+    def place(self, pod_class: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
+        """Puts `pods[i]`, all of class `pod_class`, on `rows[i]`."""
         assert self._open
         assert len(pods) == len(rows)
         if not rows:
             return
-        self._put(cls.footprint, rows, 1)
-        if cls.allocators:
+        self._put(pod_class.footprint, rows, 1)
+        if pod_class.allocators:
             for record, row in zip(pods, rows, strict=True):
                 reserve_allocations(record, row)
-        cls.affinity.add(rows, 1)
-        self._journal.append((cls, pods, rows))
+        pod_class.affinity.add(rows, 1)
+        self._journal.append((pod_class, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))
         if self._charging:
-            self._charge(cls.footprint, pods, 1)
+            self._charge(pod_class.footprint, pods, 1)
 
     def _charge(self, footprint: Footprint, pods: list[PodRecord], sign: int) -> None:
-        payers = {pods[0].charge_path: 1} if len(pods) == 1 else Counter(record.charge_path for record in pods)
-        for payer, number in payers.items():
-            if payer is not None:
-                key, count = (payer, footprint), number * sign
+        charge_paths = (
+            {pods[0].charge_path: 1} if len(pods) == 1 else Counter(record.charge_path for record in pods)
+        )
+        for charge_path, number in charge_paths.items():
+            if charge_path is not None:
+                key, count = (charge_path, footprint), number * sign
                 self._charges[key] = self._charges.get(key, 0) + count
-                payer.charge(footprint, count)
+                charge_path.charge(footprint, count)
 
     def lift(self, records: Iterable[PodRecord]) -> None:
-        """Frees what is reserved for the pods' claims: they are about to be placed, here or elsewhere."""
+        """Frees what is reserved for nominated pods: they are about to be placed, here or elsewhere."""
         for record in records:
             if record.nomination is None or record in self._lifted:
                 continue
@@ -99,7 +101,7 @@ class Transaction:
                 record.charge_path.move_nominated(record.footprint, 1)
 
     def relend(self, records: Iterable[PodRecord]) -> None:
-        """Lets claims that were lifted stand again."""
+        """Lets nominations that were lifted stand again."""
         for record in records:
             del self._lifted[record]
             self._relent(record)
@@ -114,7 +116,8 @@ class Transaction:
         self._take_off(records, -1)
 
     def remove_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]]) -> None:
-        """Takes int64[R, N] off the nodes and amounts off their payers: many pods at once, without naming them."""
+        """Takes int64[R, N] off the nodes and amounts off their charge paths: many pods at once, without naming
+        them."""
         assert self._open
         self._sums.append((freed, charges))
         self._take_sums(freed, charges, -1)
@@ -137,14 +140,14 @@ class Transaction:
     def back_to(self, mark: int) -> None:
         """Takes back what was placed since the mark, and nothing else."""
         while len(self._journal) > mark:
-            cls, pods, rows = self._journal.pop()
-            for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.allocators else ():
+            pod_class, pods, rows = self._journal.pop()
+            for record, row in zip(reversed(pods), reversed(rows), strict=True) if pod_class.allocators else ():
                 release_allocations(record, row)
-            cls.affinity.add(rows, -1)
-            self._put(cls.footprint, rows, -1)
+            pod_class.affinity.add(rows, -1)
+            self._put(pod_class.footprint, rows, -1)
             del self._placed[len(self._placed) - len(pods) :]
             if self._charging:
-                self._charge(cls.footprint, pods, -1)
+                self._charge(pod_class.footprint, pods, -1)
 
     def unplace(self) -> None:
         """Takes back what was placed so far, and nothing else."""
@@ -167,15 +170,16 @@ class Transaction:
         assert not self._removed
         assert not self._sums
         self._open = False
-        for (payer, footprint), count in self._charges.items():
-            payer.commit_charge(footprint, count)
+        for (charge_path, footprint), count in self._charges.items():
+            charge_path.commit_charge(footprint, count)
         if self._lifted:
             placed = {record for record, _ in self._placed}
             for record in self._lifted:
                 if record not in placed:
                     self._relent(record)
                 elif record.charge_path is not None:
-                    # From here on the pod counts where it was placed; its claim is taken off when it is booked.
+                    # From here on the pod counts where it was placed; its nomination is taken off when it is
+                    # booked.
                     record.charge_path.move_nominated(record.footprint, -1)
                     record.charge_path.charge(record.footprint, -1)
                     record.charge_path.commit_charge(record.footprint, -1)
@@ -183,20 +187,20 @@ class Transaction:
 
     def abandon(self) -> None:
         """Takes back what was committed for pods that have not been counted as placed: something came between."""
-        for cls, pods, rows in reversed(self._journal):
+        for pod_class, pods, rows in reversed(self._journal):
             left = [
                 (record, row) for record, row in zip(pods, rows, strict=True) if record.state is MemberState.PENDING
             ]
             for record, row in left:
-                if cls.allocators:
+                if pod_class.allocators:
                     release_allocations(record, row)
                 if self._charging and record.charge_path is not None:
-                    record.charge_path.charge(cls.footprint, -1)
-                    record.charge_path.commit_charge(cls.footprint, -1)
+                    record.charge_path.charge(pod_class.footprint, -1)
+                    record.charge_path.commit_charge(pod_class.footprint, -1)
             rows = [row for _, row in left]
             if rows:
-                cls.affinity.add(rows, -1)
-                self._put(cls.footprint, rows, -1)
+                pod_class.affinity.add(rows, -1)
+                self._put(pod_class.footprint, rows, -1)
         self._journal.clear()
 
     def end(self) -> None:
@@ -207,7 +211,7 @@ class Transaction:
             self.abandon()
 
     def _relent(self, record: PodRecord) -> None:
-        """A claim that was lifted stands again."""
+        """A nomination that was lifted stands again."""
         self._unreserve(record, -1)
         if record.charge_path is not None:
             record.charge_path.move_nominated(record.footprint, -1)
@@ -218,8 +222,8 @@ class Transaction:
 
     def _take_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]], sign: int) -> None:
         self._nodes.charge_sums(freed, sign)
-        for payer, amounts in charges.items():
-            payer.charge_sum(amounts, sign)
+        for charge_path, amounts in charges.items():
+            charge_path.charge_sum(amounts, sign)
 
     def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
         rows: dict[Footprint, list[int]] = {}
@@ -233,8 +237,8 @@ class Transaction:
                 charges[key] = charges.get(key, 0) + sign
         for footprint, places in rows.items():
             self._put(footprint, places, sign)
-        for (payer, footprint), count in charges.items():
-            payer.charge(footprint, count)
+        for (charge_path, footprint), count in charges.items():
+            charge_path.charge(footprint, count)
 
     def _put(self, footprint: Footprint, rows: list[int], sign: int) -> None:
         if len(rows) <= _FEW:

@@ -134,7 +134,7 @@ class CronJobController:
             status = await self._start(key, document, cron_job, plan, plan.start)
         if status != cron_job.status:
             await self._write_status(key, document, status)
-        for job in plan.doomed:
+        for job in plan.to_delete:
             await self._delete(cron_job.metadata, job)
         if plan.wake_at is None:
             return None

@@ -109,16 +109,16 @@ class GangList:
         ours = next((each for each in members if self._is_ours(each)), None)
         if members and ours is None:
             return None
-        payer = ours.charge_path if ours is not None else None
-        noun, counts = record.spec, record.counts()
-        minimum = noun.min_member if noun is not None else 0
+        charge_path = ours.charge_path if ours is not None else None
+        spec, counts = record.spec, record.counts()
+        minimum = spec.min_member if spec is not None else 0
         first = members[0].pod if members else None
         state = _state(record, minimum)
         created = (
-            noun.created if noun is not None and noun.created else min((m.pod.created for m in members), default=0)
+            spec.created if spec is not None and spec.created else min((m.pod.created for m in members), default=0)
         )
         verdict = self._told(record.key) if state in (GangState.PENDING, GangState.PARTIAL) else None
-        group = noun.source if noun is not None else None
+        group = spec.source if spec is not None else None
         return GangEntry(
             kind=group.kind.lower() if group is not None else "gang",
             namespace=record.key.namespace,
@@ -126,13 +126,13 @@ class GangList:
             uid=group.uid if group is not None else "",
             target=_target(record),
             state=state,
-            queue=_queue(payer) or (noun.queue if noun is not None else ""),
+            queue=_queue(charge_path) or (spec.queue if spec is not None else ""),
             user=first.user if first is not None else "",
             priority=max((each.pod.priority for each in members), default=0),
             scheduler=first.scheduler if first is not None else "",
             running=counts.running,
             minimum=minimum,
-            total=max(noun.total if noun is not None else 0, counts.present + counts.gated),
+            total=max(spec.total if spec is not None else 0, counts.present + counts.gated),
             gpus=whole_or_part(sum(self._gpu_percent(each) for each in members if not each.pod.finished)),
             created=_moment(created),
             started=_moment(_started(members, minimum)),
@@ -214,8 +214,8 @@ def _waits(verdict: Verdict | None, start: Reservation | None) -> dict[str, Any]
     return found
 
 
-def _queue(payer: ChargePath | None) -> str:
-    return payer.queue.key.name if payer is not None and payer.queue is not None else ""
+def _queue(charge_path: ChargePath | None) -> str:
+    return charge_path.queue.key.name if charge_path is not None and charge_path.queue is not None else ""
 
 
 def _started(members: list[PodRecord], minimum: int) -> int:

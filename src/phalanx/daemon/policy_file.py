@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 class PolicyFile:
     """The policy in force. `path` is "" for the built-in one, which never changes.
 
-    Raises PolicyError when the first reading fails; `look` never does. `problem` says why the file as it is now
-    is not in force, "" if it is. `changed` is called with each new policy.
+    Raises PolicyError when the first reading fails; `reload_if_changed` never does. `problem` says why the file as
+    it is now is not in force, "" if it is. `changed` is called with each new policy.
     """
 
     def __init__(self, path: str, changed: Callable[[Policy], None] = lambda policy: None) -> None:

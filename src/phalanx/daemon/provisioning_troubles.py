@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.volumes.supply import VOLUMES
-from phalanx.model.events import StockFact
+from phalanx.model.events import AllocatorFact
 from phalanx.model.volumes import ProvisioningTrouble
 
 # How long a node is avoided, doubling while it goes on refusing (seconds): longer than a refused pod pauses first,
@@ -47,7 +47,7 @@ class ProvisioningTroubles:
         seconds = min(_LONGEST, 2 * last.seconds) if last is not None else _FIRST
         size = min(size, last.size) if last is not None and last.lasts else size
         trouble = self._known[key] = _Trouble(size, seconds)
-        self._state.apply(StockFact(VOLUMES, ProvisioningTrouble(storage_class, node, size)))
+        self._state.apply(AllocatorFact(VOLUMES, ProvisioningTrouble(storage_class, node, size)))
         self._later(seconds, lambda: self._forgive(key, trouble))
 
     def _forgive(self, key: tuple[str, str], trouble: _Trouble) -> None:
@@ -55,7 +55,7 @@ class ProvisioningTroubles:
             return
         trouble.lasts = False
         storage_class, node = key
-        self._state.apply(StockFact(VOLUMES, ProvisioningTrouble(storage_class, node, lasts=False)))
+        self._state.apply(AllocatorFact(VOLUMES, ProvisioningTrouble(storage_class, node, lasts=False)))
         self._later(_LONGEST, lambda: self._forget(key, trouble))
         self._wake()
 

@@ -25,7 +25,7 @@ class Standby:
     """Takes the lease, and sees the whole cluster as it is from then on.
 
     Who gets the lease within `patience` seconds lists once, after that. Who has to wait for it watches the cluster
-    meanwhile (`warm`), and lists pods and nodes once more when it is its turn: what was seen before could lack the
+    meanwhile, and lists pods and nodes once more when it is its turn: what was seen before could lack the
     last bindings of the leader before. Most of it is known then, and is neither decoded nor told again.
 
     What the scheduler has signed is believed only with its keys, so they are read before any pod is; only a leader

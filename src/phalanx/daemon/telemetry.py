@@ -148,11 +148,11 @@ class Telemetry:
 
     def _count_wait(self, gang: GangKey, record: PodRecord, state: ClusterState, now: float) -> None:
         """A gang that had nobody before this decision has started."""
-        known, payer = state.gangs[gang], record.charge_path
+        known, charge_path = state.gangs[gang], record.charge_path
         counts = known.counts()
         if known.spec is None or not known.spec.created or counts.bound or counts.running:
             return
-        queue = payer.queue.key.name if payer is not None and payer.queue is not None else ""
+        queue = charge_path.queue.key.name if charge_path is not None and charge_path.queue is not None else ""
         stated = known.spec.priority
         name = self.priority_class_of(record.pod.priority if stated is None else stated)
         written = (_seen(self._queues_seen, queue, _MOST_QUEUES), _seen(self._classes_seen, name, _MOST_CLASSES))

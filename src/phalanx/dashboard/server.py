@@ -72,7 +72,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
 
 
 class Dashboard:
-    """What `running` gives: `url` is where it is served."""
+    """What `dashboard` gives: `url` is where it is served."""
 
     def __init__(self, watch: ClusterWatch, url: str) -> None:
         self.watch = watch

@@ -158,12 +158,12 @@ class ScenarioRun:
 
     async def delete_pods(self, *names: str) -> None:
         """Deletes the named pods, or all, and waits until they are gone."""
-        doomed = set(names) or {pod.name for pod in await self.pods()}
-        for name in sorted(doomed):
+        deleted = set(names) or {pod.name for pod in await self.pods()}
+        for name in sorted(deleted):
             await self.client.delete(PODS.path(self.namespace, name), grace_seconds=0)
 
         async def gone() -> bool:
-            return not doomed & {pod.name for pod in await self.pods()}
+            return not deleted & {pod.name for pod in await self.pods()}
 
         await self.until(gone, "the pods are deleted")
 

@@ -69,12 +69,12 @@ class Disruptions:
         """What one plan decided. A nomination without a node takes a promise back; the last one of a pod counts."""
         fresh: dict[str, None] = {}
         for nomination in nominations:
-            if not nomination.node and nomination.heir and nomination.uid in self._by_preemptor:
-                fresh[nomination.heir] = None
+            if not nomination.node and nomination.successor and nomination.uid in self._by_preemptor:
+                fresh[nomination.successor] = None
                 self._inherit(nomination)
         nominations = list({nomination.uid: nomination for nomination in nominations}.values())
         for nomination in nominations:
-            if not nomination.node and not nomination.heir:
+            if not nomination.node and not nomination.successor:
                 self.release(nomination.uid)
         for evict in evictions:
             fresh[evict.cause] = None
@@ -127,11 +127,11 @@ class Disruptions:
 
     def _inherit(self, nomination: Nominate) -> None:
         """What was to go for a pod goes for another decision now; the pod is no preemptor any more."""
-        heir, earlier = self._of(nomination.heir), self._by_preemptor[nomination.uid]
-        if earlier is not heir:
-            self._merge(earlier, heir)
-        heir.preemptors.discard(nomination.uid)
-        heir.unwritten.discard(nomination.uid)
+        successor, earlier = self._of(nomination.successor), self._by_preemptor[nomination.uid]
+        if earlier is not successor:
+            self._merge(earlier, successor)
+        successor.preemptors.discard(nomination.uid)
+        successor.unwritten.discard(nomination.uid)
         del self._by_preemptor[nomination.uid]
 
     def _merge(self, earlier: _Disruption, later: _Disruption) -> None:

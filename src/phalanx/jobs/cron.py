@@ -26,7 +26,7 @@ _MANY = 100
 
 
 class CronPlan(msgspec.Struct, frozen=True):
-    """`replaced` go before the run `start` (seconds) begins; then `status` is written, then `doomed` go.
+    """`replaced` go before the run `start` (seconds) begins; then `status` is written, then `to_delete` go.
 
     `zone` is that of the schedule. `wake_at` is when the next run is due, None if there is none.
     """
@@ -35,7 +35,7 @@ class CronPlan(msgspec.Struct, frozen=True):
     events: tuple[EventNote, ...] = ()
     start: int | None = None
     replaced: tuple[ChildJob, ...] = ()
-    doomed: tuple[ChildJob, ...] = ()
+    to_delete: tuple[ChildJob, ...] = ()
     zone: tzinfo = UTC
     wake_at: int | None = None
 
@@ -57,7 +57,7 @@ def plan_runs(cron_job: CronJob, jobs: Sequence[ChildJob], now: int) -> CronPlan
     )
     status = _status(cron_job, children, now)
     events = [*_changes(cron_job, children, status)]
-    plan = CronPlan(status, doomed=(*_old(cron_job, children),))
+    plan = CronPlan(status, to_delete=(*_old(cron_job, children),))
     if not cron_job.spec.suspend:
         plan = _runs(cron_job, plan, {job.name: job for job in jobs}, events, now)
     return replace(plan, events=tuple(events))

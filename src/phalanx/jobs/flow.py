@@ -48,12 +48,12 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
 
 
 class FlowPlan(msgspec.Struct, frozen=True):
-    """Jobs of the steps `create` are created, then `status` is written, then `doomed` go. To answer `questions` may
-    allow more."""
+    """Jobs of the steps `create` are created, then `status` is written, then `to_delete` go. To answer `questions`
+    may allow more."""
 
     status: dict[str, Any]
     create: tuple[FlowStep, ...] = ()
-    doomed: tuple[ChildJob, ...] = ()
+    to_delete: tuple[ChildJob, ...] = ()
     questions: tuple[ProbeQuestion, ...] = ()
     events: tuple[EventNote, ...] = ()
 

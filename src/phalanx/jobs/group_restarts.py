@@ -113,7 +113,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
     when to look again (seconds since the epoch)."""
 
     status: RestartStatus
-    doomed: tuple[GroupMember, ...] = ()
+    to_delete: tuple[GroupMember, ...] = ()
     due: bool = False
     wake_at: int | None = None
 
@@ -198,11 +198,11 @@ def decide_restart(
 
 def begin_restart(status: RestartStatus, members: Sequence[GroupMember], now: int) -> RestartStatus:
     """What is written before the first pod is deleted."""
-    doomed = sorted((member for member in members if member.alive), key=lambda member: member.name)
+    to_delete = sorted((member for member in members if member.alive), key=lambda member: member.name)
     number = status.restarts + 1
-    names = tuple(member.name for member in doomed[:_LISTED])
-    cut = max((member.created for member in doomed), default=0)
-    newest = tuple(member.uid for member in doomed if member.created == cut)
+    names = tuple(member.name for member in to_delete[:_LISTED])
+    cut = max((member.created for member in to_delete), default=0)
+    newest = tuple(member.uid for member in to_delete if member.created == cut)
     return replace(
         status,
         restarts=number,
@@ -210,7 +210,7 @@ def begin_restart(status: RestartStatus, members: Sequence[GroupMember], now: in
         cut=cut,
         newest=newest if len(newest) <= _FEW else (),
         message="",
-        last=LastRestart(number, now, status.cause, names, len(doomed)),
+        last=LastRestart(number, now, status.cause, names, len(to_delete)),
     )
 
 

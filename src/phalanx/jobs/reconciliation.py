@@ -54,7 +54,7 @@ class JobPlan(msgspec.Struct, frozen=True):
     to look again though nothing changes, in seconds."""
 
     status: JobStatus
-    doomed: tuple[JobPod, ...] = ()
+    to_delete: tuple[JobPod, ...] = ()
     wanted: tuple[tuple[TaskSpec, int], ...] = ()
     keep_group: bool = True
     waiting_tasks: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ def plan(world: JobWorld) -> JobPlan:
         )
     return JobPlan(
         status=changed,
-        doomed=tuple(pod for pod in world.pods if pod.name in going and not pod.deleting),
+        to_delete=tuple(pod for pod in world.pods if pod.name in going and not pod.deleting),
         wanted=wanted,
         keep_group=active,
         waiting_tasks=waiting,

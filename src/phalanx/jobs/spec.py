@@ -104,7 +104,7 @@ class PartitionPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`min_available` is None where it is not stated; ask `JobSpec.task_minimum`."""
+    """`min_available` is None where it is not stated; ask `minimum`."""
 
     name: str = ""
     replicas: int = 0

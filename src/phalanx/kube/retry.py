@@ -24,9 +24,9 @@ _PASSING = frozenset({500, 502, 503, 504})
 class Backoff:
     """Growing pauses for one loop: ``base`` doubling to ``cap`` seconds, each drawn from its upper half.
 
-    A loop that was healthy for ``reset_after`` seconds starts again from ``base`` (the caller says so with
-    ``reset``). A server's Retry-After is a floor for the pause, never a ceiling, and is capped as well, so
-    that a nonsensical header cannot park us.
+    A loop that has been healthy starts again from ``base`` (the caller says so with ``reset``). A server's
+    Retry-After is a floor for the pause, never a ceiling, and is capped as well, so that a nonsensical header
+    cannot park us.
     """
 
     base: float = 0.8

@@ -1,1 +1,1 @@
-"""The nouns of the house: immutable values that every room may speak of. Imports nothing of ours."""
+"""The specs: immutable values that every package may speak of. Imports nothing of ours."""

@@ -88,15 +88,15 @@ class Evict(msgspec.Struct, frozen=True):
 
 class Nominate(msgspec.Struct, frozen=True):
     """Hold room on a node for a pod that waits for evicted pods to leave (status.nominatedNodeName); "" for `node`
-    takes the promise back. Then `heir` may be the cause of the decision for which those leave who were told to for
-    this pod."""
+    takes the nomination back. Then `successor` may be the cause of the decision for which those leave who were told
+    to for this pod."""
 
     uid: str
     namespace: str
     name: str
     node: str
     cause: str = ""
-    heir: str = ""
+    successor: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -127,10 +127,10 @@ class NodesMeasured(msgspec.Struct, frozen=True):
     gone: tuple[str, ...] = ()
 
 
-class StockFact(msgspec.Struct, frozen=True):
-    """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.stocks`)."""
+class AllocatorFact(msgspec.Struct, frozen=True):
+    """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.allocators`)."""
 
-    stock: str
+    allocator: str
     fact: object
 
 
@@ -158,6 +158,6 @@ ClusterEvent = (
     | AdvanceReservationUpdated
     | AdvanceReservationRemoved
     | NodeSignalled
-    | StockFact
+    | AllocatorFact
     | NodesMeasured
 )

@@ -73,28 +73,28 @@ class AccountReport:
     # what is told of each
 
     def queue(self, record: AccountRecord) -> QueueEntry:
-        noun = record.spec or Account(record.key)
+        spec = record.spec or Account(record.key)
         entitled = self._shares.of("nominal_quota", record)
         entry = QueueEntry(
             name=record.key.name,
             used={},
-            state=noun.state.value,
+            state=spec.state.value,
             weight=record.weight,
-            priority=noun.priority,
-            reclaimable=noun.reclaimable,
-            guarantee=amounts(dict(noun.guarantee)),
+            priority=spec.priority,
+            reclaimable=spec.reclaimable,
+            guarantee=amounts(dict(spec.guarantee)),
             deserved=amounts(self._shares.of("deserved", record)),
             entitled=amounts(entitled),
-            capability=amounts(dict(noun.capability), zeros=True),
+            capability=amounts(dict(spec.capability), zeros=True),
             past=self._past(record),
         )
-        self._fill(entry, record, entitled or dict(noun.guarantee))
+        self._fill(entry, record, entitled or dict(spec.guarantee))
         return entry
 
     def quota(self, record: AccountRecord) -> QuotaEntry:
-        noun = record.spec or Account(record.key)
+        spec = record.spec or Account(record.key)
         key = record.key
-        minimum = dict(noun.deserved or noun.guarantee)
+        minimum = dict(spec.deserved or spec.guarantee)
         if key == ALL_ELASTIC_QUOTAS:
             minimum = _sum(dict(each.spec.deserved or ()) for each in record.children.values() if each.spec)
         entry = QuotaEntry(
@@ -103,9 +103,9 @@ class AccountReport:
             family=QUOTAS[key.tree],
             tree=key.forest,
             min=amounts(minimum, zeros=True),
-            max=amounts(dict(noun.capability), zeros=True),
-            lends=noun.lends,
-            namespaces=list(noun.namespaces),
+            max=amounts(dict(spec.capability), zeros=True),
+            lends=spec.lends,
+            namespaces=list(spec.namespaces),
         )
         self._fill(entry, record, minimum)
         entry.runtime = next((each.limits for each in entry.ceilings if each.word == _RUNTIME), {})
@@ -150,14 +150,14 @@ class AccountReport:
         entry.pods = Counts(used.get(PODS, 0), pending.get(PODS, 0))
         entry.ceilings = [LimitEntry(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
         entry.fault = record.fault.message if record.fault is not None else ""
-        noun = record.spec
-        if noun is not None:
-            entry.min_run_time = format_duration(noun.min_run_time) if noun.min_run_time else ""
-            entry.self_protection = noun.self_protection.value if noun.self_protection is not None else ""
-            entry.max_protection_time = format_duration(noun.max_protection) if noun.max_protection else ""
-            rate = noun.eviction_rate
+        spec = record.spec
+        if spec is not None:
+            entry.min_run_time = format_duration(spec.min_run_time) if spec.min_run_time else ""
+            entry.self_protection = spec.self_protection.value if spec.self_protection is not None else ""
+            entry.max_protection_time = format_duration(spec.max_protection) if spec.max_protection else ""
+            rate = spec.eviction_rate
             entry.eviction_rate = f"{rate.pods}/{format_duration(rate.window)}" if rate is not None else ""
-            entry.warnings = [f"{warning.code}: {warning.message}" for warning in noun.warnings]
+            entry.warnings = [f"{warning.code}: {warning.message}" for warning in spec.warnings]
 
     # who borrows from whom
 
@@ -186,10 +186,10 @@ class AccountReport:
         return found
 
     def _party(self, record: AccountRecord) -> Borrower:
-        right, noun = self._rights[record.key], record.spec
+        right, spec = self._rights[record.key], record.spec
         kept: Mapping[str, int] = {}
-        if noun is not None:
-            kept = dict(noun.guarantee) if noun.lends else right
+        if spec is not None:
+            kept = dict(spec.guarantee) if spec.lends else right
         return Borrower(quota_name(record), right, record.used, kept)
 
     def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
@@ -224,10 +224,10 @@ class AccountReport:
     def _refused_demand(self) -> dict[AccountKey, dict[str, int]]:
         """What pods ask for that may not be charged at all (their queue is closed, say): no account counts it."""
         found: dict[AccountKey, dict[str, int]] = {}
-        for payer in self._session.ledger.charge_paths:
-            if payer.fault is not None and payer.pending:
-                for account in payer.path:
-                    found[account.key] = _sum((found.get(account.key, _NOTHING), payer.pending))
+        for charge_path in self._session.ledger.charge_paths:
+            if charge_path.fault is not None and charge_path.pending:
+                for account in charge_path.path:
+                    found[account.key] = _sum((found.get(account.key, _NOTHING), charge_path.pending))
         return found
 
     def _count_gangs(self) -> dict[AccountKey, Counts]:
@@ -245,27 +245,31 @@ class AccountReport:
 
     def _paying(self, gang: GangRecord) -> Iterable[AccountRecord]:
         """Every account that is charged for a member, once."""
-        payers = dict.fromkeys(each.charge_path for each in gang.members.values() if each.charge_path is not None)
-        if not payers:
-            payers[self._session.payer(gang)] = None
-        return {account.key: account for payer in payers for account in payer.path}.values()
+        charge_paths = dict.fromkeys(
+            each.charge_path for each in gang.members.values() if each.charge_path is not None
+        )
+        if not charge_paths:
+            charge_paths[self._session.charge_path(gang)] = None
+        return {account.key: account for charge_path in charge_paths for account in charge_path.path}.values()
 
     def demand_without_queue(self) -> list[str]:
         """Demand for queues that do not exist, a sentence each."""
         found: dict[str, int] = {}
-        for payer in self._session.ledger.charge_paths:
-            if payer.fault is not None and payer.key.queue and payer.queue is None:
-                found[payer.fault.message] = found.get(payer.fault.message, 0) + payer.pending.get(PODS, 0)
+        for charge_path in self._session.ledger.charge_paths:
+            if charge_path.fault is not None and charge_path.key.queue and charge_path.queue is None:
+                found[charge_path.fault.message] = found.get(
+                    charge_path.fault.message, 0
+                ) + charge_path.pending.get(PODS, 0)
         return [f"{message}: {count} pod(s) wait for it" for message, count in sorted(found.items()) if count]
 
 
 def quota_name(record: AccountRecord) -> str:
     """What a person types: an ElasticQuota's namespace and name, else the account's own name."""
-    noun, key = record.spec, record.key
+    spec, key = record.spec, record.key
     if key == ALL_ELASTIC_QUOTAS:
         return "(all)"
-    if key.tree is Tree.ELASTIC_QUOTA and noun is not None and noun.source is not None:
-        return f"{noun.source.namespace}/{noun.source.name}"
+    if key.tree is Tree.ELASTIC_QUOTA and spec is not None and spec.source is not None:
+        return f"{spec.source.namespace}/{spec.source.name}"
     return key.name
 
 

@@ -97,7 +97,7 @@ def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, 
         return None
     if isinstance(found, NothingHelps):
         return _vain(dry_run, unit, found)
-    # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
+    # Several pods that are alike share their victims: who goes for another's sake is among the victims.
     pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
     answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)
@@ -136,14 +136,14 @@ def _due(
 
 
 def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
-    supposed = found.what_if
-    if supposed is None:
+    what_if = found.what_if
+    if what_if is None:
         return EvictionPreview(NO_HELP, "its gang has the minimum, and the policy evicts nobody for more than that")
-    if supposed.eviction is None:
-        missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
+    if what_if.eviction is None:
+        missing = _missing(unit, what_if.missing) if what_if.missing is not None else ""
         return EvictionPreview(NO_HELP, "it would not start even if all others gave way", missing=missing)
-    records, losers = _records(supposed.eviction), supposed.eviction.displaced
-    stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
+    records, losers = _records(what_if.eviction), what_if.eviction.displaced
+    stuck = {record.pod.uid for obstacle in what_if.obstacles for record in obstacle.records}
     may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
     ways = [f"{_pods(len(records))} would have to go"] if records else []
     ways += [f"{_pods(len(losers))} would have to give up room that is held"] if losers else []
@@ -151,7 +151,7 @@ def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPre
         NO_HELP,
         f"{', '.join(ways)}, and {may_not}",
         overtaken=[record.pod.key for record in losers],
-        rooms=_rooms(dry_run, supposed.eviction),
+        rooms=_rooms(dry_run, what_if.eviction),
         pods=[_departure(record) for record in records],
         reasons=[
             EvictionReasons(
@@ -159,9 +159,9 @@ def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPre
                 [record.pod.key for record in obstacle.records],
                 format_moment(int(obstacle.until)) if obstacle.until is not None else "",
             )
-            for obstacle in supposed.obstacles
+            for obstacle in what_if.obstacles
         ],
-        cost=_price(supposed.eviction, dry_run.session.now) if records else None,
+        cost=_price(what_if.eviction, dry_run.session.now) if records else None,
         changes=list(found.changes),
     )
 

@@ -14,26 +14,26 @@ from phalanx.scheduling.session.session import Session
 def first_in_queue(session: Session, units: Iterable[QueuedUnit]) -> dict[AccountKey, QueuedUnit]:
     """account -> the first of the units, in the order in which a cycle would give them their turn.
 
-    Units of one payer are in order of their rank, so only the first of each payer stands in the line.
+    Units of one charge path are in order of their rank, so only the first of each charge path stands in the line.
     """
     heads: dict[ChargePath, QueuedUnit] = {}
     for unit in units:
-        for payer in _payers(session, unit):
-            if payer not in heads or unit.rank < heads[payer].rank:
-                heads[payer] = unit
-    payers: dict[object, list[ChargePath]] = {}
-    for payer, unit in heads.items():
-        payers.setdefault(unit.key, []).append(payer)
+        for charge_path in _charge_paths(session, unit):
+            if charge_path not in heads or unit.rank < heads[charge_path].rank:
+                heads[charge_path] = unit
+    charge_paths: dict[object, list[ChargePath]] = {}
+    for charge_path, unit in heads.items():
+        charge_paths.setdefault(unit.key, []).append(charge_path)
     first: dict[AccountKey, QueuedUnit] = {}
     line = QueueOrder(session, {unit.key: unit for unit in heads.values()}.values())
     while (turn := line.next()) is not None:
         assert isinstance(turn, list)
         for unit in turn:
-            for payer in payers[unit.key]:
-                for account in payer.path:
+            for charge_path in charge_paths[unit.key]:
+                for account in charge_path.path:
                     first.setdefault(account.key, unit)
     return first
 
 
-def _payers(session: Session, unit: QueuedUnit) -> list[ChargePath]:
-    return list(dict.fromkeys(session.payer(member) for member in unit.members))
+def _charge_paths(session: Session, unit: QueuedUnit) -> list[ChargePath]:
+    return list(dict.fromkeys(session.charge_path(member) for member in unit.members))

@@ -1,4 +1,4 @@
-"""The whole cluster read once: the same nouns as a running scheduler's, for commands that answer and leave."""
+"""The whole cluster read once: the same state as a running scheduler's, for commands that answer and leave."""
 
 from __future__ import annotations
 

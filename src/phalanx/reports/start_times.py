@@ -79,8 +79,8 @@ def _starting(scheduler: DryRun, binds: list[Bind]) -> list[StartEntry]:
         key = GangKey(record.pod.namespace, f"{kind}/{name}")
         entry = found.get(key)
         if entry is None:
-            payer = record.charge_path
-            queue = payer.queue.key.name if payer is not None and payer.queue is not None else ""
+            charge_path = record.charge_path
+            queue = charge_path.queue.key.name if charge_path is not None and charge_path.queue is not None else ""
             member = record.gang if record.gang is not None and record.gang.spec is not None else record
             entry = found[key] = StartEntry(
                 kind,

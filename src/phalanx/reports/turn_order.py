@@ -127,15 +127,15 @@ class _Line:
         return found or next((told for uid in member.pending if (told := self._pods.get(uid)) is not None), None)
 
     def _entry(self, member: GangRecord | PodRecord, position: int, state: str, behind: str) -> TurnEntry:
-        queue = self._session.payer(member).queue
+        queue = self._session.charge_path(member).queue
         if isinstance(member, PodRecord):
             pod = member.pod
             kind, namespace, name, created, members = "pod", pod.namespace, pod.name, pod.created, 1
         else:
-            noun = member.spec
+            spec = member.spec
             kind, namespace, name = "gang", member.key.namespace, shown_name(member.key.name)
-            created = noun.created if noun is not None else 0
-            members = 1 if state == STARTING else noun.min_member if noun is not None else len(member.members)
+            created = spec.created if spec is not None else 0
+            members = 1 if state == STARTING else spec.min_member if spec is not None else len(member.members)
         return TurnEntry(
             position=position,
             kind=kind,
@@ -170,30 +170,32 @@ class _Line:
     def behind(self, first: QueuedUnit, second: QueuedUnit) -> str:
         if first.rank[0] != second.rank[0]:
             return REPAIR
-        ones, others = self._payer(first), self._payer(second)
+        ones, others = self._charge_path(first), self._charge_path(second)
         if self._queue_plugins and (queues := self._queues_differ(ones, others)):
             return queues
         width = len(first.band)
         if first.band != second.band:
             return self._plugin_between(first, second, 1, width) or NAME
         for plugin in self._session.pipeline.plugins("subqueues"):
-            mine, theirs = (plugin.subqueues(self._session, payer) for payer in (ones, others))
+            mine, theirs = (plugin.subqueues(self._session, charge_path) for charge_path in (ones, others))
             if mine != theirs:
                 kinds = {account.key.tree.value for account in (*mine, *theirs)}
                 return f"{'/'.join(sorted(kinds))}:{plugin.name}"
         found = self._plugin_between(first, second, width, 1 + len(self._plugins))
         return found or (AGE if first.rank[-3] != second.rank[-3] else NAME)
 
-    def _payer(self, unit: QueuedUnit) -> ChargePath:
-        return self._session.payer(min(unit.gangs, key=lambda gang: gang.key) if unit.gangs else unit.members[0])
+    def _charge_path(self, unit: QueuedUnit) -> ChargePath:
+        return self._session.charge_path(
+            min(unit.gangs, key=lambda gang: gang.key) if unit.gangs else unit.members[0]
+        )
 
     def _queues_differ(self, ones: ChargePath, others: ChargePath) -> str:
-        """By which key the queues of two payers are apart, "" for one queue."""
+        """By which key the queues of two charge paths are apart, "" for one queue."""
         lines = [
-            [each for each in reversed(list(payer.queue.lineage())) if each.key.name != ROOT_QUEUE]
-            if payer.queue is not None
+            [each for each in reversed(list(charge_path.queue.lineage())) if each.key.name != ROOT_QUEUE]
+            if charge_path.queue is not None
             else []
-            for payer in (ones, others)
+            for charge_path in (ones, others)
         ]
         for one, other in zip(*lines, strict=False):
             if one is other:

@@ -230,11 +230,11 @@ class WhyReport:
     def composite(self, key: GangKey) -> WhyAnswer | None:
         """None where there is no such CompositePodGroup."""
         composites = self._state.gangs.composites
-        noun = composites.nouns.get(key)
-        if noun is None:
+        spec = composites.specs.get(key)
+        if spec is None:
             return None
-        name = f"{noun.ref.namespace}/{noun.ref.name}"
-        answer = WhyAnswer(noun.ref.kind, name, "Waiting", "", minimum=noun.min_groups, uid=noun.ref.uid)
+        name = f"{spec.ref.namespace}/{spec.ref.name}"
+        answer = WhyAnswer(spec.ref.kind, name, "Waiting", "", minimum=spec.min_groups, uid=spec.ref.uid)
         below = {gang.key: found for gang in composites.gangs(key) if (found := self.gang(gang.key)) is not None}
         answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
         fault = composites.fault(composites.root_of(key))
@@ -242,7 +242,7 @@ class WhyReport:
             wrong, _, answer.change = fault.message.partition("; ")
             answer.reason, answer.message = fault.code, wrong
             return answer
-        able, least = self._able(noun, below), max(1, noun.min_groups)
+        able, least = self._able(spec, below), max(1, spec.min_groups)
         answer.placeable, answer.missing = able, max(0, least - able)
         if able >= least:
             starting = any(found.state == "Starting" for found in below.values())
@@ -259,9 +259,9 @@ class WhyReport:
             answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
         return answer
 
-    def _able(self, noun: Composite, below: Mapping[GangKey, WhyAnswer]) -> int:
+    def _able(self, spec: Composite, below: Mapping[GangKey, WhyAnswer]) -> int:
         """How many children have started, or would now, or wait for other children only."""
-        composites, gangs = self._state.gangs.composites.children(noun.key)
+        composites, gangs = self._state.gangs.composites.children(spec.key)
         states = [below[gang.key] for gang in gangs if gang.key in below]
         able = sum(found.state not in _WAITS or found.reason == WAITING_FOR_COMPOSITE for found in states)
         return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
@@ -299,13 +299,13 @@ class WhyReport:
 
     def _no_minimum(self, record: GangRecord) -> str:
         """For a gang whose members come one by one now, by its match policy."""
-        noun, need, counts = record.spec, self._needs.get(record.key), self._counts[record.key]
-        if noun is None or need is None or noun.match_policy not in ONCE or noun.min_member <= 1:
+        spec, need, counts = record.spec, self._needs.get(record.key), self._counts[record.key]
+        if spec is None or need is None or spec.match_policy not in ONCE or spec.min_member <= 1:
             return ""
         if not (need.satisfied and counts.active):
             return ""
         return (
-            f"the minimum of {noun.min_member} was met in this run, so by match policy {noun.match_policy} it is "
+            f"the minimum of {spec.min_member} was met in this run, so by match policy {spec.match_policy} it is "
             f"not asked for while a member is left ({counts.active} have a node)"
         )
 
@@ -350,17 +350,17 @@ class WhyReport:
                 answer.minimum, answer.size = 0, None  # nobody has stated it
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
-    def _size(self, record: GangRecord, noun: Gang) -> GangSize | None:
+    def _size(self, record: GangRecord, spec: Gang) -> GangSize | None:
         counts, expected = self._counts[record.key], self._expected.get(record.key, ())
-        if counts.present <= noun.min_member and not expected:
+        if counts.present <= spec.min_member and not expected:
             return None
         last = max((bound_at(each.pod) for each in record.members.values() if each.pod.node), default=0)
         ends = max((each.expires for each in expected), default=0)
         return GangSize(
-            noun.min_member,
+            spec.min_member,
             counts.active,
             counts.present,
-            noun.total,
+            spec.total,
             format_moment(last) if last else "",
             len(expected),
             format_moment(ends) if ends else "",

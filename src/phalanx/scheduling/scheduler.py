@@ -64,8 +64,8 @@ _ACTIONS: dict[str, Callable[[Session], None]] = {
     "reserve": reserve,
     "backfill": backfill,
 }
-# How many demands of parked units a cycle looks at again, so that what they were told stays true, and how many
-# units it tells what is different now. The rest is for the next cycles.
+# How many demands of unschedulable units a cycle looks at again, so that what they were told stays true, and how
+# many units it tells what is different now. The rest is for the next cycles.
 _RECHECKS = 16
 _RETOLD = 1000
 # How long (seconds) an action of a third party is left out after it has raised.
@@ -238,7 +238,8 @@ class Scheduler:
             self.queue.activate(due_units(session))
             planned = session.reservations.version
         self.queue.activate(defragmentation_candidates(session))
-        # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
+        # 1. Take what may get something: what changed, and of what is unschedulable as much as there may be room
+        # for.
         session.units = self.queue.pop_active(partial(_bound, session), self._ranking(session))
         if session.reservations is not None and session.units:
             self.queue.activate(next_in_line(session))
@@ -408,7 +409,7 @@ class Scheduler:
         unit.band = unit.rank[: 1 + self.pipeline.band_width]
 
     def _ranking(self, session: Session) -> Callable[[QueuedUnit], Rank] | None:
-        """How to put parked units in order again, if their order may have changed by itself."""
+        """How to put unschedulable units in order again, if their order may have changed by itself."""
 
         def rank(unit: QueuedUnit) -> Rank:
             self._try_to_rank(session, unit)
@@ -418,18 +419,18 @@ class Scheduler:
 
     def _recall_unasked(self, session: Session) -> None:
         """Brings back those that were refused when the time was up before anybody could be asked to go for them."""
-        for unit, demand, refusal in self.queue.pop_unasked():
+        for unit, demand, fit_error in self.queue.pop_unasked():
             if unit.key not in session.unschedulable:
                 self._rank(session, unit)
                 session.unasked.append(unit)
-                session.set_unschedulable(unit, demand, refusal)
+                session.set_unschedulable(unit, demand, fit_error)
 
     def _settle(self, session: Session) -> None:
         asks = self.policy.eviction.active
         for unit in (*session.units, *session.unasked):
             if unit.key in session.unschedulable:
-                demand, refusal = session.unschedulable[unit.key]
-                self.queue.add_unschedulable(unit, demand, refusal)
+                demand, fit_error = session.unschedulable[unit.key]
+                self.queue.add_unschedulable(unit, demand, fit_error)
                 if asks and unit.key not in session.asked:
                     self.queue.ask_preemption_later(unit.key)
                 if isinstance(demand, AdmissionSignature | QuotaBlocked):
@@ -465,7 +466,7 @@ class Scheduler:
             marks = session.decisions.begin_turn()
             try:
                 with beside_the_plan(session, unit):
-                    refusal = self._refusal_now(session, demand, unit)
+                    fit_error = self._fit_error_now(session, demand, unit)
             except Exception as error:
                 session.decisions.undo_turn(marks)
                 if silence_plugin(session, error):
@@ -478,20 +479,20 @@ class Scheduler:
                     )
                 )
                 continue
-            if refusal is None:
+            if fit_error is None:
                 self.queue.activate_first(demand)
                 return
             asker = self.queue.first_preemptor(demand)
             if asker is not None and could_preempt(session, asker, demand):
                 self.queue.ask_preemption_for_all()
-            for other in self.queue.update_fit_error(demand, refusal):
-                tell_unit(session, other, refusal.facts)
+            for other in self.queue.update_fit_error(demand, fit_error):
+                tell_unit(session, other, fit_error.facts)
                 session.count_step()
                 retold += 1
                 if retold == _RETOLD or session.out_of_time():
                     return
 
-    def _refusal_now(self, session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> FitError | None:
+    def _fit_error_now(self, session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> FitError | None:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
             case PodSignature():

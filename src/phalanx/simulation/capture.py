@@ -63,10 +63,12 @@ def take_in_more(intake: Intake, entries: Sequence[FileObject], there: Sequence[
     for stage in stages[:3]:
         for entry in stage:
             events += take_in(intake, entry)
-    return events + _surroundings(intake, stages[3], there)
+    return events + _context_events(intake, stages[3], there)
 
 
-def _surroundings(intake: Intake, entries: Sequence[FileObject], there: Sequence[FileObject]) -> list[ClusterEvent]:
+def _context_events(
+    intake: Intake, entries: Sequence[FileObject], there: Sequence[FileObject]
+) -> list[ClusterEvent]:
     """What decides about pods from beside, and the owners above them; owners may lead to further owners."""
     events: list[ClusterEvent] = []
     asked: set[WantedKind] = set()

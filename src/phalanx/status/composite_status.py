@@ -62,10 +62,10 @@ class CompositeStatuses:
         if record is None or root is None:
             return
         # Asked now: when the status is derived members may have left again.
-        fresh = [noun for noun in self._composites.above(record) if not self._was_scheduled(noun)]
+        fresh = [spec for spec in self._composites.above(record) if not self._was_scheduled(spec)]
         if fresh and self._composites.fault(root) is None:
-            placed = (noun for noun in fresh if self._holding(noun) >= max(1, noun.min_groups))
-            self._scheduled.update((noun.key, noun.ref.uid) for noun in placed)
+            placed = (spec for spec in fresh if self._holding(spec) >= max(1, spec.min_groups))
+            self._scheduled.update((spec.key, spec.ref.uid) for spec in placed)
         if root not in self._gathering:
             self._gathering.add(root)
             asyncio.get_running_loop().call_later(GATHER, self._gathered, root)
@@ -76,26 +76,26 @@ class CompositeStatuses:
             self._writer.submit(key)
 
     def _derive(self, key: GangKey) -> DerivedStatus | None:
-        noun = self._composites.nouns.get(key)
-        if noun is None:
+        spec = self._composites.specs.get(key)
+        if spec is None:
             self._scheduled.pop(key, None)
             self._writer.forget(key)
             return None
         status = self._intake.composites.seen(key).status
-        conditions = composite_conditions(conditions_in(status), self._standing(noun), int(self._now()))
-        conditions += self._target(noun, status)
+        conditions = composite_conditions(conditions_in(status), self._standing(spec), int(self._now()))
+        conditions += self._target(spec, status)
         if not conditions:
             return None
-        body = {"metadata": {"uid": noun.ref.uid}, "status": {"conditions": conditions}}
-        return DerivedStatus(StatusChange(noun.ref, body, strategic=True), status)
+        body = {"metadata": {"uid": spec.ref.uid}, "status": {"conditions": conditions}}
+        return DerivedStatus(StatusChange(spec.ref, body, strategic=True), status)
 
-    def _was_scheduled(self, noun: Composite) -> bool:
-        return self._scheduled.get(noun.key) == noun.ref.uid
+    def _was_scheduled(self, spec: Composite) -> bool:
+        return self._scheduled.get(spec.key) == spec.ref.uid
 
-    def _target(self, noun: Composite, status: Mapping[str, Any]) -> Conditions:
+    def _target(self, spec: Composite, status: Mapping[str, Any]) -> Conditions:
         """What is to be said about the eviction of everything below at once."""
-        gangs = self._composites.gangs(noun.key)
-        messages = (self._disruption(gang.key) for gang in gangs) if noun.unit else ()
+        gangs = self._composites.gangs(spec.key)
+        messages = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
         message = next((each for each in messages if each is not None), None)
         whole = all(gang.spec is not None and gang.counts().active >= gang.spec.min_member for gang in gangs)
         found = disruption_condition(
@@ -103,20 +103,20 @@ class CompositeStatuses:
             message,
             whole=whole,
             now=int(self._now()),
-            generation=self._intake.composites.seen(noun.key).generation,
+            generation=self._intake.composites.seen(spec.key).generation,
         )
         return [found] if found is not None else []
 
-    def _standing(self, noun: Composite) -> CompositeStatusInput:
-        gangs, generation = self._composites.gangs(noun.key), self._intake.composites.seen(noun.key).generation
+    def _standing(self, spec: Composite) -> CompositeStatusInput:
+        gangs, generation = self._composites.gangs(spec.key), self._intake.composites.seen(spec.key).generation
         if not any(self._intake.is_ours(gang.key) for gang in gangs):
             return CompositeStatusInput(generation)
-        fault = self._composites.fault(self._composites.root_of(noun.key))
+        fault = self._composites.fault(self._composites.root_of(spec.key))
         if fault is not None:
             reason = "Invalid" if fault.code == INVALID else "Unschedulable"
             return CompositeStatusInput(generation, False, reason, fault.message)
-        holding = self._holding(noun)
-        if noun.initiated or self._was_scheduled(noun) or holding >= max(1, noun.min_groups):
+        holding = self._holding(spec)
+        if spec.initiated or self._was_scheduled(spec) or holding >= max(1, spec.min_groups):
             return CompositeStatusInput(generation, placed=True)
         told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
         # Who waits only for the others says nothing about why.
@@ -124,16 +124,16 @@ class CompositeStatuses:
         if not told:
             return CompositeStatusInput(generation)
         gang, verdict = told[0]
-        message = f"{holding} of the {max(1, noun.min_groups)} groups that it needs have been placed"
+        message = f"{holding} of the {max(1, spec.min_groups)} groups that it needs have been placed"
         message = f"{message}; gang {gang.key}: {verdict.message}"
         if verdict.unschedulable:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"
             return CompositeStatusInput(generation, False, reason, message)
         return CompositeStatusInput(generation, False, verdict.code, message, held=True)
 
-    def _holding(self, noun: Composite) -> int:
+    def _holding(self, spec: Composite) -> int:
         """How many of its groups are known to be bound, or have been."""
-        below, gangs = self._composites.children(noun.key)
+        below, gangs = self._composites.children(spec.key)
         held = sum(
             each.initiated or self._was_scheduled(each) or self._holding(each) >= max(1, each.min_groups)
             for each in below

@@ -43,7 +43,7 @@ class EventPublisher:
         self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
     def bindings_posted(self, binds: Iterable[Bind]) -> None:
-        """A plan's bindings are on their way; `answered` is called for each."""
+        """A plan's bindings are on their way; `binding_answered` is called for each."""
         for bind in binds:
             if bind.gang is not None:
                 self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1

@@ -61,7 +61,7 @@ class EvictionEvents:
         return len(self._decisions)
 
     def evictions_decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
-        """A plan's evictions; `answered` is called for each."""
+        """A plan's evictions; `eviction_answered` is called for each."""
         fresh: dict[str, list[Evict]] = {}
         for evict in evictions:
             self._decisions.setdefault(evict.cause, _Decision()).open += 1

@@ -30,11 +30,11 @@ class PodGroupCounts:
     def gang_changed(self, key: GangKey) -> None:
         """Something about a group has changed."""
         record = self._state.gangs.get(key)
-        noun = record.spec if record is not None else None
+        spec = record.spec if record is not None else None
         now = None
-        if noun is not None and noun.source is not None and self._dialects.group_of(noun.source).queue_counts:
+        if spec is not None and spec.source is not None and self._dialects.group_of(spec.source).queue_counts:
             # A group that has no phase yet is Pending.
-            now = (noun.queue, self._intake.group_objects.phase(key) or "Pending", self._intake.is_ours(key))
+            now = (spec.queue, self._intake.group_objects.phase(key) or "Pending", self._intake.is_ours(key))
         last = self._counted.get(key)
         if now == last:
             return

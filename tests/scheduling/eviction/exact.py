@@ -207,7 +207,7 @@ class Exact:
         return {
             column: -pod.amounts[name]
             for pod, column in self._goes.items()
-            if account in pod.payer.path and name in pod.amounts
+            if account in pod.charge_path.path and name in pod.amounts
         }
 
     def _kept(self, account: AccountRecord, name: str) -> int | None:

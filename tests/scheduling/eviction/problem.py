@@ -34,7 +34,7 @@ class Candidate:
         self.name = record.pod.name
         self.row = record.row
         self.gang = record.gang
-        self.payer: ChargePath = record.charge_path
+        self.charge_path: ChargePath = record.charge_path
         self.amounts = dict(record.footprint.amounts)
         self.own = record.pod.priority
         stated = record.gang.spec.priority if record.gang is not None and record.gang.spec is not None else None
@@ -50,19 +50,19 @@ class Company:
     """A gang with pods there: how many it can do without, in all and of each role, and whether it may fall."""
 
     def __init__(self, gang: GangRecord, members: list[Candidate]) -> None:
-        noun = gang.spec
-        assert noun is not None
+        spec = gang.spec
+        assert spec is not None
         self.members = members
         there = len(members)
         of_role = Counter(member.record.pod.role for member in members)
-        self.roles = {role: of_role[role] - least for role, least in noun.roles}
-        self.rules = noun.subgroups
-        holds = there >= noun.min_member and min(self.roles.values(), default=0) >= 0 and self._enough(members)
-        self.free = there - noun.min_member
+        self.roles = {role: of_role[role] - least for role, least in spec.roles}
+        self.rules = spec.subgroups
+        holds = there >= spec.min_member and min(self.roles.values(), default=0) >= 0 and self._enough(members)
+        self.free = there - spec.min_member
         # Without a minimum, and where it is lacking already, there is nothing to break.
         if not holds or (there == 1 and not self.roles and not self.rules):
             self.free, self.roles, self.rules = there, {}, ()
-        if noun.unit:
+        if spec.unit:
             self.free = 0
         self.may_fall = all(member.rule is not None for member in members) and self.free < there
         self.breaks = int(holds)
@@ -116,9 +116,9 @@ class Problem:
             amounts = asked.setdefault(record.charge_path, {})
             for name, amount in record.footprint.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
-        ((payer, wanted),) = asked.items()
-        assert not any(account.guarantee for account in payer.path)
-        rules = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
+        ((charge_path, wanted),) = asked.items()
+        assert not any(account.guarantee for account in charge_path.path)
+        rules = ReclaimRules(session, charge_path, wanted, preempt=True, reclaim=True)
         self.asked = wanted
         self.pods = [
             Candidate(session, record, self._rule(rules, record))
@@ -145,7 +145,7 @@ class Problem:
         self.open = {cls: session.placer.class_view(cls).mask.copy() for cls, _ in self.wanted}
         self.bars = [
             (bar.account, name, bar.ceiling.limits[name], amount, bar.ceiling.reserves)
-            for bar in session.quota_check.bars(payer)
+            for bar in session.quota_check.bars(charge_path)
             for name, amount in wanted.items()
             if name in bar.ceiling.limits
         ]
@@ -237,18 +237,18 @@ class _Turns:
         def holding(account: AccountRecord) -> Amounts:
             amounts = dict(self._held[account])
             for pod in before:
-                if account in pod.payer.path:
+                if account in pod.charge_path.path:
                     for name, amount in pod.amounts.items():
                         amounts[name] = amounts.get(name, 0) - amount
             return amounts
 
-        by_payer: dict[ChargePath, tuple[ReclaimRule, Amounts]] = {}
+        by_charge_path: dict[ChargePath, tuple[ReclaimRule, Amounts]] = {}
         for pod in self._units[number]:
             assert pod.rule is not None
-            _, amounts = by_payer.setdefault(pod.payer, (pod.rule, {}))
+            _, amounts = by_charge_path.setdefault(pod.charge_path, (pod.rule, {}))
             for name, amount in pod.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
-        return all(rule.allows_removal(amounts, holding) for rule, amounts in by_payer.values())
+        return all(rule.allows_removal(amounts, holding) for rule, amounts in by_charge_path.values())
 
 
 Wanted = tuple[ClassRecord, int]

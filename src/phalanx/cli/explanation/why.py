@@ -124,31 +124,31 @@ def why(
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
         stored = await read_plan(client, lease_namespace, scheduler_names)
-        inquiry = WhyReport(snapshot, policy, time.time(), stored)
+        report = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
         answer = None
         try:
-            gangs = inquiry.gangs_called(where, name, "" if kind in ("gang", "") else kind)
+            gangs = report.gangs_called(where, name, "" if kind in ("gang", "") else kind)
         except AmbiguousGangError as error:
             raise click.ClickException(str(error)) from error
         if kind == "pod":
-            answer = await add_past_eviction(client, where, name, inquiry.pod(where, name))
+            answer = await add_past_eviction(client, where, name, report.pod(where, name))
         elif kind == "composite":
-            answer = inquiry.composite(GangKey(where, name))
+            answer = report.composite(GangKey(where, name))
         elif kind in _OWNER_WORDS:
-            answer = await why_owner(client, inquiry, kind, where, name)
+            answer = await why_owner(client, report, kind, where, name)
         elif gangs or kind == "gang":
             key = gangs[0] if gangs else GangKey(where, name)
-            answer = await add_past_gang_eviction(client, where, key.name, inquiry.gang(key))
-            answer = await add_missing_pods(client, answer, inquiry.object_path(key), inquiry.member_uids(key))
+            answer = await add_past_gang_eviction(client, where, key.name, report.gang(key))
+            answer = await add_missing_pods(client, answer, report.object_path(key), report.member_uids(key))
             if answer is not None and len(gangs) > 1:
                 others = ", ".join(shown_name(each.name) for each in gangs[1:_OTHERS_NAMED])
                 answer.warnings.append(f"it is one of {len(gangs)} gangs of {name}: {others}")
         if answer is None and kind in ("gang", ""):
             # It is a job without a gang, or one whose pods are another scheduler's.
-            answer = await why_owner(client, inquiry, "job", where, name)
+            answer = await why_owner(client, report, "job", where, name)
         if answer is None and not kind:
-            answer = inquiry.pod(where, name)
+            answer = report.pod(where, name)
         if answer is None:
             what = _NOUNS.get(kind, f"pods of a {kind}")
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
@@ -157,7 +157,7 @@ def why(
             who = GangKey(namespace_of, gang) if gang else answer.uid
             if stored.warning:
                 click.echo(f"warning: {stored.warning}", err=True)
-            answer.start = inquiry.start(who, time_limit())
+            answer.start = report.start(who, time_limit())
         return answer
 
     answer = run_connected(work, kubeconfig)

@@ -164,8 +164,8 @@ def defrag(
         if not (apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
         options = RelocationOptions(through, float(seconds), keep_closed, scheduler_names[0])
-        carriage = RelocationRunner(client, relocation, options, progress.tell)
-        return relocation, await carriage.run(), snapshot
+        runner = RelocationRunner(client, relocation, options, progress.tell)
+        return relocation, await runner.run(), snapshot
 
     relocation, outcome, snapshot = run_connected(work, kubeconfig)
     if output == "table":

@@ -1,8 +1,8 @@
 """Who is meant by what pods ask of other pods, and how many of them are where.
 
-A *crowd* is everybody whom some selections mean, all at once. Pods with equal labels need not be told apart, nor
-those whose labels differ where nobody looks: what counts of a pod is its *company*, the crowds that it belongs to
-and what it states itself.
+A *match set* is all pods that some selections mean together. Pods with equal labels need not be told apart, nor
+those whose labels differ where nobody looks: what counts of a pod is its *affinity profile*, the match sets that it
+belongs to and what it states itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 Whom = tuple[PodSelection, ...]
 
-# Crowds that nobody asks for any more are forgotten when there are so many, or as many as others.
+# Match sets that nobody asks for any more are forgotten when there are so many, or as many as others.
 _IDLE = 64
-# Beyond so many the companies of labels seen are worked out anew.
+# Beyond so many the match sets of labels seen are worked out anew.
 _KNOWN = 50_000
 _ANYWHERE = "*"
 
@@ -37,9 +37,9 @@ _ANYWHERE = "*"
 class SelectorMatchSet:
     """The pods that all of `whom` mean. Who is on its way out counts as `present`, and as `leaving` too.
 
-    By topology key: `repelling` counts those who keep the crowd out of their domain, `drawing` those who want it
+    By topology key: `repelling` counts those who keep the set out of their domain, `drawing` those who want it
     there at any rate, `leaning` what those weigh who would rather have it there (or, below 0, not). `wanted` is how
-    many kinds of pods can be helped by one of the crowd being placed.
+    many kinds of pods can be helped by one of the set being placed.
     """
 
     __slots__ = (
@@ -81,10 +81,11 @@ class SelectorMatchSet:
 
 
 class AffinityProfile:
-    """What of a pod's labels and statements matters: `kin` are the crowds that it belongs to, in their order.
+    """What of a pod's labels and statements matters: `matching_sets` are the match sets that it belongs to, in
+    their order, `stated_sets` those of whom it states something.
 
-    `marks` is what one such pod adds to which tally while it occupies a row, `farewells` what it adds beside that
-    while it is on its way out.
+    `tallies` is what one such pod adds to which tally while it occupies a row, `terminating_tallies` what it adds
+    beside that while it is on its way out.
     """
 
     __slots__ = (
@@ -98,14 +99,14 @@ class AffinityProfile:
     )
 
     def __init__(
-        self, kin: tuple[SelectorMatchSet, ...], peers: Peers, stated: Mapping[Whom, SelectorMatchSet]
+        self, matching: tuple[SelectorMatchSet, ...], peers: Peers, stated: Mapping[Whom, SelectorMatchSet]
     ) -> None:
-        self.matching_sets = kin
+        self.matching_sets = matching
         self.peers = peers
         self._states = peers != NO_PEERS
         self.stated_sets = stated
-        self.tallies: list[tuple[Tally, int]] = [(crowd.present, 1) for crowd in kin]
-        self.terminating_tallies: list[tuple[Tally, int]] = [(crowd.leaving, 1) for crowd in kin]
+        self.tallies: list[tuple[Tally, int]] = [(match_set.present, 1) for match_set in matching]
+        self.terminating_tallies: list[tuple[Tally, int]] = [(match_set.leaving, 1) for match_set in matching]
         for term in peers.anti:
             self.tallies.append((stated[term.whom,].repelling[term.key], 1))
         for term in peers.affinity:
@@ -118,12 +119,12 @@ class AffinityProfile:
         """Whether it matters for its pods which pods are where."""
         if not self.matching_sets:
             return self._states
-        return self._states or any(crowd.minds for crowd in self.matching_sets)
+        return self._states or any(match_set.minds for match_set in self.matching_sets)
 
     @property
     def may_unblock_others(self) -> bool:
         """Whether somebody may find a place that was closed to him when one such pod is placed."""
-        return bool(self.matching_sets) and any(crowd.wanted for crowd in self.matching_sets)
+        return bool(self.matching_sets) and any(match_set.wanted for match_set in self.matching_sets)
 
     @property
     def may_be_unblocked(self) -> bool:
@@ -138,8 +139,8 @@ class AffinityProfile:
         """One of its pods on a row is on its way out (sign 1), or stays after all (sign -1)."""
         self._add(self.terminating_tallies, (row,), sign)
 
-    def _add(self, marks: list[tuple[Tally, int]], rows: Iterable[int], sign: int) -> None:
-        for tally, amount in marks:
+    def _add(self, tallies: list[tuple[Tally, int]], rows: Iterable[int], sign: int) -> None:
+        for tally, amount in tallies:
             for row in rows:
                 tally.add(row, amount * sign)
 
@@ -158,25 +159,25 @@ class Inclusion(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class _Statement:
-    """What pods state, how many state it, and the crowds that it means."""
+    """What pods state, how many state it, and the match sets that it means."""
 
-    __slots__ = ("crowds", "users")
+    __slots__ = ("match_sets", "users")
 
-    def __init__(self, crowds: dict[Whom, SelectorMatchSet]) -> None:
-        self.crowds = crowds
+    def __init__(self, match_sets: dict[Whom, SelectorMatchSet]) -> None:
+        self.match_sets = match_sets
         self.users = 0
 
 
 class AffinityIndex:
-    """The crowds that are asked for, and where they are.
+    """The match sets that are asked for, and where their pods are.
 
     `shape` grows when it matters for further pods where they are. Methods that take news return the uids of pods
-    whose company may be another one now.
+    whose profile may be another one now.
     """
 
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
-        self.crowds: dict[Whom, SelectorMatchSet] = {}
+        self.match_sets: dict[Whom, SelectorMatchSet] = {}
         self.shape = 0
         self._numbers = 0
         self._statements: dict[Peers, _Statement] = {}
@@ -184,11 +185,11 @@ class AffinityIndex:
         self._idle: dict[Whom, SelectorMatchSet] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self._known: dict[tuple[str, Labels], tuple[SelectorMatchSet, ...]] = {}
-        self._companies: WeakValueDictionary[tuple[tuple[SelectorMatchSet, ...], Peers], AffinityProfile] = (
+        self._profiles: WeakValueDictionary[tuple[tuple[SelectorMatchSet, ...], Peers], AffinityProfile] = (
             WeakValueDictionary()
         )
         self._by_trait: dict[tuple[str, ...], dict[SelectorMatchSet, None]] = {}
-        # Uids of pods by (namespace, value) of each label that some crowd demands.
+        # Uids of pods by (namespace, value) of each label that some match set demands.
         self._members: dict[str, dict[tuple[str, str], dict[str, None]]] = {}
         # namespace -> uid -> labels.
         self._pods: dict[str, dict[str, Labels]] = {}
@@ -223,13 +224,13 @@ class AffinityIndex:
 
     def profile(self, namespace: str, labels: Labels, peers: Peers) -> AffinityProfile:
         """Of pods with these labels that state this; it must have been stated."""
-        kin = self._kin(namespace, labels) if self._by_trait else ()
-        if not kin and peers == NO_PEERS:
+        matching = self._matching_sets(namespace, labels) if self._by_trait else ()
+        if not matching and peers == NO_PEERS:
             return NO_AFFINITY
-        found = self._companies.get((kin, peers))
-        stated = self._statements[peers].crowds if peers != NO_PEERS else self._nothing
+        found = self._profiles.get((matching, peers))
+        stated = self._statements[peers].match_sets if peers != NO_PEERS else self._nothing
         if found is None or found.stated_sets is not stated:
-            found = self._companies[kin, peers] = AffinityProfile(kin, peers, stated)
+            found = self._profiles[matching, peers] = AffinityProfile(matching, peers, stated)
         return found
 
     # namespaces
@@ -243,7 +244,7 @@ class AffinityIndex:
             self.namespaces[namespace] = new
         else:
             del self.namespaces[namespace]
-        if not any(each.namespace_selector for whom in self.crowds for each in whom):
+        if not any(each.namespace_selector for whom in self.match_sets for each in whom):
             return []
         self._known.clear()
         return list(self._pods.get(namespace, ()))
@@ -297,21 +298,21 @@ class AffinityIndex:
         statement.users = 1
         touched: dict[str, None] = {}
         for whom in whom_of(peers):
-            crowd = self.crowds.get(whom)
-            if crowd is None:
-                crowd = self._found(whom)
-                touched.update(dict.fromkeys(self._everybody(crowd)))
+            match_set = self.match_sets.get(whom)
+            if match_set is None:
+                match_set = self._found(whom)
+                touched.update(dict.fromkeys(self._everybody(match_set)))
             self._idle.pop(whom, None)
-            crowd.users += 1
-            statement.crowds[whom] = crowd
+            match_set.users += 1
+            statement.match_sets[whom] = match_set
         for wanted in wanted_of(peers):
-            statement.crowds[wanted].wanted += 1
+            statement.match_sets[wanted].wanted += 1
         for term in peers.anti:
-            self._note(statement.crowds[term.whom,].repelling, term.key)
+            self._note(statement.match_sets[term.whom,].repelling, term.key)
         for term in peers.affinity:
-            self._note(statement.crowds[term.whom,].drawing, term.key)
+            self._note(statement.match_sets[term.whom,].drawing, term.key)
         for each in peers.preferred:
-            self._note(statement.crowds[each.term.whom,].leaning, each.term.key)
+            self._note(statement.match_sets[each.term.whom,].leaning, each.term.key)
         return list(touched)
 
     def _note(self, stated: dict[str, Tally], key: str) -> None:
@@ -329,33 +330,33 @@ class AffinityIndex:
             return []
         del self._statements[peers]
         for wanted in wanted_of(peers):
-            statement.crowds[wanted].wanted -= 1
-        for whom, crowd in statement.crowds.items():
-            crowd.users -= 1
-            if not crowd.users:
-                self._idle[whom] = crowd
-        return self._sweep() if len(self._idle) > max(_IDLE, len(self.crowds) // 2) else []
+            statement.match_sets[wanted].wanted -= 1
+        for whom, match_set in statement.match_sets.items():
+            match_set.users -= 1
+            if not match_set.users:
+                self._idle[whom] = match_set
+        return self._sweep() if len(self._idle) > max(_IDLE, len(self.match_sets) // 2) else []
 
     def _found(self, whom: Whom) -> SelectorMatchSet:
-        crowd = self.crowds[whom] = SelectorMatchSet(self._numbers, whom)
+        match_set = self.match_sets[whom] = SelectorMatchSet(self._numbers, whom)
         self._numbers += 1
         self._known.clear()
-        crowd.traits = self._traits(crowd)
-        for trait in crowd.traits:
-            self._by_trait.setdefault(trait, {})[crowd] = None
-        return crowd
+        match_set.traits = self._traits(match_set)
+        for trait in match_set.traits:
+            self._by_trait.setdefault(trait, {})[match_set] = None
+        return match_set
 
     def _sweep(self) -> list[str]:
-        """Forgets the crowds that nobody asks for."""
+        """Forgets the match sets that nobody asks for."""
         touched: dict[str, None] = {}
-        for whom, crowd in self._idle.items():
-            touched.update(dict.fromkeys(self._everybody(crowd)))
-            del self.crowds[whom]
-            for trait in crowd.traits:
-                del self._by_trait[trait][crowd]
+        for whom, match_set in self._idle.items():
+            touched.update(dict.fromkeys(self._everybody(match_set)))
+            del self.match_sets[whom]
+            for trait in match_set.traits:
+                del self._by_trait[trait][match_set]
                 if not self._by_trait[trait]:
                     del self._by_trait[trait]
-            for tally in crowd.tallies():
+            for tally in match_set.tallies():
                 for counter, _ in list(tally.counters):
                     if counter in counter.region.counters:
                         counter.drop()
@@ -371,9 +372,9 @@ class AffinityIndex:
 
     # who is meant
 
-    def _traits(self, crowd: SelectorMatchSet) -> list[tuple[str, ...]]:
+    def _traits(self, match_set: SelectorMatchSet) -> list[tuple[str, ...]]:
         """Of the requirements the one that fewest others share."""
-        first = crowd.whom[0]
+        first = match_set.whom[0]
         if first.selector is None:
             return []
         spaces = [_ANYWHERE] if first.namespace_selector is not None else list(first.namespaces)
@@ -400,18 +401,18 @@ class AffinityIndex:
                         members.setdefault((namespace, value), {})[uid] = None
         self._members[key] = members
 
-    def _everybody(self, crowd: SelectorMatchSet) -> Iterator[str]:
-        """The pods of a crowd."""
-        for trait in crowd.traits:
+    def _everybody(self, match_set: SelectorMatchSet) -> Iterator[str]:
+        """The pods of a match set."""
+        for trait in match_set.traits:
             spaces = list(self._pods) if trait[0] == _ANYWHERE else [trait[0]]
             for space in spaces:
                 pods = self._pods.get(space, {})
                 uids = pods if len(trait) == 1 else self._members[trait[1]].get((space, trait[2]), ())
                 for uid in uids:
-                    if self._means(crowd, space, dict(pods[uid])):
+                    if self._means(match_set, space, dict(pods[uid])):
                         yield uid
 
-    def _kin(self, namespace: str, labels: Labels) -> tuple[SelectorMatchSet, ...]:
+    def _matching_sets(self, namespace: str, labels: Labels) -> tuple[SelectorMatchSet, ...]:
         found = self._known.get((namespace, labels))
         if found is None:
             if len(self._known) >= _KNOWN:
@@ -423,15 +424,15 @@ class AffinityIndex:
                 for key, value in labels:
                     if key in self._members:
                         candidates.update(self._by_trait.get((space, key, value), {}))
-            meant = [crowd for crowd in candidates if self._means(crowd, namespace, own)]
-            found = self._known[namespace, labels] = tuple(sorted(meant, key=lambda crowd: crowd.number))
+            meant = [match_set for match_set in candidates if self._means(match_set, namespace, own)]
+            found = self._known[namespace, labels] = tuple(sorted(meant, key=lambda match_set: match_set.number))
         return found
 
-    def _means(self, crowd: SelectorMatchSet, namespace: str, labels: Mapping[str, str]) -> bool:
+    def _means(self, match_set: SelectorMatchSet, namespace: str, labels: Mapping[str, str]) -> bool:
         spaces = self.namespaces.get(namespace, {})
         return all(
             each.selector is not None and each.reaches(namespace, spaces) and selects(each.selector, labels)
-            for each in crowd.whom
+            for each in match_set.whom
         )
 
 
@@ -442,11 +443,11 @@ def whom_of(peers: Peers) -> list[Whom]:
         found[term.whom,] = None
     found.update(dict.fromkeys((each.whom,) for each in peers.spread))
     if peers.affinity:
-        found[company_wanted(peers)] = None
+        found[required_affinity_whom(peers)] = None
     return list(found)
 
 
-def company_wanted(peers: Peers) -> Whom:
+def required_affinity_whom(peers: Peers) -> Whom:
     """A pod counts for required affinity only if all terms mean it."""
     return tuple(dict.fromkeys(term.whom for term in peers.affinity))
 
@@ -455,5 +456,5 @@ def wanted_of(peers: Peers) -> list[Whom]:
     """Those of whom one more in the right place may open it."""
     found: list[Whom] = [(each.whom,) for each in peers.spread if each.required]
     if peers.affinity:
-        found.append(company_wanted(peers))
+        found.append(required_affinity_whom(peers))
     return list(dict.fromkeys(found))

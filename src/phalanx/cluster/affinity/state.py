@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.affinity.domains import DomainCounter, LabelDomains
-from phalanx.cluster.affinity.selector_sets import AffinityIndex, AffinityProfile, Inclusion, company_wanted
+from phalanx.cluster.affinity.selector_sets import AffinityIndex, AffinityProfile, Inclusion, required_affinity_whom
 from phalanx.cluster.nodes.labels import Rows
-from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.peers import Spread
 from phalanx.model.pod import PodClass
 
@@ -83,7 +83,7 @@ class RequiredAffinity:
 
 
 class AffinityState:
-    """All of it for one class. `shape` is the book's as of which it holds."""
+    """All of it for one class. `shape` is the index's as of which it holds."""
 
     __slots__ = (
         "affinity",
@@ -95,44 +95,46 @@ class AffinityState:
         "spread",
     )
 
-    def __init__(self, book: AffinityIndex, company: AffinityProfile, pod_class: PodClass) -> None:
-        peers = company.peers
-        kin = set(company.matching_sets)
-        self.shape = book.shape
+    def __init__(self, index: AffinityIndex, profile: AffinityProfile, pod_class: PodClass) -> None:
+        peers = profile.peers
+        matching = set(profile.matching_sets)
+        self.shape = index.shape
         self.spread = [
-            _evenness(book, company, pod_class, rule, _keys(peers.spread, required=True))
+            _spread_constraint(index, profile, pod_class, rule, _keys(peers.spread, required=True))
             for rule in peers.spread
             if rule.required
         ]
         self.soft_spread = [
-            _evenness(book, company, pod_class, rule, _keys(peers.spread, required=False))
+            _spread_constraint(index, profile, pod_class, rule, _keys(peers.spread, required=False))
             for rule in peers.spread
             if not rule.required
         ]
         self.affinity: RequiredAffinity | None = None
         if peers.affinity:
-            crowd = company.stated_sets[company_wanted(peers)]
+            match_set = profile.stated_sets[required_affinity_whom(peers)]
             keys = dict.fromkeys(term.key for term in peers.affinity)
-            self.affinity = RequiredAffinity([book.counter(key, (crowd.present, 1)) for key in keys], crowd in kin)
+            self.affinity = RequiredAffinity(
+                [index.counter(key, (match_set.present, 1)) for key in keys], match_set in matching
+            )
         self.anti_affinity = [
-            book.counter(term.key, (company.stated_sets[term.whom,].present, 1)) for term in peers.anti
+            index.counter(term.key, (profile.stated_sets[term.whom,].present, 1)) for term in peers.anti
         ]
         # Whether one pod of the class keeps the next one away is told by both.
         self.existing_anti_affinity = [
-            book.counter(key, (tally, 1))
-            for crowd in company.matching_sets
-            for key, tally in crowd.repelling.items()
+            index.counter(key, (tally, 1))
+            for match_set in profile.matching_sets
+            for key, tally in match_set.repelling.items()
         ]
         # (what is counted, what one of it weighs, whether it is the required affinity of others)
         self.preferred: list[tuple[DomainCounter, int, bool]] = []
         for each in peers.preferred:
-            crowd = company.stated_sets[each.term.whom,]
-            self.preferred.append((book.counter(each.term.key, (crowd.present, 1)), each.weight, False))
-        for crowd in company.matching_sets:
-            for key, tally in crowd.leaning.items():
-                self.preferred.append((book.counter(key, (tally, 1)), 1, False))
-            for key, tally in crowd.drawing.items():
-                self.preferred.append((book.counter(key, (tally, 1)), 1, True))
+            match_set = profile.stated_sets[each.term.whom,]
+            self.preferred.append((index.counter(each.term.key, (match_set.present, 1)), each.weight, False))
+        for match_set in profile.matching_sets:
+            for key, tally in match_set.leaning.items():
+                self.preferred.append((index.counter(key, (tally, 1)), 1, False))
+            for key, tally in match_set.drawing.items():
+                self.preferred.append((index.counter(key, (tally, 1)), 1, True))
 
     def counters(self) -> list[DomainCounter]:
         """Everything that it depends on."""
@@ -191,8 +193,8 @@ def shunned(counter: DomainCounter) -> BoolArray:
     return counter.counts <= 0
 
 
-def _evenness(
-    book: AffinityIndex, company: AffinityProfile, pod_class: PodClass, rule: Spread, keys: tuple[str, ...]
+def _spread_constraint(
+    index: AffinityIndex, profile: AffinityProfile, pod_class: PodClass, rule: Spread, keys: tuple[str, ...]
 ) -> SpreadConstraint:
     inclusion = Inclusion(
         keys,
@@ -200,9 +202,9 @@ def _evenness(
         pod_class.affinity if rule.affinity else None,
         pod_class.tolerations if rule.taints else None,
     )
-    crowd = company.stated_sets[rule.whom,]
-    counter = book.counter(rule.key, (crowd.present, 1), (crowd.leaving, -1), inclusion=inclusion)
-    return SpreadConstraint(rule, counter, int(crowd in company.matching_sets))
+    match_set = profile.stated_sets[rule.whom,]
+    counter = index.counter(rule.key, (match_set.present, 1), (match_set.leaving, -1), inclusion=inclusion)
+    return SpreadConstraint(rule, counter, int(match_set in profile.matching_sets))
 
 
 def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
@@ -221,14 +223,3 @@ def _even(each: SpreadConstraint) -> BoolArray:
     mask = each.open()
     mask[-1] = True
     return mask
-
-
-def raw_pull(pulls: list[tuple[DomainCounter, int, bool]], hard_weight: int) -> list[tuple[LabelDomains, IntArray]]:
-    """Per node label what those in each domain weigh, for a preference."""
-    found: dict[str, tuple[LabelDomains, IntArray]] = {}
-    for counter, weight, hard in pulls:
-        domains = counter.region.domains
-        part = counter.counts * (weight * hard_weight if hard else weight)
-        known = found.get(domains.key)
-        found[domains.key] = (domains, part if known is None else known[1] + part)
-    return list(found.values())

@@ -18,9 +18,10 @@ UNLIMITED_COPIES = 2**31
 class NodeAllocator(Protocol):
     """The books of one kind of thing; a class that keeps them inherits what it has nothing to say about.
 
-    A pod that is placed takes from the stocks that concern its class; what it got is kept in `PodRecord.taken`, by
-    the stock's name, until it leaves. Whatever takes or gives back notes the rows on which something is different
-    now in `changes`; and whatever makes copies possible on other rows notes those as well.
+    A pod that is placed takes from the allocators that concern its class; what it got is kept in
+    `PodRecord.allocated`, by the allocator's name, until it leaves. Whatever takes or gives back notes the rows on
+    which something is different now in `changes`; and whatever makes copies possible on other rows notes those as
+    well.
     """
 
     name: str
@@ -47,7 +48,7 @@ class NodeAllocator(Protocol):
         """Books what a pod that occupies a row holds there, as the API tells; None if that is nothing."""
         ...
 
-    def book(self, taken: object, row: int, sign: int) -> None:
+    def book(self, allocated: object, row: int, sign: int) -> None:
         """Books exactly this (sign 1), or gives it back (sign -1)."""
         ...
 
@@ -59,11 +60,11 @@ class NodeAllocator(Protocol):
         """(reason in kube-scheduler's words, bool[rows] kept out for it)."""
         ...
 
-    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
+    def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
         """What must be written before the pod, of this gang, may be bound."""
         return ()
 
-    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
+    def annotations(self, pod: Pod, allocated: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
         """What the binding tells the pod about what it got; `now` is in seconds since the epoch."""
         return ()
 
@@ -80,5 +81,5 @@ class NodeAllocator(Protocol):
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
-        """Takes in a `StockFact`; whether room or permission may have grown for anybody."""
+        """Takes in an `AllocatorFact`; whether room or permission may have grown for anybody."""
         raise TypeError(f"nobody tells {self.name} {fact!r}")

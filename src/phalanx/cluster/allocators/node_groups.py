@@ -1,4 +1,4 @@
-"""The stock of what queues may hold in groups of nodes (Volcano's nodegroup-resource-limits)."""
+"""The allocator of what queues may hold in groups of nodes (Volcano's nodegroup-resource-limits)."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ class NodeGroups(NodeAllocator):
         self.book(portion, row, 1)
         return portion
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, NodeGroupShare)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, NodeGroupShare)
         here = self._held_on.setdefault(row, {})
-        _add(here.setdefault(taken.queue, Counter()), dict(taken.amounts), sign)
-        if not here[taken.queue]:
-            del here[taken.queue]
+        _add(here.setdefault(allocated.queue, Counter()), dict(allocated.amounts), sign)
+        if not here[allocated.queue]:
+            del here[allocated.queue]
         if not here:
             del self._held_on[row]
         group = self._group.get(row, "")
         if group:
-            self._count(taken.queue, group, dict(taken.amounts), sign)
+            self._count(allocated.queue, group, dict(allocated.amounts), sign)
             self._note(group)
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:

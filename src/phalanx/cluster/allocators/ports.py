@@ -22,7 +22,7 @@ TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
 class Ports(NodeAllocator):
-    """The stock of host ports; several pods may hold the same one (others bound them so)."""
+    """The allocator of host ports; several pods may hold the same one (others bound them so)."""
 
     name = PORTS
 
@@ -47,9 +47,9 @@ class Ports(NodeAllocator):
         self.book(ports, row, 1)
         return ports
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, tuple)
-        self._held.count(row, taken, sign)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, tuple)
+        self._held.count(row, allocated, sign)
         self.changes.note(row)
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:

@@ -1,4 +1,4 @@
-"""The stocks that a cluster has, each kind once."""
+"""The node allocators that a cluster has, each kind once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from phalanx.cluster.nodes.rows import NodeRows
 
 
-def stocks_of(nodes: NodeRows) -> dict[str, NodeAllocator]:
+def node_allocators(nodes: NodeRows) -> dict[str, NodeAllocator]:
     """name -> books, empty."""
-    stocks: tuple[NodeAllocator, ...] = (
+    allocators: tuple[NodeAllocator, ...] = (
         Ports(nodes),
         Disks(nodes),
         Attachments(nodes),
@@ -30,4 +30,4 @@ def stocks_of(nodes: NodeRows) -> dict[str, NodeAllocator]:
         NumaNodes(nodes),
         DeviceClaims(nodes),
     )
-    return {stock.name: stock for stock in stocks}
+    return {allocator.name: allocator for allocator in allocators}

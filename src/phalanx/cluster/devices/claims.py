@@ -1,4 +1,5 @@
-"""The stock of devices that pods claim (resource.k8s.io): who has which, and how many more claims each node serves.
+"""The allocator of devices that pods claim (resource.k8s.io): who has which, and how many more claims each node
+serves.
 
 A device belongs to a claim, and the claim to pods. What the API shows as allocated is in use, whoever allocated it
 and whether or not its pods are known; what we have decided is in use from that moment on. A claim that was
@@ -127,32 +128,32 @@ class DeviceClaims(NodeAllocator):
             (key, next(fresh, None) if self._is_fresh(need.claim) else self._decided(key))
             for key, need in zip(keys, pod_class.claims, strict=True)
         )
-        taken = Taken(pod.uid, claims, fault, plain)
-        self.book(taken, row, 1)
-        return taken
+        allocated = Taken(pod.uid, claims, fault, plain)
+        self.book(allocated, row, 1)
+        return allocated
 
     def observed(self, pod: Pod, row: int) -> object | None:
-        taken = Taken(pod.uid, tuple((f"{pod.namespace}/{name}", None) for name in pod.claims))
-        self.book(taken, row, 1)
-        return taken
+        allocated = Taken(pod.uid, tuple((f"{pod.namespace}/{name}", None) for name in pod.claims))
+        self.book(allocated, row, 1)
+        return allocated
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, Taken)
-        for resource, amount in taken.plain:
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, Taken)
+        for resource, amount in allocated.plain:
             self._plain[row, resource] += sign * amount
             if not self._plain[row, resource]:
                 del self._plain[row, resource]
-        for key, allocation in taken.claims:
+        for key, allocation in allocated.claims:
             entry = self._entries.setdefault(key, Entry())
             if sign > 0:
-                entry.away.pop(taken.uid, None)
-                entry.users[taken.uid] = allocation
+                entry.away.pop(allocated.uid, None)
+                entry.users[allocated.uid] = allocation
             else:
-                entry.users.pop(taken.uid, None)
-                entry.away[taken.uid] = weakref.ref(taken, partial(self._left, key, taken.uid))
+                entry.users.pop(allocated.uid, None)
+                entry.away[allocated.uid] = weakref.ref(allocated, partial(self._left, key, allocated.uid))
             owner = entry.fact.owner if entry.fact is not None else ""
             self._recount(key, entry)
-            if owner and owner != taken.uid:
+            if owner and owner != allocated.uid:
                 # Somebody else names the claim that was made for one pod; whoever does so too may follow only here.
                 self.changes.note_all(self._nodes.rows().tolist())
         self.changes.note(row)
@@ -191,15 +192,15 @@ class DeviceClaims(NodeAllocator):
                 reasons.append((fault, mask))
         return reasons
 
-    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
+    def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
         """A write per claim, unless the API shows all of it already."""
-        assert isinstance(taken, Taken)
+        assert isinstance(allocated, Taken)
         needs = pod.pod_class.claims
         found = (
-            creation(pod, need, allocation, taken.fault)
+            creation(pod, need, allocation, allocated.fault)
             if need.extended
-            else reservation(self._entries.get(key), pod, gang, key, allocation, taken.fault)
-            for need, (key, allocation) in zip(needs, taken.claims, strict=True)
+            else reservation(self._entries.get(key), pod, gang, key, allocation, allocated.fault)
+            for need, (key, allocation) in zip(needs, allocated.claims, strict=True)
         )
         return tuple(preparation for preparation in found if preparation is not None)
 

@@ -1,4 +1,4 @@
-"""Claims as the stock of devices keeps them."""
+"""Claims as the allocator of devices keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stock of CPUs by NUMA node, for pods that get whole ones."""
+"""The allocator of CPUs by NUMA node, for pods that get whole ones."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ class NumaNodes(NodeAllocator):
         """What a pod that is there has is in the topology, or will be; until then, what it would get."""
         return self.take(pod, row)
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, Pinned)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, Pinned)
         here = self._pinned.setdefault(row, {})
         if sign > 0:
-            here[taken.pod] = taken
+            here[allocated.pod] = allocated
         else:
-            del here[taken.pod]
+            del here[allocated.pod]
             if not here:
                 del self._pinned[row]
         self.changes.note(row)
@@ -115,11 +115,11 @@ class NumaNodes(NodeAllocator):
             ("node(s) had no NUMA nodes with enough free CPUs for a container", full),
         ]
 
-    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
-        assert isinstance(taken, Pinned)
+    def annotations(self, pod: Pod, allocated: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
+        assert isinstance(allocated, Pinned)
         if pod.pod_class.numa == AS_THE_NODE:
             return ()
-        parts = {str(number): {"cpu": str(count)} for number, count in enumerate(taken.cpus) if count}
+        parts = {str(number): {"cpu": str(count)} for number, count in enumerate(allocated.cpus) if count}
         return ((DECISION, msgspec.json.encode({"numa": parts}).decode()),)
 
     def node_added(self, row: int) -> None:

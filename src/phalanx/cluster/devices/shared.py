@@ -1,4 +1,4 @@
-"""The stock of shared cards: which parts of which cards pods hold, and which ones others get."""
+"""The allocator of shared cards: which parts of which cards pods hold, and which ones others get."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SharedDevices(NodeAllocator):
         self._used_cores = np.zeros(shape, dtype=np.int64)
         self._users = np.zeros(shape, dtype=np.int64)
 
-    def equip(self, families: Iterable[Family], policy: CardPolicy) -> None:
+    def configure(self, families: Iterable[Family], policy: CardPolicy) -> None:
         """What the policy gives out, and how."""
         self.families, self.policy = frozenset(families), policy
 
@@ -99,7 +99,7 @@ class SharedDevices(NodeAllocator):
         use = self._uses.get(row, {}).get((family, card), _Use())
         return use.memory, use.cores, use.users
 
-    # the stock
+    # the allocator
 
     def concerns(self, pod_class: PodClass) -> bool:
         return pod_class.devices is not None
@@ -155,9 +155,9 @@ class SharedDevices(NodeAllocator):
             )
             for share, parts in zip(need.shares, given, strict=True)
         )
-        taken = Given(shares, group_of(pod))
-        self.book(taken, row, 1)
-        return taken
+        allocated = Given(shares, group_of(pod))
+        self.book(allocated, row, 1)
+        return allocated
 
     def observed(self, pod: Pod, row: int) -> object | None:
         held = Held(pod.uid, _need(pod.pod_class), pod.cards, group_of(pod))
@@ -165,23 +165,23 @@ class SharedDevices(NodeAllocator):
         self.book(held, row, 1)
         return held
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, Given | Held)
-        if isinstance(taken, Held):
-            self._note_held(taken, row, sign)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, Given | Held)
+        if isinstance(allocated, Held):
+            self._note_held(allocated, row, sign)
         self._ensure(row, 0)
         uses, groups = self._uses.setdefault(row, {}), self._groups.setdefault(row, {})
-        for hold in (hold for share in taken.shares for hold in share):
+        for hold in (hold for share in allocated.shares for hold in share):
             key = (hold.family, hold.card)
             use = uses.setdefault(key, _Use())
             use.memory += sign * hold.memory
             use.cores += sign * hold.cores
             use.users += sign
-            if taken.group:
+            if allocated.group:
                 members = groups.setdefault(key, Counter())
-                members[taken.group] += sign
-                if not members[taken.group]:
-                    del members[taken.group]
+                members[allocated.group] += sign
+                if not members[allocated.group]:
+                    del members[allocated.group]
                 if not members:
                     del groups[key]
             if not use.users:
@@ -208,9 +208,11 @@ class SharedDevices(NodeAllocator):
             ("node(s) had no GPU with enough room for the pod", full),
         ]
 
-    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
-        assert isinstance(taken, Given)
-        return annotations_of(_need(pod.pod_class), taken.shares, self._nodes.names[row], self._totals(row), now)
+    def annotations(self, pod: Pod, allocated: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
+        assert isinstance(allocated, Given)
+        return annotations_of(
+            _need(pod.pod_class), allocated.shares, self._nodes.names[row], self._totals(row), now
+        )
 
     def node_added(self, row: int) -> None:
         node = self._nodes.nodes[row]

@@ -6,29 +6,29 @@ from collections.abc import Callable, Container, Iterable
 
 
 class Nomination:
-    """One decision's promise to its preemptors; every pod of the decision refers to the same claim.
+    """Room that one decision holds for its preemptors; every pod of the decision refers to the same nomination.
 
-    `leavers` are the uids of the pods that must be gone before the promise can be kept, `until` when (seconds since
-    the epoch) it is given up if they are not, `cause` ties it to the decision. After a restart leavers are not
-    known any more: then the claim holds its room until the preemptor has had its turn. `hands` counts how often
-    the room was promised to somebody and taken by the next.
+    `victims` are the uids of the pods that must be gone before the preemptors can be placed there, `until` when
+    (seconds since the epoch) the room is given up if they are not, `cause` ties it to the decision. After a restart
+    victims are not known any more: then the room is held until the preemptor has had its turn. `transfers` counts
+    how often the room was held for somebody and taken by the next.
     """
 
     __slots__ = ("cause", "transfers", "until", "victims")
 
     def __init__(
-        self, leavers: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", hands: int = 0
+        self, victims: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", transfers: int = 0
     ) -> None:
-        self.victims = leavers
+        self.victims = victims
         self.until = until
         self.cause = cause
-        self.transfers = hands
+        self.transfers = transfers
 
     def __repr__(self) -> str:
-        return f"Nomination({len(self.victims)} leavers, until={self.until})"
+        return f"Nomination({len(self.victims)} victims, until={self.until})"
 
     def awaited(self, leaving: Container[str]) -> list[str]:
-        """Those of the leavers that are among `leaving`, sorted."""
+        """Those of the victims that are among `leaving`, sorted."""
         return sorted(uid for uid in self.victims if uid in leaving)
 
 

@@ -29,12 +29,12 @@ def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
 
 
 def standing(pod: Pod) -> tuple[object, ...]:
-    """What of a pod's noun matters to its place in the order, beside its state."""
+    """What of a pod matters to its place in the order, beside its state."""
     return pod.node, pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
 
 
 def charging(pod: Pod) -> tuple[object, ...]:
-    """What of a pod's noun decides where and whether it is charged, beside its state."""
+    """What of a pod decides where and whether it is charged, beside its state."""
     return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
 
 
@@ -48,14 +48,14 @@ def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
 
 
 def yielding(pod: Pod) -> tuple[object, ...]:
-    """What of a pod's noun decides whether it has to go when others need its room."""
+    """What of a pod decides whether it has to go when others need its room."""
     return pod.priority, pod.preemptable, pod.cooldown, pod.fixture, pod.critical, pod.budgets
 
 
-def renew(known: dict[str, dict[str, Named]], noun: Named) -> bool:
-    """Takes in a noun by its namespace and name; whether it says anything new."""
-    nouns = known.setdefault(noun.namespace, {})
-    if nouns.get(noun.name) == noun:
+def renew(known: dict[str, dict[str, Named]], spec: Named) -> bool:
+    """Takes in a spec by its namespace and name; whether it says anything new."""
+    specs = known.setdefault(spec.namespace, {})
+    if specs.get(spec.name) == spec:
         return False
-    nouns[noun.name] = noun
+    specs[spec.name] = spec
     return True

@@ -75,10 +75,10 @@ class PodsByNode:
         rows, unblocking = self._rows, dict[ClassRecord, bool]()
         for record, row in placed:
             record.row = row
-            cls = record.pod_class
-            if cls not in unblocking:
-                unblocking[cls] = cls.affinity.may_unblock_others
-            self.affinity_version += unblocking[cls]
+            pod_class = record.pod_class
+            if pod_class not in unblocking:
+                unblocking[pod_class] = pod_class.affinity.may_unblock_others
+            self.affinity_version += unblocking[pod_class]
             here = rows.get(row)
             if here is None:
                 rows[row] = {record.pod.uid: record}
@@ -142,29 +142,29 @@ class PodsByNode:
 
 
 def restore_allocations(record: PodRecord, row: int) -> None:
-    """Counts a pod that occupies a row among its peers, and books what it holds of each stock: what we gave it,
+    """Counts a pod that occupies a row among its peers, and books what it holds of each allocator: what we gave it,
     else what the API tells."""
     count_affinity(record, row, 1)
-    for stock in record.pod_class.allocators:
-        if stock.name in record.allocated:
-            stock.book(record.allocated[stock.name], row, 1)
-        elif (taken := stock.observed(record.pod, row)) is not None:
-            record.allocated[stock.name] = taken
+    for allocator in record.pod_class.allocators:
+        if allocator.name in record.allocated:
+            allocator.book(record.allocated[allocator.name], row, 1)
+        elif (allocated := allocator.observed(record.pod, row)) is not None:
+            record.allocated[allocator.name] = allocated
 
 
 def reserve_allocations(record: PodRecord, row: int) -> None:
-    """Decides what a pod that is placed on a row gets of each stock, and books it."""
-    for stock in record.pod_class.allocators:
-        if (taken := stock.take(record.pod, row)) is not None:
-            record.allocated[stock.name] = taken
+    """Decides what a pod that is placed on a row gets of each allocator, and books it."""
+    for allocator in record.pod_class.allocators:
+        if (allocated := allocator.take(record.pod, row)) is not None:
+            record.allocated[allocator.name] = allocated
 
 
 def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
     """Books what a pod that occupies a row has there (sign 1), or gives it back for now (sign -1)."""
     count_affinity(record, row, sign)
-    for stock in record.pod_class.allocators:
-        if stock.name in record.allocated:
-            stock.book(record.allocated[stock.name], row, sign)
+    for allocator in record.pod_class.allocators:
+        if allocator.name in record.allocated:
+            allocator.book(record.allocated[allocator.name], row, sign)
 
 
 def release_allocations(record: PodRecord, row: int) -> None:
@@ -175,18 +175,18 @@ def release_allocations(record: PodRecord, row: int) -> None:
 
 def count_affinity(record: PodRecord, row: int, sign: int) -> None:
     """Counts a pod among those on a row (sign 1), or no longer (sign -1)."""
-    company = record.pod_class.affinity
-    if company.tallies and record.state not in RESERVING:
-        company.add((row,), sign)
+    profile = record.pod_class.affinity
+    if profile.tallies and record.state not in RESERVING:
+        profile.add((row,), sign)
         if record.state is MemberState.TERMINATING:
-            company.mark_terminating(row, sign)
+            profile.mark_terminating(row, sign)
 
 
-def reclassify(record: PodRecord, cls: ClassRecord) -> None:
+def reclassify(record: PodRecord, pod_class: ClassRecord) -> None:
     """Others mean the pod now, or others no longer do."""
     if record.row != NO_NODE:
         count_affinity(record, record.row, -1)
-    record.pod_class = cls
+    record.pod_class = pod_class
     if record.row != NO_NODE:
         count_affinity(record, record.row, 1)
 
@@ -196,12 +196,16 @@ def binding_writes(record: PodRecord, now: float) -> tuple[tuple[Preparation, ..
     if not record.allocated:
         return (), ()
     held = [
-        (stock, record.allocated[stock.name])
-        for stock in record.pod_class.allocators
-        if stock.name in record.allocated
+        (allocator, record.allocated[allocator.name])
+        for allocator in record.pod_class.allocators
+        if allocator.name in record.allocated
     ]
     gang = record.gang.spec if record.gang is not None else None
-    preparations = tuple(each for stock, taken in held for each in stock.preparations(record.pod, taken, gang))
+    preparations = tuple(
+        each for allocator, allocated in held for each in allocator.preparations(record.pod, allocated, gang)
+    )
     return preparations, tuple(
-        each for stock, taken in held for each in stock.annotations(record.pod, taken, record.row, now)
+        each
+        for allocator, allocated in held
+        for each in allocator.annotations(record.pod, allocated, record.row, now)
     )

@@ -18,16 +18,17 @@ _NO_COUNTS = (0,) * len(MemberState)
 
 
 class PodRecord:
-    """One pod: the last noun, its class, where it counts and what it occupies.
+    """One pod: its newest spec (`pod`), its class, where it counts and what it occupies.
 
-    `row` is its node's row while it occupies it, NO_NODE otherwise. `target` names the node that we placed it on
-    until the API confirms or refuses. `told` is what was last said about it, so that nothing is said twice. `payer`
-    is who is charged for it, with `charged` as `bucket` (the ledger keeps these three).
+    `row` is its node's row while it occupies it, NO_NODE otherwise. `assumed_node` names the node that we placed it
+    on until the API confirms or refuses. `last_verdict` is what was last said about it, so that nothing is said
+    twice. `charge_path` are the accounts that it is charged to, with `charged_footprint`, as `charge_state` (the
+    ledger keeps these three).
 
-    A pending pod may have a `claim`: room on the node `nominated` is reserved for it. A pod that we have decided to
-    evict is `doomed`: it counts as terminating although the API does not show that yet. `spared` is until when
-    (seconds since the epoch) it is not chosen again because an eviction of it was refused. `taken` is what it got
-    from each stock, by name, while it occupies a node.
+    A pending pod may have a `nomination`: room on `nominated_node` is held for it. A pod that we have decided to
+    evict is `evicting`: it counts as terminating although the API does not show that yet. `no_eviction_until` is
+    until when (seconds since the epoch) it is not chosen again because an eviction of it was refused. `allocated`
+    is what it got from each node allocator, by name, while it occupies a node.
     """
 
     __slots__ = (
@@ -50,9 +51,9 @@ class PodRecord:
         "state",
     )
 
-    def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
+    def __init__(self, pod: Pod, pod_class: ClassRecord, footprint: Footprint, state: MemberState) -> None:
         self.pod = pod
-        self.pod_class = cls
+        self.pod_class = pod_class
         self.footprint = footprint
         self.state = state
         self.row = NO_NODE
@@ -85,13 +86,14 @@ class GangRecord:
     `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it,
     were bound and are not terminating: this is what tells a half-bound plan from a gang that never started. `peak`
     is how many members were on nodes at once in the run that is under way; a run is over when nobody is left on a
-    node. `finished` is the newest plan that was seen complete, every member of it confirmed by the API: what it
-    loses later was not cut off. `arrivals` counts how often a member became pending: what was said about the gang
-    before the last arrival has not reached everyone. `told` is what was last said, with the arrivals of that
-    moment. `admitted` stands for an admission that we have decided and the group's phase does not show yet.
-    `holdings` counts, by footprint, the members that hold what they ask for. `known` is for whoever computes
-    something from the noun and the members: it is forgotten when one of them changes. `parted` is for whoever
-    parts the members over nodes. `placeholders` are pods for members that are expected; they are no members.
+    node. `finished_plan` is the newest plan that was seen complete, every member of it confirmed by the API: what
+    it loses later was not cut off. `failures` counts the bindings that failed. `arrivals` counts how often a member
+    became pending: what was said about the gang before the last arrival has not reached everyone. `last_verdict` is
+    what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have decided
+    and the group's phase does not show yet. `allocated` counts, by footprint, the members that hold what they ask
+    for. `cached` is for whoever computes something from the spec and the members: it is forgotten when one of them
+    changes. `task_buckets` is for the plugin that keeps members close by their tasks. `placeholders` are pods for
+    members that are expected; they are no members.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Who is where, by kind: how many pods of which kind each node has, as flat arrays over (row, kind)."""
+"""Who is where, by victim class (kind): how many pods of which kind each node has, as arrays over (row, kind)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from phalanx.model.pod import ACTIVE, MemberState
 
 
 class VictimClass:
-    """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
+    """Pods that nothing tells apart when somebody needs their room: one charge path, priority and gang, one
+    footprint.
 
     `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
-    to leave yet. `guarded` ones may have a cooldown or a disruption budget. A kind outlasts the pod with which it
+    to leave yet. `guarded` ones may have a cooldown or a disruption budget. A class outlasts the pod with which it
     began, and what that pod is made into later.
     """
 
     __slots__ = (
         "arriving",
+        "charge_path",
         "fixture",
         "footprint",
         "gang",
         "guarded",
         "number",
-        "payer",
         "preemptable",
         "priority",
     )
@@ -38,7 +39,7 @@ class VictimClass:
     def __init__(self, number: int, first: PodRecord) -> None:
         assert first.charge_path is not None
         self.number = number
-        self.payer: ChargePath = first.charge_path
+        self.charge_path: ChargePath = first.charge_path
         self.footprint: Footprint = first.footprint
         self.priority = first.pod.priority
         self.preemptable, self.fixture = first.pod.preemptable, first.pod.fixture
@@ -92,19 +93,19 @@ class VictimIndex:
         """What declares a gang says something else now."""
         self.respecified.note_all(self.of_gang(gang))
 
-    def table(self, tenants: Mapping[int, Mapping[str, PodRecord]]) -> VictimTable:
-        """The table as of now; `tenants` are the pods of each row."""
-        changed = self.moved.since(self._cursor, max(64, len(tenants))) if self._cursor >= 0 else None
+    def table(self, pods_by_row: Mapping[int, Mapping[str, PodRecord]]) -> VictimTable:
+        """The table as of now; `pods_by_row` are the pods of each row."""
+        changed = self.moved.since(self._cursor, max(64, len(pods_by_row))) if self._cursor >= 0 else None
         if changed is None or len(self.kinds) > 4 * self._live() + 1000:
             self._rows.clear()
             self._kinds.clear()
             self.kinds.clear()
             self._of_gang.clear()
             self.generation += 1
-            self._tally(tenants, sorted(tenants))
+            self._tally(pods_by_row, sorted(pods_by_row))
         elif changed and self._table is not None:
             rows = sorted(set(changed))
-            self._tally(tenants, rows)
+            self._tally(pods_by_row, rows)
             self._cursor = self.moved.end
             self._table = self._spliced(self._table, rows)
             return self._table
@@ -118,10 +119,10 @@ class VictimIndex:
         """How many kinds have any pods."""
         return int(np.count_nonzero(np.bincount(self._table.kinds))) if self._table is not None else 0
 
-    def _tally(self, tenants: Mapping[int, Mapping[str, PodRecord]], rows: Iterable[int]) -> None:
+    def _tally(self, pods_by_row: Mapping[int, Mapping[str, PodRecord]], rows: Iterable[int]) -> None:
         for row in rows:
             counts: dict[int, int] = {}
-            for record in tenants.get(row, {}).values():
+            for record in pods_by_row.get(row, {}).values():
                 if record.state in ACTIVE and record.charge_path is not None:
                     number = self._number(record)
                     counts[number] = counts.get(number, 0) + 1
@@ -143,13 +144,13 @@ class VictimIndex:
             pod.fixture,
             record.state is MemberState.ASSUMED,
         )
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = VictimClass(len(self.kinds), record)
-            self.kinds.append(kind)
-            if kind.gang is not None:
-                self._of_gang.setdefault(kind.gang, []).append(kind.number)
-        return kind.number
+        victim_class = self._kinds.get(key)
+        if victim_class is None:
+            victim_class = self._kinds[key] = VictimClass(len(self.kinds), record)
+            self.kinds.append(victim_class)
+            if victim_class.gang is not None:
+                self._of_gang.setdefault(victim_class.gang, []).append(victim_class.number)
+        return victim_class.number
 
     def _spliced(self, table: VictimTable, changed: list[int]) -> VictimTable:
         """The table with some of its rows replaced."""

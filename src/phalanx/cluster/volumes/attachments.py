@@ -28,7 +28,7 @@ _UNKNOWN = NodeStorage("")
 
 
 class Attachments(NodeAllocator):
-    """The stock of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
+    """The allocator of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
 
     What the pods of a node use and what is attached to it count once per driver and handle; a volume that a pod
     brings and no other pod there uses is one more, even if it is still attached from before, as upstream counts.
@@ -121,9 +121,9 @@ class Attachments(NodeAllocator):
         self.book(keys, row, 1)
         return keys
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, tuple)
-        self._used.count(row, taken, sign)
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, tuple)
+        self._used.count(row, allocated, sign)
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:

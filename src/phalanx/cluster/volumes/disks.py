@@ -29,7 +29,7 @@ IN_USE = " ".join(
 
 
 class Disks(NodeAllocator):
-    """The stock of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
+    """The allocator of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
 
     A disk is exclusive on each node by itself, a ReadWriteOncePod claim in the whole cluster.
     """
@@ -61,18 +61,18 @@ class Disks(NodeAllocator):
         return [(CONFLICT, ~free), (IN_USE, free & np.full(free.shape, used))]
 
     def observed(self, pod: Pod, row: int) -> object | None:
-        taken = tuple(need for need in pod.pod_class.volumes if isinstance(need, Disk | SoleUse))
-        self.book(taken, row, 1)
-        return taken
+        allocated = tuple(need for need in pod.pod_class.volumes if isinstance(need, Disk | SoleUse))
+        self.book(allocated, row, 1)
+        return allocated
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, tuple)
-        for claim in _claims(taken):
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, tuple)
+        for claim in _claims(allocated):
             self._users[claim] += sign
             self.changes.note_all(self._nodes.rows().tolist())
             if self._users[claim] <= 0:
                 del self._users[claim]
-        disks = _disks(taken)
+        disks = _disks(allocated)
         if disks:
             self._mounted.count(row, disks, sign)
             self.changes.note(row)

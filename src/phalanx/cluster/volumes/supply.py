@@ -63,7 +63,7 @@ class _Capacity(msgspec.Struct, frozen=True):
 
 
 class VolumeSupply(NodeAllocator):
-    """The stock of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
+    """The allocator of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
 
     A claim takes the smallest free volume that does and is in reach, else one is provisioned if its class says how
     and where, and a driver that publishes its capacity has enough of it. A volume that a placed pod is to get is
@@ -241,9 +241,9 @@ class VolumeSupply(NodeAllocator):
         """What a pod on a node is about to get is between its claims and whoever placed it."""
         return None
 
-    def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, Promise)
-        for name in filter(None, taken.volumes):
+    def book(self, allocated: object, row: int, sign: int) -> None:
+        assert isinstance(allocated, Promise)
+        for name in filter(None, allocated.volumes):
             count = self._promised.get(name, 0) + sign
             if count > 0:
                 self._promised[name] = count
@@ -257,11 +257,11 @@ class VolumeSupply(NodeAllocator):
             elif count == 0:
                 self._show(volume)
 
-    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
-        assert isinstance(taken, Promise)
+    def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
+        assert isinstance(allocated, Promise)
         return tuple(
-            BindClaim(pod.namespace, claim, taken.node, volume)
-            for claim, volume in zip(pod.volumes.unbound, taken.volumes, strict=True)
+            BindClaim(pod.namespace, claim, allocated.node, volume)
+            for claim, volume in zip(pod.volumes.unbound, allocated.volumes, strict=True)
         )
 
     # what there is

@@ -182,7 +182,7 @@ class JobFlowController:
         known = {name: value for name, value in flow.status.items() if name in _STATUS_FIELDS}
         if known != plan.status and self._cut.get(flow.metadata.uid) != plan.status:
             await self._write_status(key, document, plan.status)
-        for job in plan.doomed:
+        for job in plan.to_delete:
             await self._delete(job)
         return again
 

@@ -127,7 +127,7 @@ class GroupRestartController:
         now = int(self._context.clock())
         members = [pod.member for pod in pods]
         decided = decide_restart(policy, status, group.minimum, members, now)
-        after, doomed, again = decided.status, decided.doomed, None
+        after, to_delete, again = decided.status, decided.to_delete, None
         if decided.due:
             owners = [(pod.member.name, pod.owner) for pod in pods if pod.member.alive]
             refusal = await why_no_restart(self._context.client, name[0], owners)
@@ -135,7 +135,7 @@ class GroupRestartController:
                 after, again = replace(after, message=f"not restarted: {refusal}"), _ASK_AGAIN
             else:
                 after = begin_restart(after, members, now)
-                doomed = decide_restart(policy, after, group.minimum, members, now).doomed
+                to_delete = decide_restart(policy, after, group.minimum, members, now).to_delete
         if after != status:
             await self._write(key, group, after)
             if after.restarts != status.restarts and after.last is not None:
@@ -143,8 +143,8 @@ class GroupRestartController:
             elif after.message and after.message != status.message:
                 self._tell(key, group, "Warning", "GroupNotRestarted", after.message)
         by_uid = {pod.uid: pod for pod in pods}
-        if doomed:
-            await self._delete([by_uid[member.uid] for member in doomed], after)
+        if to_delete:
+            await self._delete([by_uid[member.uid] for member in to_delete], after)
         if decided.wake_at is not None:
             return max(0.0, decided.wake_at - self._context.clock())
         return again

@@ -208,7 +208,7 @@ class VolcanoJobController:
         if not decided.wanted:
             self._creation.forget(key[0], job.metadata.uid)
         if not decided.keep_group or (group is not None and outdated(job.status, group.group)):
-            await asyncio.gather(*map(self._delete_pod, decided.doomed))
+            await asyncio.gather(*map(self._delete_pod, decided.to_delete))
             if group is not None:
                 await self._objects.delete_group(key[0], group)
             return None if not decided.keep_group else 0.0
@@ -222,7 +222,7 @@ class VolcanoJobController:
             return trouble.again
         finally:
             # Those that stay learn who is left before the others go.
-            await asyncio.gather(*map(self._delete_pod, decided.doomed))
+            await asyncio.gather(*map(self._delete_pod, decided.to_delete))
         self._troubles.pop(job.metadata.uid, None)
         if decided.wanted:
             return await self._creation.create(job, decided.wanted, self.pods.of(job.metadata.uid))

@@ -56,9 +56,9 @@ class PartialGangs:
                 self._evict(evict_members(self._state, record, holding, reason, _CUT_OFF, cause))
 
     def _overdue(self, record: GangRecord) -> PlanMark | None:
-        noun = record.spec
-        if noun is None:
+        spec = record.spec
+        if spec is None:
             return None
-        mark = unfinished_plan(record, noun)
-        timeout = noun.timeout if noun.timeout is not None else _DEFAULT_TIMEOUT
+        mark = unfinished_plan(record, spec)
+        timeout = spec.timeout if spec.timeout is not None else _DEFAULT_TIMEOUT
         return mark if mark is not None and self._now() >= mark.time + timeout else None

@@ -117,23 +117,23 @@ class Rehearser:
         return report(self._snapshot(request), self._policy, request.now), None
 
     def _verdicts(self, request: Rehearse) -> tuple[Any, Callable[[AskWhy], Answer]]:
-        inquiry = WhyReport(self._snapshot(request), self._policy, request.now, request.stored)
+        report = WhyReport(self._snapshot(request), self._policy, request.now, request.stored)
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
-            if (said := inquiry.gang_verdict(key)) is not None:
+            if (said := report.gang_verdict(key)) is not None:
                 gangs[key] = RehearsedVerdict("Waiting", said.code, said.message, said.change)
-            elif any(uid in inquiry.bound_to for uid in record.members):
+            elif any(uid in report.bound_to for uid in record.members):
                 gangs[key] = RehearsedVerdict("Starting")
         pods = {}
         for uid, pod in self.state.pods.items():
             if pod.gang is not None:
                 continue
-            if (told := inquiry.pod_verdict(uid)) is not None:
+            if (told := report.pod_verdict(uid)) is not None:
                 pods[uid] = RehearsedVerdict("Waiting", told.code, told.message, told.change)
-            elif uid in inquiry.bound_to:
+            elif uid in report.bound_to:
                 pods[uid] = RehearsedVerdict("Starting")
         deadline = time.monotonic() + _START_SECONDS
-        times = inquiry.start_times(lambda: time.monotonic() >= deadline)
+        times = report.start_times(lambda: time.monotonic() >= deadline)
         starts = []
         for each in times.units:
             start = times.start(each)
@@ -143,7 +143,7 @@ class Rehearser:
 
         def ask(question: AskWhy) -> Answer:
             key = GangKey(question.namespace, question.name)
-            found = inquiry.pod(question.namespace, question.name) if question.pod else inquiry.gang(key)
+            found = report.pod(question.namespace, question.name) if question.pod else report.gang(key)
             if found is not None and found.state in ("Waiting", "Partial", "Evicting"):
                 found.start = times.of(found.uid if question.pod else key)
             return found

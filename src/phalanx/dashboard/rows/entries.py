@@ -142,8 +142,7 @@ class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
 
 class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The life of one member: when it was created, got its node, began to run, was told to leave, ended, and was
-    gone; "" where that has not happened or was not seen. `cause` says why it was told to leave, `plan` names the
-    plan that placed it."""
+    gone; "" where that has not happened or was not seen. `cause` says why it was told to leave."""
 
     name: str
     state: str
@@ -281,7 +280,7 @@ class WhatIfRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class WhatIfReply(msgspec.Struct, kw_only=True):
-    """`command` prints the same in a terminal; `text` is what it would print."""
+    """`command` prints the same as `answer` in a terminal."""
 
     command: str
     answer: WhatIfAnswer

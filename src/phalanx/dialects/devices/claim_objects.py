@@ -1,4 +1,4 @@
-"""ResourceClaims, DeviceClasses and ResourceSlices as nouns; what cannot be read is named and harms only itself."""
+"""ResourceClaims, DeviceClasses and ResourceSlices as specs; what cannot be read is named and harms only itself."""
 
 from __future__ import annotations
 

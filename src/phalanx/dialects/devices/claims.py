@@ -28,12 +28,12 @@ from phalanx.model.devices.claims import (
     ExtendedNeed,
     NodeAccess,
 )
-from phalanx.model.events import ClusterEvent, StockFact
+from phalanx.model.events import AllocatorFact, ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import NO_AMOUNTS, Requests, requests_of
 
-STOCK = "claims"
+ALLOCATOR = "claims"
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 
 _GROUP, _VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
@@ -327,5 +327,5 @@ def _of_group(reference: _Reference, gang: Gang) -> bool:
     )
 
 
-def _told(fact: object) -> StockFact:
-    return StockFact(STOCK, fact)
+def _told(fact: object) -> AllocatorFact:
+    return AllocatorFact(ALLOCATOR, fact)

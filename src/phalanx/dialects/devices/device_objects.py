@@ -9,11 +9,11 @@ from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.devices.cards import FULL, Card, CardShare, DeviceNeed, Family, NodeCards
-from phalanx.model.events import StockFact
+from phalanx.model.events import AllocatorFact
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 
-_STOCK = "shared-devices"
+_ALLOCATOR = "shared-devices"
 # Koordinator gives out whole cards for these names too, of those that its Device objects describe.
 _WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
 # Pairs of a class and its twin; beyond this many the cache starts anew.
@@ -21,8 +21,8 @@ _CACHE_SIZE = 10_000
 
 
 class DeviceObjects(PodEnricher):
-    """Tells the stock of cards what changes about each node's; and as long as there are any, lets pods that ask for
-    whole GPUs have theirs from there, so that nobody gets a part of a card that somebody has whole."""
+    """Tells the allocator of cards what changes about each node's; and as long as there are any, lets pods that ask
+    for whole GPUs have theirs from there, so that nobody gets a part of a card that somebody has whole."""
 
     kinds = (DEVICES,)
 
@@ -76,7 +76,7 @@ class DeviceObjects(PodEnricher):
         else:
             del self._cards[node]
         turned = set(self._pods) if before != bool(self._cards) else set()
-        return [StockFact(_STOCK, NodeCards(node, Family.KOORDINATOR, cards))], turned
+        return [AllocatorFact(_ALLOCATOR, NodeCards(node, Family.KOORDINATOR, cards))], turned
 
 
 def _whole(pod_class: PodClass) -> DeviceNeed:

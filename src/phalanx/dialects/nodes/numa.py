@@ -14,7 +14,7 @@ from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
 from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
-from phalanx.model.events import StockFact
+from phalanx.model.events import AllocatorFact
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.text.decoding import parse_whole
@@ -23,7 +23,7 @@ from phalanx.model.text.quantity import QuantityError, parse_quantity
 POLICY = "volcano.sh/numa-topology-policy"
 TOPOLOGIES = WantedKind("nodeinfo.volcano.sh", "numatopologies", "Numatopology", ("v1alpha1",))
 
-_STOCK = "numa"
+_ALLOCATOR = "numa"
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _LAST_CPU = 99_999
 # Entries of one set of CPUs; each may be a range of all of them.
@@ -72,7 +72,7 @@ def _read(value: object) -> int | None:
 
 
 class NumaEnricher(PodEnricher):
-    """Tells the stock of NUMA nodes what changes; and as long as some kubelet insists on a policy, lets it mind
+    """Tells the allocator of NUMA nodes what changes; and as long as some kubelet insists on a policy, lets it mind
     every pod that gets whole CPUs."""
 
     kinds = (TOPOLOGIES,)
@@ -122,7 +122,7 @@ class NumaEnricher(PodEnricher):
         before = self._insisting
         self._insisting += _insists(topology) - _insists(last)
         turned = set(self._pods) if bool(before) != bool(self._insisting) else set()
-        return [StockFact(_STOCK, topology or NumaTopologyGone(node))], turned
+        return [AllocatorFact(_ALLOCATOR, topology or NumaTopologyGone(node))], turned
 
 
 def read_topology(node: str, spec: Any) -> NumaTopology | None:

@@ -21,8 +21,8 @@ class OwnerTime(msgspec.Struct, frozen=True):
     """What one object says of the pods below it. `limit` seconds after their clock started they are killed;
     `clock` is when it did (seconds since the epoch), 0 while it has not, or where each pod has its own.
 
-    `parents` are the uids of the objects whose word holds for the same pods: of its controller, or, for what
-    stands beside the pods' owner (`beside`), of those whose pods it is about.
+    `parent` is the uid of its controller, whose word holds for the same pods; `beside`, for what stands beside the
+    pods' owner, are the uids of the objects whose pods it is about.
     """
 
     limit: int = 0

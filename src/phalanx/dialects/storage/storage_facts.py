@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.model.events import ClusterEvent, StockFact
+from phalanx.model.events import AllocatorFact, ClusterEvent
 from phalanx.model.volumes import (
     ClaimAttachment,
     NodeAttachments,
@@ -25,13 +25,13 @@ class StorageFacts:
     def __init__(self) -> None:
         self._told: dict[tuple[str, str, str], object] = {}
 
-    def new(self, facts: Iterable[StockFact]) -> list[ClusterEvent]:
+    def new(self, facts: Iterable[AllocatorFact]) -> list[ClusterEvent]:
         """Those of the facts that are news."""
         return [fact for fact in facts if self._is_new(fact)]
 
-    def _is_new(self, told: StockFact) -> bool:
+    def _is_new(self, told: AllocatorFact) -> bool:
         kind, name, empty = _about(told.fact)
-        key = (told.stock, kind, name)
+        key = (told.allocator, kind, name)
         if empty:
             return self._told.pop(key, None) is not None
         if self._told.get(key) == told.fact:

@@ -32,7 +32,7 @@ from phalanx.dialects.storage.storage_objects import (
     read_node_storage,
     read_volume,
 )
-from phalanx.model.events import ClusterEvent, StockFact
+from phalanx.model.events import AllocatorFact, ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.volumes import (
@@ -73,7 +73,7 @@ class _Resolved(msgspec.Struct, frozen=True):
 
 _UNRESOLVED = _Resolved()
 # Facts about an object, and the uids of pods that are to be shown anew.
-Found = tuple[list[StockFact], set[str]]
+Found = tuple[list[AllocatorFact], set[str]]
 _NOBODY = ("", "", NONE_NAMED)
 
 
@@ -301,7 +301,7 @@ class Volumes(PodEnricher):
             case "csinodes":
                 storage = read_node_storage(document)
                 self._known[NODES].add(storage.node)
-                return [StockFact("attachments", storage)], set()
+                return [AllocatorFact("attachments", storage)], set()
             case "csidrivers":
                 driver = read_driver(document)
                 self._known[DRIVERS].add(driver.name)
@@ -312,7 +312,7 @@ class Volumes(PodEnricher):
                     metadata = document["metadata"]
                     return self._remove(kind, f"{metadata.get('namespace') or ''}/{metadata['name']}")
                 self._known[CAPACITIES].add(capacity.key)
-                return [StockFact("volumes", capacity)], set()
+                return [AllocatorFact("volumes", capacity)], set()
         name = str(document["metadata"]["name"])
         self._known[ATTACHMENTS].add(name)
         return self._attach(name, read_attachment(document)), set()
@@ -328,11 +328,11 @@ class Volumes(PodEnricher):
             case "storageclasses":
                 return self._class(key, None)
             case "csinodes":
-                return [StockFact("attachments", NodeStorage(key))], set()
+                return [AllocatorFact("attachments", NodeStorage(key))], set()
             case "csidrivers":
                 return _driver(StorageDriver(key)), set()
             case "csistoragecapacities":
-                return [StockFact("volumes", StorageCapacityGone(key))], set()
+                return [AllocatorFact("volumes", StorageCapacityGone(key))], set()
         return self._attach(key, None), set()
 
     def _claim(self, key: str, claim: VolumeClaimObject | None) -> Found:
@@ -344,12 +344,12 @@ class Volumes(PodEnricher):
             _drop(self._of_volume, last.volume, key)
             del self._claims[key]
         if claim is None:
-            facts: list[StockFact] = [StockFact("attachments", ClaimAttachment(key))]
+            facts: list[AllocatorFact] = [AllocatorFact("attachments", ClaimAttachment(key))]
         else:
             self._claims[key] = claim
             _add(self._of_class, claim.storage_class, key)
             _add(self._of_volume, claim.volume, key)
-            facts = [StockFact("attachments", self._attachment(claim))]
+            facts = [AllocatorFact("attachments", self._attachment(claim))]
         return facts, self._resolve(self._users.get(key, ()))
 
     def _volume(self, name: str, volume: StoredVolume | None) -> Found:
@@ -365,9 +365,9 @@ class Volumes(PodEnricher):
             self._volumes[name] = volume
             _add(self._reserved, volume.claim, name)
             claims.add(volume.claim)
-        facts: list[StockFact] = [StockFact("volumes", _offer(name, volume))]
+        facts: list[AllocatorFact] = [AllocatorFact("volumes", _offer(name, volume))]
         facts += [
-            StockFact("attachments", self._attachment(self._claims[key]))
+            AllocatorFact("attachments", self._attachment(self._claims[key]))
             for key in sorted(claims & self._claims.keys())
         ]
         nodes = {self._attachments[each].node for each in self._attached_as.get(name, ())}
@@ -379,15 +379,15 @@ class Volumes(PodEnricher):
             return [], set()
         if known is None:
             del self._classes[name]
-            facts: list[StockFact] = [StockFact("volumes", StorageClassGone(name))]
+            facts: list[AllocatorFact] = [AllocatorFact("volumes", StorageClassGone(name))]
         else:
             self._classes[name] = known
-            facts = [StockFact("volumes", known.spec)]
+            facts = [AllocatorFact("volumes", known.spec)]
         claims = sorted(self._of_class.get(name, ()))
-        facts += [StockFact("attachments", self._attachment(self._claims[key])) for key in claims]
+        facts += [AllocatorFact("attachments", self._attachment(self._claims[key])) for key in claims]
         return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
 
-    def _attach(self, name: str, attachment: StoredAttachment | None) -> list[StockFact]:
+    def _attach(self, name: str, attachment: StoredAttachment | None) -> list[AllocatorFact]:
         last = self._attachments.pop(name, None)
         if last is not None:
             _drop(self._attached_on, last.node, name)
@@ -398,7 +398,7 @@ class Volumes(PodEnricher):
             _add(self._attached_as, attachment.volume, name)
         return [self._attachments_of(each.node) for each in (last, attachment) if each is not None]
 
-    def _attachments_of(self, node: str) -> StockFact:
+    def _attachments_of(self, node: str) -> AllocatorFact:
         handles = set()
         for name in self._attached_on.get(node, ()):
             attachment = self._attachments[name]
@@ -406,7 +406,7 @@ class Volumes(PodEnricher):
             # Like upstream we pass over what is not a CSI volume by itself.
             if attachment.driver and volume is not None and volume.handle is not None:
                 handles.add((attachment.driver, volume.handle))
-        return StockFact("attachments", NodeAttachments(node, tuple(sorted(handles))))
+        return AllocatorFact("attachments", NodeAttachments(node, tuple(sorted(handles))))
 
 
 def _offer(name: str, volume: StoredVolume | None) -> object:
@@ -416,8 +416,8 @@ def _offer(name: str, volume: StoredVolume | None) -> object:
     return volume.spec
 
 
-def _driver(driver: StorageDriver) -> list[StockFact]:
-    return [StockFact("volumes", driver), StockFact("attachments", driver)]
+def _driver(driver: StorageDriver) -> list[AllocatorFact]:
+    return [AllocatorFact("volumes", driver), AllocatorFact("attachments", driver)]
 
 
 def _once(needs: Iterable[VolumeNeed]) -> list[VolumeNeed]:

@@ -268,7 +268,7 @@ class AllocateClaim(Preparation, frozen=True):
     mappings: str = ""
 
 
-# What the stock of claims is told (`StockFact`).
+# What the allocator of claims is told (`AllocatorFact`).
 
 
 class ClaimGone(msgspec.Struct, frozen=True):

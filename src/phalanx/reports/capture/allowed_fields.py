@@ -55,8 +55,8 @@ def paths(*stated: str) -> dict[str, Allowed]:
 
 
 def fields_of(struct: type[msgspec.Struct], others: Mapping[str, Allowed] | None = None) -> dict[str, Allowed]:
-    """What a decoder's struct reads. `others` are, by `Struct.field_on_the_wire`, fields that it leaves to somebody
-    else to read, or of which less is allowed."""
+    """What a decoder's struct reads. `others` are, by struct and name on the wire (`Struct.fieldName`), fields that
+    it leaves to somebody else to read, or of which less is allowed."""
     stated = others or {}
     hints = typing.get_type_hints(struct)
     found: dict[str, Allowed] = {}

@@ -105,7 +105,7 @@ _SOURCES: Final[Mapping[str, Allowed]] = {
     "VolumeObject.portworxVolume": paths("volumeID"),
     "VolumeObject.rbd": paths("pool image monitors readOnly"),
     "VolumeObject.vsphereVolume": {},
-    # What somebody wrote for people; `_told_to_leave` keeps the one word of it that is read.
+    # What somebody wrote for people; `_cut_conditions` keeps the one word of it that is read.
     "Condition.message": {},
     # Parameters are for drivers.
     "DevicesWire.config": {},

@@ -90,7 +90,7 @@ class _Walk:
         """Begins a round, or begins it anew where putting it in order has failed."""
         self._line = line
         if self._loans is None:
-            self._loans = Borrowing(self._session, line.payers)
+            self._loans = Borrowing(self._session, line.charge_paths)
         self._loans.begin()
         for turn in self.turns:
             if turn.members:
@@ -219,23 +219,23 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, 
     if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
         return
     if waiting and (held := session.blocked(waiting[0][1])) is not None:
-        assert kind.payer is not None
-        refusal = session.fit_errors.record(QuotaBlocked(kind.payer), held)
+        assert kind.charge_path is not None
+        fit_error = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
         for unit, record in waiting:
             session.decisions.withdraw_nominations([record])
             tell_unit(session, unit, held)
-            session.set_unschedulable(unit, QuotaBlocked(kind.payer), refusal)
+            session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
             session.mark_tried(unit)
         return
-    cls = kind.cls
+    pod_class = kind.pod_class
     while waiting and (opened or session.fit_errors.known(kind) is None):
-        allowed = session.quota_check.room(kind.payer, cls.footprint)
-        rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
+        allowed = session.quota_check.room(kind.charge_path, pod_class.footprint)
+        rows = session.placer.place(pod_class, min(len(waiting), allowed)) if allowed else []
         if not rows:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             break
         transaction = session.state.transaction(charging=False)
-        transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
+        transaction.place(pod_class, [record for _, record in waiting[: len(rows)]], rows)
         transaction.commit()
         session.decisions.bind_all([(each[1], row) for each, row in zip(waiting, rows, strict=False)], None, None)
         for unit, _ in waiting[: len(rows)]:
@@ -292,30 +292,30 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
 
 def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bool) -> bool:
     if unit.composite is not None:
-        return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
+        return place_composite(session, unit, lambda placements: _bind(session, placements), loans)
     if _held(session, unit):
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
-    calls = [GangPlacement(session, gang) for gang in unit.gangs]
-    if all(call.need.satisfied for call in calls):
+    placements = [GangPlacement(session, gang) for gang in unit.gangs]
+    if all(placement.need.satisfied for placement in placements):
         for gang in unit.gangs:
             session.decisions.judge_gang(gang, None)
         return True
-    demand = signature_of(calls)
-    promised = nominated_members(unit)
-    refusal = session.fit_errors.known(demand) if not promised and not opened else None
-    if refusal is None:
-        lends = loans.active and not promised and unit.band[0]
-        charges = charges_of(session, calls, demand) if lends else {}
+    demand = signature_of(placements)
+    nominated = nominated_members(unit)
+    fit_error = session.fit_errors.known(demand) if not nominated and not opened else None
+    if fit_error is None:
+        lends = loans.active and not nominated and unit.band[0]
+        charges = charges_of(session, placements, demand) if lends else {}
         late = lends and loans.is_late(unit, charges)
         transaction = session.state.transaction()
-        transaction.lift(promised)
+        transaction.lift(nominated)
         facts = None
-        if not (promised and place_where_nominated(session, transaction, calls)):
-            facts = place_gangs(session, calls, demand, transaction)
+        if not (nominated and place_where_nominated(session, transaction, placements)):
+            facts = place_gangs(session, placements, demand, transaction)
         if facts is None and not late:
-            _commit(session, transaction, unit, calls)
+            _commit(session, transaction, unit, placements)
             return True
         transaction.rollback()
         if facts is None:
@@ -324,9 +324,9 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
         if waits_on(session, unit, demand):
             session.mark_tried(unit)
             return False
-        refusal = session.fit_errors.record(demand, facts)
-    tell_unit(session, unit, refusal.facts)
-    session.set_unschedulable(unit, demand, refusal)
+        fit_error = session.fit_errors.record(demand, facts)
+    tell_unit(session, unit, fit_error.facts)
+    session.set_unschedulable(unit, demand, fit_error)
     session.mark_tried(unit)
     return False
 
@@ -347,27 +347,27 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
             session.decisions.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
         return True
     for gang in unit.gangs:
-        noun = gang.spec
-        assert noun is not None
+        spec = gang.spec
+        assert spec is not None
         verdict: Verdict | None = None
-        if noun.problem is not None:
-            verdict = held_by_problem(gang, noun)
-        elif not (noun.admitted or gang.admitted):
+        if spec.problem is not None:
+            verdict = held_by_problem(gang, spec)
+        elif not (spec.admitted or gang.admitted):
             if _held_by_account(session, unit, gang, asks=True):
                 return True
             if "enqueue" in session.pipeline.policy.actions:
                 demand = admission(session, unit, gang)
-                refusal = session.fit_errors.known(demand)
-                if refusal is None:
-                    refusal = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
-                assert isinstance(refusal.facts, NotAdmitted)
-                verdict = awaiting_admission(gang, noun, refusal.facts)
-                session.set_unschedulable(unit, demand, refusal)
+                fit_error = session.fit_errors.known(demand)
+                if fit_error is None:
+                    fit_error = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
+                assert isinstance(fit_error.facts, NotAdmitted)
+                verdict = awaiting_admission(gang, spec, fit_error.facts)
+                session.set_unschedulable(unit, demand, fit_error)
             else:
                 session.admit(gang)
         if verdict is None and asks:
             need = session.requirement(gang)
-            verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+            verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
             if verdict is None and not need.repair and _held_by_account(session, unit, gang):
                 return True
         if verdict is not None:
@@ -389,46 +389,46 @@ def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
 
 
 def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
-    """Whether who pays for the gang may be charged nothing new; says why. A group that waits to be admitted `asks`
+    """Whether nothing new may be charged to the gang's accounts; says why. A group that waits to be admitted `asks`
     before it has pods."""
     held = session.blocked(gang) if gang.pending or asks else None
     if held is None:
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
-    demand = QuotaBlocked(session.payer(gang))
+    demand = QuotaBlocked(session.charge_path(gang))
     tell_unit(session, unit, facts)
     session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
     return True
 
 
-def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls: list[GangPlacement]) -> None:
+def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, placements: list[GangPlacement]) -> None:
     transaction.commit()
-    _bind(session, calls)
-    for call in calls:
-        if call.placed or call.gang in unit.gangs:
-            session.decisions.judge_gang(call.gang, None)
-    session.decisions.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
+    _bind(session, placements)
+    for placement in placements:
+        if placement.placed or placement.gang in unit.gangs:
+            session.decisions.judge_gang(placement.gang, None)
+    session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
 
 
-def _bind(session: Session, calls: list[GangPlacement]) -> None:
+def _bind(session: Session, placements: list[GangPlacement]) -> None:
     """Records what one decision has placed."""
-    prepares = any(record.allocated for call in calls for record, _ in call.placed)
+    prepares = any(record.allocated for placement in placements for record, _ in placement.placed)
     together = session.decisions.next_cause() if prepares else ""
-    for call in calls:
-        placed, held = call.placed, tuple[str, ...]()
-        if call.gang.placeholders:
+    for placement in placements:
+        placed, held = placement.placed, tuple[str, ...]()
+        if placement.gang.placeholders:
             placed = [entry for entry in placed if not entry[0].pod.placeholder]
-            held = _hold(session, call)
-        mark = _mark(session, call.gang, call.need, len(call.placed) - len(placed))
-        session.decisions.bind_all(placed, call.gang.key, mark, together, held)
+            held = _hold(session, placement)
+        mark = _mark(session, placement.gang, placement.need, len(placement.placed) - len(placed))
+        session.decisions.bind_all(placed, placement.gang.key, mark, together, held)
 
 
-def _hold(session: Session, call: GangPlacement) -> tuple[str, ...]:
+def _hold(session: Session, placement: GangPlacement) -> tuple[str, ...]:
     """Holds the room of those members that are expected; on which nodes, as it is told with the bindings."""
-    for record, row in call.placed:
+    for record, row in placement.placed:
         if record.pod.placeholder:
             session.decisions.hold(record, row)
-    return tuple(sorted(each.assumed_node for each in call.gang.placeholders.values() if each.assumed_node))
+    return tuple(sorted(each.assumed_node for each in placement.gang.placeholders.values() if each.assumed_node))
 
 
 def _mark(session: Session, gang: GangRecord, need: QuorumRequirement, expected: int) -> PlanMark | None:

@@ -35,39 +35,43 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
-    attempt, promised = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
-    if hold_up(attempt.formation, attempt.calls, attempt.lacks):
-        session.decisions.withdraw_nominations(promised)
-        _wait(session, unit, attempt, attempt.lacks, parked=False)
+    attempt, nominated = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
+    if hold_up(attempt.tree, attempt.placements, attempt.lacks):
+        session.decisions.withdraw_nominations(nominated)
+        _wait(session, unit, attempt, attempt.lacks, unschedulable=False)
         return False
     if not attempt.open:
-        _content(session, unit, attempt, attempt.lacks, parked=False)
+        _holds(session, unit, attempt, attempt.lacks, unschedulable=False)
         return True
-    refusal = session.fit_errors.known(attempt.demand) if not promised else None
-    if refusal is not None:
-        assert isinstance(refusal.facts, GroupTreeFitError)
-        _tell(session, unit, attempt, refusal)
-        return refusal.facts.holds
-    least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
-    lends = loans.active and not promised and unit.band[0]
+    fit_error = session.fit_errors.known(attempt.demand) if not nominated else None
+    if fit_error is not None:
+        assert isinstance(fit_error.facts, GroupTreeFitError)
+        _tell(session, unit, attempt, fit_error)
+        return fit_error.facts.holds
+    least = [attempt.placements[gang] for gang in core(attempt.tree, attempt.placements)] or attempt.open
+    lends = loans.active and not nominated and unit.band[0]
     charges = charges_of(session, least, signature_of(least)) if lends else {}
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
-    transaction.lift(promised)
-    kept = [call for call in attempt.open if any(m.nomination is not None for b in call.batches for m in b.members)]
+    transaction.lift(nominated)
+    kept = [
+        placement
+        for placement in attempt.open
+        if any(m.nomination is not None for b in placement.batches for m in b.members)
+    ]
     if kept and not place_where_nominated(session, transaction, kept):
-        for call in kept:
-            call.placed = []
-    muster = GroupTreePlacer(session, attempt.calls, attempt.lacks, transaction)
-    if not muster.run(attempt.formation):
+        for placement in kept:
+            placement.placed = []
+    placer = GroupTreePlacer(session, attempt.placements, attempt.lacks, transaction)
+    if not placer.run(attempt.tree):
         transaction.rollback()
         needed = attempt.core_unit(unit)
-        if promised and needed is not None:
-            wanted = signature_of([attempt.calls[gang] for gang in needed.gangs])
+        if nominated and needed is not None:
+            wanted = signature_of([attempt.placements[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
                 session.mark_tried(unit)
                 return False
-        _wait(session, unit, attempt, muster.lacks)
+        _wait(session, unit, attempt, placer.lacks)
         return False
     if late:
         transaction.rollback()
@@ -75,9 +79,9 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return False
     transaction.commit()
     commit(attempt.open)
-    session.decisions.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
-    placed = {call.gang for call in attempt.open if call.placed}
-    _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
+    session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
+    placed = {placement.gang for placement in attempt.open if placement.placed}
+    _holds(session, unit, attempt, {gang: lack for gang, lack in placer.lacks.items() if gang not in placed})
     return True
 
 
@@ -85,38 +89,38 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignat
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
     attempt = group_tree_attempt_of(session, unit)
-    if attempt is None or attempt.demand != demand or hold_up(attempt.formation, attempt.calls, attempt.lacks):
+    if attempt is None or attempt.demand != demand or hold_up(attempt.tree, attempt.placements, attempt.lacks):
         return None
     if any(isinstance(part, QuotaBlocked) for part in demand.parts):
         return None
     transaction = session.state.transaction()
-    muster = GroupTreePlacer(session, attempt.calls, attempt.lacks, transaction)
-    holds = muster.run(attempt.formation)
+    placer = GroupTreePlacer(session, attempt.placements, attempt.lacks, transaction)
+    holds = placer.run(attempt.tree)
     placed = transaction.placed
     transaction.rollback()
-    return session.fit_errors.record(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
+    return session.fit_errors.record(demand, _lacks(unit, attempt, placer.lacks, holds)) if not placed else None
 
 
 def _lacks(
     unit: QueuedUnit, attempt: GroupTreeAttempt, lacks: Mapping[GangRecord, object], holds: bool
 ) -> GroupTreeFitError:
-    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
+    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
     return GroupTreeFitError(of, holds)
 
 
-def _content(
+def _holds(
     session: Session,
     unit: QueuedUnit,
     attempt: GroupTreeAttempt,
     lacks: Mapping[GangRecord, object],
-    parked: bool = True,
+    unschedulable: bool = True,
 ) -> None:
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
         if gang not in lacks:
             session.decisions.judge_gang(gang, None)
     if lacks:
-        _wait(session, unit, attempt, lacks, parked, holds=True)
+        _wait(session, unit, attempt, lacks, unschedulable, holds=True)
 
 
 def _wait(
@@ -124,21 +128,21 @@ def _wait(
     unit: QueuedUnit,
     attempt: GroupTreeAttempt,
     lacks: Mapping[GangRecord, object],
-    parked: bool = True,
+    unschedulable: bool = True,
     holds: bool = False,
 ) -> None:
-    refusal = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
-    _tell(session, unit, attempt, refusal, parked)
+    fit_error = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
+    _tell(session, unit, attempt, fit_error, unschedulable)
 
 
 def _tell(
-    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, refusal: FitError, parked: bool = True
+    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, fit_error: FitError, unschedulable: bool = True
 ) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
-    assert isinstance(refusal.facts, GroupTreeFitError)
-    tell_group_tree(session, unit, refusal.facts)
-    if parked or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
-        session.set_unschedulable(unit, attempt.demand, refusal)
+    assert isinstance(fit_error.facts, GroupTreeFitError)
+    tell_group_tree(session, unit, fit_error.facts)
+    if unschedulable or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
+        session.set_unschedulable(unit, attempt.demand, fit_error)
     session.mark_tried(unit)
 
 

@@ -14,7 +14,7 @@ from phalanx.scheduling.actions.wait_or_evict import loses_more_than, waits_inst
 from phalanx.scheduling.defragmentation.relocation import RelocationLimits, counted
 from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
-from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
+from phalanx.scheduling.gang_placement.nominated_placement import await_victims, nominated_members
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -36,7 +36,7 @@ def defragmentation_candidates(session: Session) -> list[UnitKey]:
     nobody does."""
     runs, settings = session.defragmentation, session.pipeline.policy.defragmentation
     if runs.due(settings, session.now):
-        first = sorted(session.queue.first_parked(MOST_TRIED), key=lambda entry: entry[0])
+        first = sorted(session.queue.first_unschedulable(MOST_TRIED), key=lambda entry: entry[0])
         keys = (unit.key for _, unit in first if may_lack_room(session, unit))
         return list(islice(keys, MOST_TRIED))
     window = runs.window(settings, session.now)
@@ -47,7 +47,7 @@ def defragmentation_candidates(session: Session) -> list[UnitKey]:
 
 
 def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
-    """Whether a parked unit waits for nothing but room, as far as it was told."""
+    """Whether an unschedulable unit waits for nothing but room, as far as it was told."""
     demand = session.queue.demand_of(unit.key)
     return unit.composite is None and isinstance(demand, PodSignature | QuorumSignature)
 
@@ -155,7 +155,7 @@ def _move(session: Session, unit: QueuedUnit, found: ProvedMoves) -> None:
         session.decisions.evict(record, EvictionReason.RESCHEDULED, message, found.preemptor.name, cause)
     for record, row in found.placements:
         session.decisions.nominate(record, row, Nomination(uids, until, cause, 0))
-    await_leavers(session, unit, found.preemptor.demand)
+    await_victims(session, unit, found.preemptor.demand)
 
 
 def _silently(text: str) -> None:

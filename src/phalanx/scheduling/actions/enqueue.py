@@ -40,26 +40,26 @@ def enqueue(session: Session) -> None:
 
 def _admit(session: Session, unit: QueuedUnit) -> None:
     for place, gang in enumerate(unit.gangs):
-        noun = gang.spec
-        if not awaits_admission(gang) or noun is None or noun.problem is not None:
+        spec = gang.spec
+        if not awaits_admission(gang) or spec is None or spec.problem is not None:
             continue
         held = session.blocked(gang)
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
-            demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.payer(gang))
+            demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.charge_path(gang))
             tell_unit(session, unit, facts)
             session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
             continue
         demand = admission(session, unit, gang)
-        refusal = session.fit_errors.known(demand)
-        if refusal is None and session.pipeline.admit(session, gang):
+        fit_error = session.fit_errors.known(demand)
+        if fit_error is None and session.pipeline.admit(session, gang):
             session.admit(gang)
             if gang.last_verdict is not None and gang.last_verdict[0] is not None:
                 session.decisions.judge_gang(gang, None)
             continue
-        refusal = refusal or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
-        tell_unit(session, unit, refusal.facts)
-        session.set_unschedulable(unit, demand, refusal)
+        fit_error = fit_error or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
+        tell_unit(session, unit, fit_error.facts)
+        session.set_unschedulable(unit, demand, fit_error)
 
 
 def objection(session: Session, gang: GangRecord) -> NotAdmitted:
@@ -69,7 +69,7 @@ def objection(session: Session, gang: GangRecord) -> NotAdmitted:
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AdmissionSignature:
     """What a group of the unit that waits to be admitted asks for."""
-    noun = gang.spec
-    assert noun is not None
+    spec = gang.spec
+    assert spec is not None
     keys = session.pipeline.admission_keys(gang)
-    return AdmissionSignature(noun.queue, noun.min_resources or (), keys, len(unit.gangs) > 1)
+    return AdmissionSignature(spec.queue, spec.min_resources or (), keys, len(unit.gangs) > 1)

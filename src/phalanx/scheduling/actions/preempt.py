@@ -90,8 +90,8 @@ def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
 
 
 def could_preempt(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> bool:
-    """Whether others would go for a parked unit now. (It was refused when there was less to take.) If not now, the
-    unit is asked about again when that may have changed."""
+    """Whether others would go for an unschedulable unit now. (It was refused when there was less to take.) If not
+    now, the unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
         return False
     if waits_instead(session, unit):
@@ -128,10 +128,10 @@ def _no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     lowest = session.victim_classes().lowest_priority(table)
     if lowest.lowest is None:
         return True
-    payers = [session.payer(member) for member in unit.members]
-    alike = not lowest.quotas and all({payer.queue} == lowest.queues for payer in payers)
+    charge_paths = [session.charge_path(member) for member in unit.members]
+    alike = not lowest.quotas and all({charge_path.queue} == lowest.queues for charge_path in charge_paths)
     return (
         alike
-        and not any(has_quota(payer) for payer in payers)
+        and not any(has_quota(charge_path) for charge_path in charge_paths)
         and all(session.priority(each) <= lowest.lowest for each in (*unit.members, *unit.gangs))
     )

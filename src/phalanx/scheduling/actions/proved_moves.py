@@ -40,9 +40,9 @@ def prove_moves(session: Session, unit: QueuedUnit, attempt: RelocationAttempt) 
         QuorumPreemptor(session, unit) if unit.pod is None else PodPreemptor(session, [unit], unit.pod)
     )
     # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
-    for payer in {*preemptor.payers, *(record.charge_path for record in attempt.moving)}:
-        if payer is not None:
-            session.quota_check.bars(payer)
+    for charge_path in {*preemptor.charge_paths, *(record.charge_path for record in attempt.moving)}:
+        if charge_path is not None:
+            session.quota_check.bars(charge_path)
     planned = np.zeros(session.state.nodes.capacity, dtype=np.bool_)
     planned[list(attempt.placed.values())] = True
     transaction = session.state.transaction()
@@ -64,11 +64,11 @@ def _place_again(
 ) -> dict[PodRecord, int] | None:
     targets: dict[PodRecord, int] = {}
     for record in sorted(attempt.moving, key=lambda each: (-attempt.size(each), each.pod.key)):
-        cls = record.pod_class
-        rows = session.placer.place(cls, 1)
-        if not rows or not session.quota_check.room(record.charge_path, cls.footprint):
+        pod_class = record.pod_class
+        rows = session.placer.place(pod_class, 1)
+        if not rows or not session.quota_check.room(record.charge_path, pod_class.footprint):
             return None
-        transaction.place(cls, [record], rows)
+        transaction.place(pod_class, [record], rows)
         targets[record] = rows[0]
     return targets
 
@@ -91,7 +91,7 @@ def _others(session: Session, unit: QueuedUnit, preemptor: Preemptor) -> Iterato
     placed = {record for record, _ in preemptor.placed}
     yield from _surplus(session, unit, placed)
     units = [each for each in session.units if each.key in session.unschedulable]
-    for other in (*units, *(parked for _, parked in session.queue.first_parked(1))):
+    for other in (*units, *(unschedulable for _, unschedulable in session.queue.first_unschedulable(1))):
         if other.key == unit.key or nominated_members(other):
             continue
         demand = session.queue.demand_of(other.key)

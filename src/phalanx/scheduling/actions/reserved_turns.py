@@ -47,14 +47,14 @@ class _KeptRoom:
         self._limit = limit
         self._use = use
 
-    def room(self, payer: ChargePath, amounts: Mapping[str, int]) -> int:
+    def room(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
         with self._plan.accounts_until(self._limit, self._use) as found:
-            room = found[0].room(payer, amounts, found[1]) if found is not None else None
+            room = found[0].room(charge_path, amounts, found[1]) if found is not None else None
         return UNLIMITED if room is None else room
 
-    def excess(self, payer: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
+    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
         with self._plan.accounts_until(self._limit, self._use) as found:
-            return found[0].excess(payer, amounts, found[1]) if found is not None else None
+            return found[0].excess(charge_path, amounts, found[1]) if found is not None else None
 
 
 @contextmanager
@@ -162,15 +162,15 @@ def _recalled(session: Session, kept: StoredReservation) -> Reservation | None:
 
 
 def next_in_line(session: Session) -> list[UnitKey]:
-    """The parked units that would get a start next, should those before them start now: nobody behind them may have
-    a turn before them."""
+    """The unschedulable units that would get a start next, should those before them start now: nobody behind them
+    may have a turn before them."""
     plan = session.reservations
     assert plan is not None
     depth = plan.settings.depth
     if not depth:
         return []
     heads: dict[str, list[QueuedUnit]] = {}
-    for _, unit in sorted(session.queue.first_parked(depth), key=lambda entry: entry[0]):
+    for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key) and entitled(session, plan, unit):
             chosen = heads.setdefault(queue_of(session, unit), [])
             if len(chosen) < depth:
@@ -183,11 +183,11 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
     plan = session.reservations
     if plan is None or unit.key not in session.unschedulable:
         return
-    demand, refusal = session.unschedulable[unit.key]
+    demand, fit_error = session.unschedulable[unit.key]
     if not isinstance(demand, QuorumSignature | PodSignature):
         return
     if plan.get(unit.key) is not None:
-        plan.failed(unit.key, type(refusal.facts).__name__)
+        plan.failed(unit.key, type(fit_error.facts).__name__)
         return
     if plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
@@ -232,8 +232,8 @@ def reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
 
 def queue_of(session: Session, unit: QueuedUnit) -> str:
     """In whose name the unit waits."""
-    payer = session.payer(unit.members[0])
-    return payer.queue.key.name if payer.queue is not None else ""
+    charge_path = session.charge_path(unit.members[0])
+    return charge_path.queue.key.name if charge_path.queue is not None else ""
 
 
 def run_limit(unit: QueuedUnit) -> int:
@@ -248,8 +248,8 @@ def expected_run_time(unit: QueuedUnit) -> int:
 
 
 def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
-    """What the unit needs to start, by class and payer (and gang, where a gang has to stay in one topology domain):
-    its quorum, the members that are placed first."""
+    """What the unit needs to start, by class and charge path (and gang, where a gang has to stay in one topology
+    domain): its quorum, the members that are placed first."""
     if unit.pod is not None:
         return tuple(_parts(session, [unit.pod], None))
     found: list[Part] = []

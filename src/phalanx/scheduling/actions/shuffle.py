@@ -17,22 +17,22 @@ def shuffle(session: Session) -> None:
     for plugin in list(plugins):
         marks = session.decisions.begin_turn()
         try:
-            for outcast in plugin.evictees(session):
-                _send(session, evictions, outcast)
+            for evictee in plugin.evictees(session):
+                _send(session, evictions, evictee)
         except Exception as error:
             session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
                 report_failure(session, "action shuffle", error)
 
 
-def _send(session: Session, evictions: VoluntaryEvictions, outcast: Evictee) -> None:
-    leaving = [outcast.record]
-    if evictions.try_add(outcast.record) is not None:
-        found = evictions.try_add_gang(outcast.record) if outcast.whole else ""
+def _send(session: Session, evictions: VoluntaryEvictions, evictee: Evictee) -> None:
+    leaving = [evictee.record]
+    if evictions.try_add(evictee.record) is not None:
+        found = evictions.try_add_gang(evictee.record) if evictee.whole else ""
         if isinstance(found, str):
             return
         leaving = found
     # Who leaves with nobody does not stay because another may not be evicted after all.
     cause = session.decisions.next_cause()
     for record in leaving:
-        session.decisions.evict(record, outcast.reason, outcast.message, cause=cause)
+        session.decisions.evict(record, evictee.reason, evictee.message, cause=cause)

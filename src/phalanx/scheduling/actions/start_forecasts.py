@@ -91,7 +91,7 @@ def sample_forecasts(session: Session, due: bool) -> bool:
                 plan.starts.forecasts.forget([key])
     if not due:
         return False
-    first = heapq.nsmallest(_SAMPLED, session.queue.first_parked(_SAMPLED), key=lambda entry: entry[0])
+    first = heapq.nsmallest(_SAMPLED, session.queue.first_unschedulable(_SAMPLED), key=lambda entry: entry[0])
     units = [unit for rank, unit in first if rank]
     for rank, unit in first:
         unit.rank, unit.band = rank, rank[: 1 + session.pipeline.band_width]
@@ -107,9 +107,9 @@ def sample_forecasts(session: Session, due: bool) -> bool:
     for each in forecast_starts(session, units, stop):
         if each.reservation is None and each.forecast.no_start is None:
             news = plan.note_forecast(each.unit.key, each.forecast.start, each.queue, each.pods)
-            refusal = session.queue.fit_error_of(each.unit.key)
-            if news and refusal is not None:
-                tell_unit(session, each.unit, refusal.facts)
+            fit_error = session.queue.fit_error_of(each.unit.key)
+            if news and fit_error is not None:
+                tell_unit(session, each.unit, fit_error.facts)
     return True
 
 

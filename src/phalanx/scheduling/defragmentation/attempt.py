@@ -93,9 +93,9 @@ class RelocationAttempt:
         self.placed[member] = row
         return True
 
-    def could_take(self, cls: ClassRecord) -> list[int]:
+    def could_take(self, pod_class: ClassRecord) -> list[int]:
         """The rows that the class may use and that nobody has moved to."""
-        rows = np.flatnonzero(self.dry_run.mask(cls)).tolist()
+        rows = np.flatnonzero(self.dry_run.mask(pod_class)).tolist()
         return [row for row in rows if row not in self._arrived and self._inside(row)]
 
     def _inside(self, row: int) -> bool:
@@ -140,11 +140,11 @@ class RelocationAttempt:
             if member is not None:
                 self.dry_run.add_pod(member.pod_class, row)
             for record in sorted(leaving, key=lambda record: (-self.size(record), record.pod.key)):
-                cls = record.pod_class
-                target = self.dry_run.row_for_moved(cls)
+                pod_class = record.pod_class
+                target = self.dry_run.row_for_moved(pod_class)
                 if target is None:
                     raise StuckError(record, "fits nowhere else")
-                self.dry_run.add_pod(cls, target)
+                self.dry_run.add_pod(pod_class, target)
                 self.moving[record] = target
                 arrived.add(target)
         except StuckError:
@@ -195,8 +195,8 @@ class RelocationAttempt:
 
 def stays_together(gang: GangRecord) -> bool:
     """Whether members cannot go elsewhere one by one: something says how close they have to be."""
-    noun = gang.spec
-    rules = [] if noun is None else [noun.topology, *(each.topology for each in noun.subgroups)]
+    spec = gang.spec
+    rules = [] if spec is None else [spec.topology, *(each.topology for each in spec.subgroups)]
     return any(rule is not None and rule.hard for rule in rules)
 
 

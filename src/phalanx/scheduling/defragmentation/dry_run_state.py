@@ -48,17 +48,17 @@ class DryRunState:
         if record.row != NO_NODE:
             self._charge(record.row, -record.footprint.usage, ())
 
-    def add_pod(self, cls: ClassRecord, row: int) -> None:
+    def add_pod(self, pod_class: ClassRecord, row: int) -> None:
         """A pod of the class is there now."""
-        self._charge(row, cls.footprint.usage, cls.spec.host_ports)
+        self._charge(row, pod_class.footprint.usage, pod_class.spec.host_ports)
 
-    def fitting(self, cls: ClassRecord, *, closed_too: bool = False) -> RowArray:
+    def fitting(self, pod_class: ClassRecord, *, closed_too: bool = False) -> RowArray:
         """The rows that take another pod of the class."""
-        fits: BoolArray = self.mask(cls) & (self._idle >= cls.min_idle).all(axis=0)
+        fits: BoolArray = self.mask(pod_class) & (self._idle >= pod_class.min_idle).all(axis=0)
         if not closed_too:
             fits &= ~self.closed
         rows = np.flatnonzero(fits)
-        ports = cls.spec.host_ports
+        ports = pod_class.spec.host_ports
         if not ports or not self._ports:
             return rows
         clash = [
@@ -67,30 +67,30 @@ class DryRunState:
         ]
         return rows[~np.array(clash, dtype=np.bool_)]
 
-    def row_for_moved(self, cls: ClassRecord) -> int | None:
+    def row_for_moved(self, pod_class: ClassRecord) -> int | None:
         """The row for a pod of the class that moves; None if none takes it."""
-        rows = self.fitting(cls)
+        rows = self.fitting(pod_class)
         willing = rows[~self.avoided[rows]]
-        return self.most_allocated(cls, willing if len(willing) else rows)
+        return self.most_allocated(pod_class, willing if len(willing) else rows)
 
-    def most_allocated(self, cls: ClassRecord, rows: RowArray) -> int | None:
+    def most_allocated(self, pod_class: ClassRecord, rows: RowArray) -> int | None:
         """Of the rows, the one on which a pod of the class leaves the least unused, the first of equals."""
         if not len(rows):
             return None
-        left = ((self._idle[:, rows] - cls.footprint.usage[:, None]) * self._inverse[:, rows]).sum(axis=0)
+        left = ((self._idle[:, rows] - pod_class.footprint.usage[:, None]) * self._inverse[:, rows]).sum(axis=0)
         return int(rows[int(left.argmin())])
 
-    def lacking(self, cls: ClassRecord, row: int) -> IntArray:
+    def lacking(self, pod_class: ClassRecord, row: int) -> IntArray:
         """int64[R]: what a row lacks for a pod of the class; 0 where there is enough."""
-        wanted = cls.footprint.usage
+        wanted = pod_class.footprint.usage
         missing: IntArray = np.where(wanted > 0, np.maximum(wanted - self._idle[:, row], 0), 0)
         return missing
 
-    def mask(self, cls: ClassRecord) -> BoolArray:
+    def mask(self, pod_class: ClassRecord) -> BoolArray:
         """bool[N]: which rows the class may use, amounts aside."""
-        found = self._masks.get(cls)
+        found = self._masks.get(pod_class)
         if found is None:
-            found = self._masks[cls] = self._placer.class_view(cls).mask.copy()
+            found = self._masks[pod_class] = self._placer.class_view(pod_class).mask.copy()
         return found
 
     def _charge(self, row: int, usage: IntArray, ports: tuple[HostPort, ...]) -> None:

@@ -130,11 +130,11 @@ def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
         return [unit.pod]
     found: list[PodRecord] = []
     for gang in unit.gangs:
-        call = GangPlacement(session, gang)
-        wanted = dict(call.need.roles)
-        rest = call.need.total - sum(wanted.values())
+        placement = GangPlacement(session, gang)
+        wanted = dict(placement.need.roles)
+        rest = placement.need.total - sum(wanted.values())
         spare: list[PodRecord] = []
-        for batch in call.batches:
+        for batch in placement.batches:
             least = min(wanted.get(batch.role, 0), len(batch.members))
             found += batch.members[:least]
             spare += batch.members[least:]
@@ -147,14 +147,18 @@ def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
 def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
     """The rows on which all members have to be, domain by domain, those first that take most of them already; None
     for everywhere. Empty where members have to be in several domains: that is not planned."""
-    calls = [GangPlacement(session, gang) for gang in unit.gangs]
-    if any(lot.area is not None and lot.area.rule.hard for call in calls for lot in call.parts):
+    placements = [GangPlacement(session, gang) for gang in unit.gangs]
+    if any(
+        pod_set.area is not None and pod_set.area.rule.hard
+        for placement in placements
+        for pod_set in placement.parts
+    ):
         return []
-    near = [call for call in calls if call.area is not None and call.area.rule.hard]
+    near = [placement for placement in placements if placement.area is not None and placement.area.rule.hard]
     if not near:
         return [None]
     area, domains = near[0].area, session.topology_domains
-    if len(calls) > 1 or area is None:
+    if len(placements) > 1 or area is None:
         return []
     demand = near[0].demand()
     ranked = sorted(domains.widest(area), key=lambda domain: -domains.placeable(domain, area, demand))

@@ -29,8 +29,8 @@ def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
         return no_domain(session, area, want)
     spot, placed = spot_of(session, area, nearest), nearest.placeable
     missing = max(1, want.total - placed)
-    cls = want.members[0].cls
-    return shortage(session.pipeline, session.state.nodes, cls, placed, want.total, missing, 0, spot)
+    pod_class = want.members[0].pod_class
+    return shortage(session.pipeline, session.state.nodes, pod_class, placed, want.total, missing, 0, spot)
 
 
 def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:
@@ -57,7 +57,7 @@ def wider(rule: TopologyRule) -> str:
 def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 0) -> Shortage:
     """No domain comes into question at all: there is none, or members are in several already."""
     nodes, ladder = session.state.nodes, session.topology_domains.ladder(area.rule)
-    cls = want.members[0].cls
+    pod_class = want.members[0].pod_class
     if ladder.levels:
         level = ladder.levels[-1]
         reason = f"node(s) share no domain of {level.title} with all members that are there"
@@ -69,4 +69,4 @@ def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 
         reason = f"node(s) are in no domain: {ladder.unknown}"
         change = f"label nodes with {', '.join(area.rule.required)}"
     counts = (NodeCount(reason, len(nodes)),) if len(nodes) else ()
-    return Shortage(cls, len(nodes), counts, False, change, "", 0, want.total, culprit)
+    return Shortage(pod_class, len(nodes), counts, False, change, "", 0, want.total, culprit)

@@ -23,41 +23,42 @@ from phalanx.model.peers import PodSelection
 _NAMED = 3
 
 
-def peer_remedy(reason: str, cls: ClassRecord, nodes: NodeTable, room: BoolArray) -> str | None:
+def peer_remedy(reason: str, pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str | None:
     """What would open the rows with `room` that are closed for a reason; None for reasons of others."""
     if reason not in (MISSING_LABEL, UNEVEN, NOT_NEAR, TOO_NEAR, UNWELCOME):
         return None
-    bearing = cls.affinity_state(nodes.affinity)
+    affinity_state = pod_class.affinity_state(nodes.affinity)
     if reason == MISSING_LABEL:
-        keys = " and ".join(dict.fromkeys(each.rule.key for each in bearing.spread))
+        keys = " and ".join(dict.fromkeys(each.rule.key for each in affinity_state.spread))
         return f"label nodes with {keys}"
     if reason == UNEVEN:
-        return _even_out(bearing, room)
+        return _even_out(affinity_state, room)
     if reason == NOT_NEAR:
-        return _be_near(bearing, cls)
+        return _be_near(affinity_state, pod_class)
     if reason == TOO_NEAR:
-        keys = " and ".join(dict.fromkeys(_key(each) for each in bearing.anti_affinity))
-        return f"add a node in another {keys}, or relax podAntiAffinity: {_occupied(bearing.anti_affinity)}"
-    return (
-        f"wait for pods that tolerate no such pod beside them to leave: {_occupied(bearing.existing_anti_affinity)}"
-    )
+        keys = " and ".join(dict.fromkeys(_key(each) for each in affinity_state.anti_affinity))
+        return f"add a node in another {keys}, or relax podAntiAffinity: {_occupied(affinity_state.anti_affinity)}"
+    where = _occupied(affinity_state.existing_anti_affinity)
+    return f"wait for pods that tolerate no such pod beside them to leave: {where}"
 
 
-def wider_skew(cls: ClassRecord, nodes: NodeTable, room: BoolArray) -> str:
+def wider_skew(pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str:
     """The maxSkew that would let a pod onto rows with room; "" where a spread constraint keeps it from none."""
-    if not cls.affinity.restricts:
+    if not pod_class.affinity.restricts:
         return ""
-    found = [_skew(each, room) for each in cls.affinity_state(nodes.affinity).spread]
+    found = [_skew(each, room) for each in pod_class.affinity_state(nodes.affinity).spread]
     return " and ".join(
         f"set maxSkew to {skew} for {each.rule.key}"
-        for each, skew in zip(cls.affinity_state(nodes.affinity).spread, found, strict=True)
+        for each, skew in zip(pod_class.affinity_state(nodes.affinity).spread, found, strict=True)
         if skew > each.rule.max_skew
     )
 
 
-def _even_out(bearing: AffinityState, room: BoolArray) -> str:
+def _even_out(affinity_state: AffinityState, room: BoolArray) -> str:
     """For the first constraint that is in the way."""
-    each = next((each for each in bearing.spread if _skew(each, room) > each.rule.max_skew), bearing.spread[0])
+    each = next(
+        (each for each in affinity_state.spread if _skew(each, room) > each.rule.max_skew), affinity_state.spread[0]
+    )
     counts, present = each.counter.counts[:-1], each.counter.region.present[:-1] > 0
     domains, eligible = each.domains, int(present.sum())
     wider = f"set maxSkew to {_skew(each, room)}"
@@ -83,14 +84,14 @@ def _skew(each: SpreadConstraint, room: BoolArray) -> int:
     return max(each.rule.max_skew, int(each.counter.counts[ids].min()) + each.own - each.least())
 
 
-def _be_near(bearing: AffinityState, cls: ClassRecord) -> str:
-    near = bearing.affinity
+def _be_near(affinity_state: AffinityState, pod_class: ClassRecord) -> str:
+    near = affinity_state.affinity
     assert near is not None
     for counter in near.counters:
         where = [counter.region.domains.values[place] for place in np.flatnonzero(counter.counts[:-1] > 0).tolist()]
         if where:
             return f"make room in {_key(counter)} {_listed(where)}, where the pods are that it has to be near to"
-    wanted = " that are also ".join(dict.fromkeys(_named(term.whom) for term in cls.affinity.peers.affinity))
+    wanted = " that are also ".join(dict.fromkeys(_named(term.whom) for term in pod_class.affinity.peers.affinity))
     keys = " and ".join(dict.fromkeys(_key(counter) for counter in near.counters))
     return f"start pods with {wanted} on nodes with the label {keys}, or relax podAffinity"
 

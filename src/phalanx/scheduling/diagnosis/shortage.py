@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
-    """No further copy of `cls` fits on any of `total` nodes, after `placed` of `need` members were placed.
+    """No further copy of `pod_class` fits on any of `total` nodes, after `placed` of `need` members were placed.
 
     `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
     change that would help. `refusal` is set where the pod itself is at fault, `unready` where what it refers to is
@@ -32,7 +32,7 @@ class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
     names the subgroup that the member is in.
     """
 
-    cls: ClassRecord
+    pod_class: ClassRecord
     total: int
     nodes: tuple[NodeCount, ...] = ()
     eligible: bool = False
@@ -71,7 +71,7 @@ class NotAdmitted(msgspec.Struct, frozen=True):
 def shortage(
     pipeline: Pipeline,
     nodes: NodeTable,
-    cls: ClassRecord,
+    pod_class: ClassRecord,
     placed: int = 0,
     need: int = 1,
     missing: int = 1,
@@ -85,27 +85,31 @@ def shortage(
     counts say why for each. `alike` are the rows of the copies among it, which nobody can free.
     """
     where = spot.where if spot is not None else ""
-    refusal = pipeline.pre_filter(cls)
+    refusal = pipeline.pre_filter(pod_class)
     if refusal is not None:
         change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
-        return Shortage(cls, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit)
-    unready = pipeline.unready(cls)
+        return Shortage(
+            pod_class, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit
+        )
+    unready = pipeline.unready(pod_class)
     if unready is not None:
         change = "create or correct what is named; the pod goes on by itself"
-        if cls.spec.reservation is not None and cls.spec.reservation.inside:
+        if pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             change = "wait until it is open to the pod, or remove the annotation by which the pod asks for it"
-        return Shortage(cls, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit)
+        return Shortage(
+            pod_class, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit
+        )
     rows = nodes.alive if spot is None else nodes.alive & spot.rows
-    counts, eligible = _node_counts(pipeline, nodes, cls, rows)
-    change = _smallest_change(pipeline, nodes, cls, missing, eligible, rows, alike)
+    counts, eligible = _node_counts(pipeline, nodes, pod_class, rows)
+    change = _smallest_change(pipeline, nodes, pod_class, missing, eligible, rows, alike)
     if spot is not None:
         change = ", or ".join(filter(None, [f"{change} there", spot.change]))
     total = int(rows.sum())
-    return Shortage(cls, total, counts, bool(eligible.any()), change, "", placed, need, culprit, where)
+    return Shortage(pod_class, total, counts, bool(eligible.any()), change, "", placed, need, culprit, where)
 
 
 def _node_counts(
-    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, rows: BoolArray
+    pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, rows: BoolArray
 ) -> tuple[tuple[NodeCount, ...], BoolArray]:
     """Reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass the filters.
 
@@ -113,12 +117,12 @@ def _node_counts(
     """
     open_rows = rows.copy()
     counts: dict[str, int] = {}
-    for reason, out in pipeline.explain(cls, nodes, slice(None)):
+    for reason, out in pipeline.explain(pod_class, nodes, slice(None)):
         found = int((open_rows & out).sum())
         if found:
             counts[reason] = counts.get(reason, 0) + found
             open_rows &= ~out
-    for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
+    for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
         short = int((open_rows & (nodes.idle[column] < amount)).sum())
         if short:
             name = nodes.space.names[column]
@@ -131,7 +135,7 @@ def _node_counts(
 def _smallest_change(
     pipeline: Pipeline,
     nodes: NodeTable,
-    cls: ClassRecord,
+    pod_class: ClassRecord,
     missing: int,
     eligible: BoolArray,
     among: BoolArray,
@@ -140,11 +144,11 @@ def _smallest_change(
     if not among.any():
         return "add a node"
     if not eligible.any():
-        return _open_nodes(pipeline, nodes, cls, among)
+        return _open_nodes(pipeline, nodes, pod_class, among)
     rows = np.flatnonzero(eligible)
     short: list[tuple[int, str, int, int]] = []
     asked = missing + int(eligible[list(alike)].sum())
-    for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
+    for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
         name = nodes.space.names[column]
         largest = int(nodes.allocatable[column, rows].max())
         if largest < amount:
@@ -157,8 +161,12 @@ def _smallest_change(
     most = max((each[0] for each in short), default=0)
     needs = _needs([each[1:] for each in short if each[0] == most], missing)
     where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
-    uneven = _alone_in_the_way(pipeline, nodes, cls, among).get(UNEVEN) if cls.affinity.peers.spread else None
-    wider = wider_skew(cls, nodes, uneven) if uneven is not None else ""
+    uneven = (
+        _alone_in_the_way(pipeline, nodes, pod_class, among).get(UNEVEN)
+        if pod_class.affinity.peers.spread
+        else None
+    )
+    wider = wider_skew(pod_class, nodes, uneven) if uneven is not None else ""
     return f"{needs}{where}" + (f", or {wider}" if wider else "")
 
 
@@ -187,9 +195,9 @@ def _amount_short(name: str, amount: int, missing: int) -> str:
     return f"{whole} {name}" if missing == 1 else f"{whole} {name} ({missing} x {format_quantity(amount, name)})"
 
 
-def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray) -> str:
+def _open_nodes(pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray) -> str:
     """The one reason whose removal opens most nodes that would have room."""
-    parts = _alone_in_the_way(pipeline, nodes, cls, among)
+    parts = _alone_in_the_way(pipeline, nodes, pod_class, among)
     if not parts:
         return "add a node that the pod's selectors, affinity and tolerations accept"
     ranked = sorted(parts, key=lambda reason: -int(parts[reason].sum()))
@@ -198,18 +206,18 @@ def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: B
     first = (asked_for or ranked)[0]
     named = [first] if _is_mismatch(first) or not _is_mismatch(ranked[0]) else [first, ranked[0]]
     return ", or ".join(
-        f"{peer_remedy(reason, cls, nodes, parts[reason]) or _remedy(reason)} "
+        f"{peer_remedy(reason, pod_class, nodes, parts[reason]) or _remedy(reason)} "
         f"({int(parts[reason].sum())} node(s) with room would open)"
         for reason in named
     )
 
 
 def _alone_in_the_way(
-    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray
+    pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray
 ) -> dict[str, BoolArray]:
     """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
-    room = among & (nodes.idle >= cls.min_idle).all(axis=0)
-    parts = pipeline.explain(cls, nodes, slice(None))
+    room = among & (nodes.idle >= pod_class.min_idle).all(axis=0)
+    parts = pipeline.explain(pod_class, nodes, slice(None))
     objections = np.sum([out for _, out in parts], axis=0)
     found: dict[str, BoolArray] = {}
     for reason, out in parts:

@@ -44,13 +44,13 @@ def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
     )
 
 
-def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Verdict | None:
+def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
     """A verdict if the quorum cannot be met by the members that exist, else None."""
-    aside = _aside(gang, noun, need)
+    aside = _aside(gang, spec, need)
     for role, least in need.roles:
         there = gang.count(MemberState.PENDING, role)
         if there < least:
-            minimum = dict(noun.roles)[role]
+            minimum = dict(spec.roles)[role]
             held = minimum - least + there
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
@@ -62,15 +62,15 @@ def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Ve
             )
     short = need.total - gang.count(MemberState.PENDING) - len(gang.starting_placeholders)
     if short <= 0:
-        return _subgroups_missing(gang, noun, need) if noun.subgroups else None
+        return _subgroups_missing(gang, spec, need) if spec.subgroups else None
     goal = need.total + need.done
     held = goal - short
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
-    if noun.later:
-        message += f"; {noun.later}, so they are not counted"
-    if noun.rules.native:
+    if spec.later:
+        message += f"; {spec.later}, so they are not counted"
+    if spec.rules.native:
         message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
-    lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
+    lower = f", or lower its minimum to {held}" if held and goal == spec.min_member else ""
     return Verdict(
         NOT_ENOUGH_MEMBERS,
         message,
@@ -80,12 +80,12 @@ def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Ve
     )
 
 
-def _subgroups_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Verdict | None:
+def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
     """A verdict if subgroups that have too few members keep the gang from its quorum."""
-    able = startable(gang, noun, lambda each: counted(each, noun.match_policy, need.repair))
+    able = startable(gang, spec, lambda each: counted(each, spec.match_policy, need.repair))
     for number, more in enumerate(need.subgroups):
         if able.subgroups[number] < more:
-            rule, have = noun.subgroups[number], noun.subgroups[number].least - more + able.subgroups[number]
+            rule, have = spec.subgroups[number], spec.subgroups[number].least - more + able.subgroups[number]
             small = next((part for part in able.small if part.key[0] == number), None)
             missing = small.missing - small.waiting if small is not None else rule.size
             what = f"subgroup {small.title}" if small is not None else f"another subgroup {rule.name}"
@@ -125,18 +125,18 @@ def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | N
     return None
 
 
-def held_by_problem(gang: GangRecord, noun: Gang) -> Verdict:
-    assert noun.problem is not None
+def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
+    assert spec.problem is not None
     # A problem reads "what is wrong; what to do instead".
-    wrong, _, remedy = noun.problem.message.partition("; ")
-    declared = noun.problem.code != POD_GROUP_NOT_FOUND
+    wrong, _, remedy = spec.problem.message.partition("; ")
+    declared = spec.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
-        noun.problem.code,
+        spec.problem.code,
         wrong if wrong.startswith("waiting for ") else f"gang {gang.key} is held: {wrong}",
-        needed=noun.min_member if declared else 0,
+        needed=spec.min_member if declared else 0,
         members=gang.counts().present,
         change=remedy or "correct what is named",
-        fault=noun.problem.code.endswith("Mismatch"),
+        fault=spec.problem.code.endswith("Mismatch"),
     )
 
 
@@ -146,7 +146,7 @@ def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
     more = f" and {len(facts.nodes) - _NODES_NAMED} more" if len(facts.nodes) > _NODES_NAMED else ""
     return Verdict(
         WAITING_FOR_LEAVERS,
-        f"{who} waits for {facts.leavers} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
+        f"{who} waits for {facts.victims} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
         needed=facts.held,
         placeable=facts.held,
         change="wait until they have left; long termination grace periods delay it",
@@ -179,15 +179,15 @@ def too_many_tied(gang: GangKey, most: int) -> Verdict:
     )
 
 
-def awaiting_admission(gang: GangRecord, noun: Gang, facts: NotAdmitted) -> Verdict:
-    wanted = _amounts(noun.min_resources or ())
+def awaiting_admission(gang: GangRecord, spec: Gang, facts: NotAdmitted) -> Verdict:
+    wanted = _amounts(spec.min_resources or ())
     announced = f"its minResources ({wanted}) exceed what may be promised now"
     message = facts.message or (announced if wanted else "the policy lets nothing in now")
     return Verdict(
         AWAITING_ADMISSION,
         f"gang {gang.key} waits to be admitted: {message}",
         unschedulable=False,
-        needed=noun.min_member,
+        needed=spec.min_member,
         members=gang.counts().present,
         change=facts.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
     )
@@ -209,12 +209,12 @@ def unreadable(record: PodRecord) -> Verdict:
     )
 
 
-def gap(facts: Gap, gang: GangRecord, noun: Gang) -> Verdict:
+def gap(facts: Gap, gang: GangRecord, spec: Gang) -> Verdict:
     text = _amounts(facts.amounts)
     return Verdict(
         NOT_ENOUGH_RESOURCES,
         f"gang {gang.key} asks for minResources that the cluster lacks: {text} too little is free",
-        needed=noun.min_member,
+        needed=spec.min_member,
         members=gang.counts().present,
         change=f"free or add {text}, or lower minResources",
     )
@@ -234,7 +234,7 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     waiting = (*gang.pending.values(), *gang.starting_placeholders)
-    members = (m for m in waiting if m.pod_class is facts.cls and not m.pod.problem)
+    members = (m for m in waiting if m.pod_class is facts.pod_class and not m.pod.problem)
     example = min(members, key=lambda member: member.order).pod.name
     inside = f" in {facts.where}" if facts.where else ""
     part = f"subgroup {facts.part} of " if facts.part else ""
@@ -347,11 +347,11 @@ def _amounts(amounts: tuple[tuple[str, int], ...]) -> str:
     return ", ".join(f"{format_quantity(amount, name)} {name}" for name, amount in amounts)
 
 
-def _aside(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> str:
+def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
     """What keeps existing members from counting."""
     counts = gang.counts()
     on_nodes = counts.bound + counts.running
-    waiting_only = noun.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
+    waiting_only = spec.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
     parts = [
         f"{count} {word}"
         for count, word in (
@@ -364,5 +364,5 @@ def _aside(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> str:
         )
         if count
     ]
-    policy = f"; match policy {noun.match_policy}" if waiting_only and on_nodes else ""
+    policy = f"; match policy {spec.match_policy}" if waiting_only and on_nodes else ""
     return f" ({', '.join(parts)} do not count{policy})" if parts else ""

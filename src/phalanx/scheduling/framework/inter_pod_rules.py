@@ -1,4 +1,4 @@
-"""Which rules about other pods a policy keeps, and how much wishes about them count."""
+"""Which rules about other pods a policy keeps, and how much preferences about them count."""
 
 from __future__ import annotations
 

@@ -67,12 +67,12 @@ class Pipeline:
         return self._plugins[point]
 
     def disable(self, point: str, place: int, instead: Plugin | None) -> None:
-        """One plugin says nothing at a point until `hear_all`; those who hold the list hear that at once."""
+        """One plugin says nothing at a point until `enable_all`; those who hold the list see that at once."""
         self._silenced.append((point, list(self._plugins[point])))
         self._plugins[point][place : place + 1] = [instead] if instead is not None else []
 
     def enable_all(self) -> bool:
-        """Ends what `silence` began; whether there was anything to end."""
+        """Ends what `disable` began; whether there was anything to end."""
         silenced = bool(self._silenced)
         while self._silenced:
             point, plugins = self._silenced.pop()

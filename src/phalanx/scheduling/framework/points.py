@@ -69,7 +69,7 @@ class OrderPlugin:
         """Which of sibling queues comes first; asked again after every allocation, and only ever grows by one."""
         raise NotImplementedError
 
-    def subqueues(self, session: View, payer: ChargePath) -> tuple[AccountRecord, ...]:
+    def subqueues(self, session: View, charge_path: ChargePath) -> tuple[AccountRecord, ...]:
         """The accounts within a queue that take turns, between priority and all other keys; outermost first."""
         raise NotImplementedError
 
@@ -127,11 +127,11 @@ class QuotaPlugin:
         """What a quota that lends and borrows may use at this moment (Koordinator's runtime quota)."""
         raise NotImplementedError
 
-    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> Verdict | None:
-        """Why nothing new may be charged to the payer now, whatever its size; None if it may."""
+    def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
+        """Why nothing new may be charged along the path now, whatever its size; None if it may."""
         raise NotImplementedError
 
-    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> float | None:
         """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
         raise NotImplementedError
 

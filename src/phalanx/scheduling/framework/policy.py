@@ -27,8 +27,9 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy that can run. `always` are plugins that no file names: what objects in the cluster say (quotas,
-    budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no effect yet.
+    """A policy that can run. `standing_plugins` are plugins that no file names: what objects in the cluster say
+    (quotas, budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no
+    effect yet.
 
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods

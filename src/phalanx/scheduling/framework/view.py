@@ -30,7 +30,7 @@ class PodPlacer(Protocol):
 class View(Protocol):
     """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch.
 
-    `placer` tells where the scheduler would put pods, `rounds` when a plugin last did what it does now and then.
+    `placer` tells where the scheduler would put pods, `timers` when a plugin last did what it does now and then.
     """
 
     now: float

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from phalanx.cluster.affinity.selector_sets import company_wanted
+from phalanx.cluster.affinity.selector_sets import required_affinity_whom
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.session.session import Session
@@ -27,10 +27,10 @@ def affinity_candidates(session: Session, portions: Iterable[tuple[ClassRecord, 
         inside = ids >= 0
         room = np.zeros(nodes.affinity.domains(key).size, dtype=np.int64)
         enough = np.ones(len(room), dtype=np.bool_)
-        for cls in followers:
-            potential = session.placer.potential(cls)
+        for pod_class in followers:
+            potential = session.placer.potential(pod_class)
             here = np.bincount(ids[inside], weights=potential[inside], minlength=len(room)).astype(np.int64)
-            enough &= here >= wanted[cls]
+            enough &= here >= wanted[pod_class]
             room += here
         for place in np.argsort(-room, kind="stable")[:_TRIES].tolist():
             if enough[place]:
@@ -41,16 +41,16 @@ def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[Cl
     """label -> the classes that have to be in one domain of it with members of these classes, and with nobody who
     is there already."""
     found: dict[str, list[ClassRecord]] = {}
-    for cls in wanted:
-        company = cls.affinity
-        if not company.peers.affinity:
+    for pod_class in wanted:
+        profile = pod_class.affinity
+        if not profile.peers.affinity:
             continue
-        crowd = company.stated_sets[company_wanted(company.peers)]
-        near = cls.affinity_state(session.state.nodes.affinity).affinity
+        match_set = profile.stated_sets[required_affinity_whom(profile.peers)]
+        near = pod_class.affinity_state(session.state.nodes.affinity).affinity
         assert near is not None
-        if any(crowd in other.affinity.matching_sets for other in wanted) and not any(
+        if any(match_set in other.affinity.matching_sets for other in wanted) and not any(
             each.counts.any() for each in near.counters
         ):
             for counter in near.counters:
-                found.setdefault(counter.region.domains.key, []).append(cls)
+                found.setdefault(counter.region.domains.key, []).append(pod_class)
     return found

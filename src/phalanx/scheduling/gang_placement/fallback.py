@@ -40,7 +40,7 @@ def fallback_placement(
 
     What it finds by amounts is placed pod by pod: filters that depend on who is where are asked again each time.
     """
-    classes = tuple(dict.fromkeys(batch.cls for choice in choices for batch in choice.batches))
+    classes = tuple(dict.fromkeys(batch.pod_class for choice in choices for batch in choice.batches))
     if len(classes) < 2 or sum(choice.total for choice in choices) > _MOST_MEMBERS:
         return None
     rows = _bins(session, classes) if transaction.explores or _bound(session, choices) else []
@@ -50,7 +50,7 @@ def fallback_placement(
     origins: list[tuple[int, PodBatch]] = []
     for number, choice in enumerate(choices):
         for batch in choice.batches:
-            parts.append(SearchPart(classes.index(batch.cls), number, batch.role, len(batch.members)))
+            parts.append(SearchPart(classes.index(batch.pod_class), number, batch.role, len(batch.members)))
             origins.append((number, batch))
     found = ExactSearch(
         session.state.nodes.idle[:, rows].T.tolist(),
@@ -64,13 +64,13 @@ def fallback_placement(
     placed: list[list[tuple[PodRecord, int]]] = [[] for _ in choices]
     for place, node in found:
         number, batch = origins[place]
-        allowed = session.quota_check.room(batch.payer, batch.cls.footprint)
-        if not allowed or not session.placer.accepts(batch.cls, rows[node]):
+        allowed = session.quota_check.room(batch.charge_path, batch.pod_class.footprint)
+        if not allowed or not session.placer.accepts(batch.pod_class, rows[node]):
             transaction.back_to(mark)
             return None
         member = batch.members[taken[place]]
         taken[place] += 1
-        transaction.place(batch.cls, [member], [rows[node]])
+        transaction.place(batch.pod_class, [member], [rows[node]])
         placed[number].append((member, rows[node]))
     return placed
 
@@ -79,7 +79,9 @@ def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
     """At most how many times all of them could be placed."""
     demands = []
     for choice in choices:
-        members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in choice.batches)
+        members = (
+            ((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in choice.batches
+        )
         demands.append(gang_signature(QuorumRequirement(choice.total, choice.roles), members, ()))
     return QuorumSignature(tuple(demands)).upper_bound(session)
 
@@ -88,11 +90,11 @@ def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
     """The rows that take at least one copy of some class, tightest first; of too many, the roomiest per class."""
     placer = session.placer
     per_class: dict[ClassRecord, list[int]] = {}
-    for cls in classes:
-        fits = placer.class_view(cls).score > NOWHERE
+    for pod_class in classes:
+        fits = placer.class_view(pod_class).score > NOWHERE
         rows = np.flatnonzero(fits if placer.scope is None else fits & placer.scope)
-        copies = placer.copies(cls, rows)
-        per_class[cls] = rows[np.lexsort((rows, -copies))].tolist()
+        copies = placer.copies(pod_class, rows)
+        per_class[pod_class] = rows[np.lexsort((rows, -copies))].tolist()
     counts = Counter(row for rows in per_class.values() for row in rows)
     share = len(counts) if len(counts) <= _MOST_NODES else max(1, _MOST_NODES // len(classes))
     chosen = {row for rows in per_class.values() for row in rows[:share]}
@@ -101,14 +103,16 @@ def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
 
 def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[SearchKind]:
     kinds: list[SearchKind] = []
-    for cls in classes:
+    for pod_class in classes:
         conflicts = sum(
             1 << number
             for number, other in enumerate(classes)
-            if session.placer.exclusive(cls) and _same_ports(cls, other)
+            if session.placer.exclusive(pod_class) and _same_ports(pod_class, other)
         )
-        amounts = tuple(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
-        kinds.append(SearchKind(amounts, tuple(session.placer.class_view(cls).mask[rows].tolist()), conflicts))
+        amounts = tuple(zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True))
+        kinds.append(
+            SearchKind(amounts, tuple(session.placer.class_view(pod_class).mask[rows].tolist()), conflicts)
+        )
     return kinds
 
 

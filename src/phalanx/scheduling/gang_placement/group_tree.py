@@ -11,9 +11,9 @@ from phalanx.model.topology import TopologyRule
 
 
 class GroupTree:
-    """`least` of the children must hold, or nothing of the formation is placed; with 0 each stands for itself.
+    """`least` of the children must hold, or nothing of the tree is placed; with 0 each stands for itself.
 
-    A child holds when its own quorum does: a gang's that of its members, a formation's that of its children. Those
+    A child holds when its own quorum does: a gang's that of its members, a tree's that of its children. Those
     that hold already count. `children` are in the order in which they are tried; each is placed as a whole or not
     at all, and one that does not fit is passed over. `topology` binds everything below. `key` is the composite's.
     """
@@ -33,7 +33,7 @@ class GroupTree:
         self.topology = topology
 
     def __repr__(self) -> str:
-        return f"Formation({self.key}, {self.least} of {list(self.children)})"
+        return f"GroupTree({self.key}, {self.least} of {list(self.children)})"
 
     def gangs(self) -> Iterator[GangRecord]:
         """All gangs below, depth first, in the order in which they are tried."""
@@ -43,12 +43,12 @@ class GroupTree:
             else:
                 yield child
 
-    def formations(self) -> Iterator[GroupTree]:
+    def trees(self) -> Iterator[GroupTree]:
         """This one and all below it, parents first."""
         yield self
         for child in self.children:
             if isinstance(child, GroupTree):
-                yield from child.formations()
+                yield from child.trees()
 
 
 def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
@@ -56,14 +56,14 @@ def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
 
     A composite that has been placed once asks for nothing more while anybody below it is left, as a gang does.
     """
-    noun = composites.nouns[root]
+    spec = composites.specs[root]
     below, gangs = composites.children(root)
     found: list[tuple[int, GangKey, GroupTree | GangRecord]] = [
         (child.created, child.key, group_tree_of(composites, child.key)) for child in below
     ]
     found += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
     children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
-    whole = GroupTree(root, noun.min_groups, children, noun.topology)
-    if noun.initiated and any(gang.counts().active for gang in whole.gangs()):
+    whole = GroupTree(root, spec.min_groups, children, spec.topology)
+    if spec.initiated and any(gang.counts().active for gang in whole.gangs()):
         whole.least = 0
     return whole

@@ -15,31 +15,33 @@ from phalanx.scheduling.session.session import Session
 
 
 class GroupTreeAttempt:
-    """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
+    """What a group `tree` is now, the gangs that may take part (`placements`), and what the others lack."""
 
     def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
-        self.formation = group_tree_of(session.state.gangs.composites, root)
+        self.tree = group_tree_of(session.state.gangs.composites, root)
         self.lacks: dict[GangRecord, object] = {}
-        self.calls: dict[GangRecord, GangPlacement] = {}
-        for gang in self.formation.gangs():
+        self.placements: dict[GangRecord, GangPlacement] = {}
+        for gang in self.tree.gangs():
             obstacle = _obstacle(session, gang)
             if obstacle is None:
-                self.calls[gang] = GangPlacement(session, gang)
+                self.placements[gang] = GangPlacement(session, gang)
             else:
                 self.lacks[gang] = obstacle
-        if any(call.need.repair for call in self.calls.values()):
+        if any(placement.need.repair for placement in self.placements.values()):
             # What is half bound was proved as a whole: the rest of it is placed as it can be.
-            for each in self.formation.formations():
+            for each in self.tree.trees():
                 each.least = 0
-        self.open = [call for call in self.calls.values() if not call.need.satisfied]
-        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([call]) for call in self.open]
+        self.open = [placement for placement in self.placements.values() if not placement.need.satisfied]
+        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([placement]) for placement in self.open]
         held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
-        parts += [QuotaBlocked(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
+        parts += [
+            QuotaBlocked(charge_path) for charge_path in dict.fromkeys(session.charge_path(gang) for gang in held)
+        ]
         self.demand = GroupTreeSignature(unit.key, tuple(parts))
 
     def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
         """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
-        gangs = tuple(core(self.formation, self.calls))
+        gangs = tuple(core(self.tree, self.placements))
         return QueuedUnit(unit.key, None, gangs) if gangs else None
 
 
@@ -52,14 +54,14 @@ def group_tree_attempt_of(session: Session, unit: QueuedUnit) -> GroupTreeAttemp
 
 def _obstacle(session: Session, gang: GangRecord) -> object:
     """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
-    noun = gang.spec
-    assert noun is not None
-    if noun.problem is not None:
-        return held_by_problem(gang, noun)
+    spec = gang.spec
+    assert spec is not None
+    if spec.problem is not None:
+        return held_by_problem(gang, spec)
     need = session.requirement(gang)
     if need.satisfied:
         return None
-    verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+    verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
     if verdict is None and not need.repair and gang.pending:
         return session.blocked(gang)
     return verdict

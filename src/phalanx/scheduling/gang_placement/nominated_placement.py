@@ -26,25 +26,27 @@ def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
     return found
 
 
-def place_where_nominated(session: Session, transaction: Transaction, calls: list[GangPlacement]) -> bool:
+def place_where_nominated(session: Session, transaction: Transaction, placements: list[GangPlacement]) -> bool:
     """Places every quorum on the nodes where room was held for it; or places nothing.
 
-    The transaction must have lifted the claims.
+    The transaction must have lifted the nominations.
     """
-    for call in calls:
-        call.placed = []
-        members = [m for batch in call.batches for m in batch.members if m.nomination is not None and m.row >= 0]
+    for placement in placements:
+        placement.placed = []
+        members = [
+            m for batch in placement.batches for m in batch.members if m.nomination is not None and m.row >= 0
+        ]
         for member in members:
             if not put(session, transaction, member, member.row):
                 transaction.unplace()
                 return False
-            call.placed.append((member, member.row))
-        roles = dict(call.need.roles)
+            placement.placed.append((member, member.row))
+        roles = dict(placement.need.roles)
         for member in members:
             if member.pod.role in roles:
                 roles[member.pod.role] -= 1
-        short = len(members) < call.need.total or any(missing > 0 for missing in roles.values())
-        if short or not call.near_enough(session):
+        short = len(members) < placement.need.total or any(missing > 0 for missing in roles.values())
+        if short or not placement.near_enough(session):
             transaction.unplace()
             return False
     return True
@@ -52,12 +54,12 @@ def place_where_nominated(session: Session, transaction: Transaction, calls: lis
 
 def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
     """Places one pod on one node, if it fits there and its accounts allow it."""
-    cls = member.pod_class
-    if not session.quota_check.room(member.charge_path, cls.footprint):
+    pod_class = member.pod_class
+    if not session.quota_check.room(member.charge_path, pod_class.footprint):
         return False
-    if session.placer.class_view(cls).score[row] == NOWHERE:
+    if session.placer.class_view(pod_class).score[row] == NOWHERE:
         return False
-    transaction.place(cls, [member], [row])
+    transaction.place(pod_class, [member], [row])
     return True
 
 
@@ -87,10 +89,14 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
     held = nominated_members(unit)
     if not held:
         return False
-    claim = held[0].nomination
-    assert claim is not None
-    if claim.awaited(session.state.pods.unreleased) and session.now < claim.until and _stands(session, held):
-        await_leavers(session, unit, wanted)
+    nomination = held[0].nomination
+    assert nomination is not None
+    if (
+        nomination.awaited(session.state.pods.unreleased)
+        and session.now < nomination.until
+        and _stands(session, held)
+    ):
+        await_victims(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:
         session.decisions.withdraw_nominations(held)
@@ -106,18 +112,18 @@ def _stands(session: Session, held: list[PodRecord]) -> bool:
 
 def nomination_verdict(held: list[PodRecord]) -> Leaving:
     """What the pods, for all of which one decision holds room, are told."""
-    claim = held[0].nomination
-    assert claim is not None
-    return Leaving(len(claim.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
+    nomination = held[0].nomination
+    assert nomination is not None
+    return Leaving(len(nomination.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
 
 
-def await_leavers(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
+def await_victims(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
     """Lets the unit wait until those who must leave for it have left."""
     held = nominated_members(unit)
-    claim = held[0].nomination
-    assert claim is not None
-    demand = NominatedSignature(unit.key, wanted, claim.victims)
-    refusal = FitError(nomination_verdict(held), session.state.version)
-    tell_unit(session, unit, refusal.facts)
-    session.set_unschedulable(unit, demand, refusal)
-    session.queue.recheck_at(unit, claim.until)
+    nomination = held[0].nomination
+    assert nomination is not None
+    demand = NominatedSignature(unit.key, wanted, nomination.victims)
+    fit_error = FitError(nomination_verdict(held), session.state.version)
+    tell_unit(session, unit, fit_error.facts)
+    session.set_unschedulable(unit, demand, fit_error)
+    session.queue.recheck_at(unit, nomination.until)

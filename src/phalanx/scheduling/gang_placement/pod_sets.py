@@ -13,19 +13,24 @@ from phalanx.scheduling.session.session import Session
 
 
 class PodBatch:
-    """Members of one gang that are alike: same priority, class, role, payer and huddle; `members` in their
-    order."""
+    """Members of one gang that are alike: same priority, class, role, charge path and colocation group; `members`
+    in their order."""
 
-    __slots__ = ("cls", "huddle", "members", "payer", "priority", "role")
+    __slots__ = ("charge_path", "colocation_group", "members", "pod_class", "priority", "role")
 
     def __init__(
-        self, priority: int, cls: ClassRecord, role: str, payer: ChargePath | None, huddle: int | None = None
+        self,
+        priority: int,
+        pod_class: ClassRecord,
+        role: str,
+        charge_path: ChargePath | None,
+        colocation_group: int | None = None,
     ) -> None:
         self.priority = priority
-        self.cls = cls
+        self.pod_class = pod_class
         self.role = role
-        self.payer = payer
-        self.huddle = huddle
+        self.charge_path = charge_path
+        self.colocation_group = colocation_group
         self.members: list[PodRecord] = []
 
 
@@ -33,7 +38,7 @@ Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
 
 
 def batches_of(
-    members: list[PodRecord], roles: set[str], charged: bool, huddles: ColocationGroups | None = None
+    members: list[PodRecord], roles: set[str], charged: bool, colocation: ColocationGroups | None = None
 ) -> list[PodBatch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
     found: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
@@ -41,13 +46,13 @@ def batches_of(
         pod = member.pod
         if pod.problem:
             continue
-        role, payer = pod.role if pod.role in roles else "", member.charge_path if charged else None
+        role, charge_path = pod.role if pod.role in roles else "", member.charge_path if charged else None
         key = (
             -pod.priority,
             member.pod_class,
             role,
-            payer,
-            huddles.group_of(member) if huddles is not None else None,
+            charge_path,
+            colocation.group_of(member) if colocation is not None else None,
         )
         batch = found.get(key)
         if batch is None:
@@ -65,15 +70,15 @@ def hardest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
 
     def hardness(entry: tuple[int, PodBatch]) -> tuple[int, int, float, int]:
         position, batch = entry
-        cls = batch.cls
+        pod_class = batch.pod_class
         share = max(
             amount / max(1, totals.get(names[column], (0, 0))[0])
-            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
+            for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True)
         )
-        return (batch.priority, int(session.placer.class_view(cls).mask.sum()), -share, position)
+        return (batch.priority, int(session.placer.class_view(pod_class).mask.sum()), -share, position)
 
     return leaders_first(
-        [batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,)
+        [batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.pod_class,)
     )
 
 
@@ -84,11 +89,13 @@ def leanest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
 
     def size(entry: tuple[int, PodBatch]) -> tuple[int, float, int]:
         position, batch = entry
-        amounts = batch.cls.footprint.amounts.items()
+        amounts = batch.pod_class.footprint.amounts.items()
         share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
         return (batch.priority, share, position)
 
-    return leaders_first([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))
+    return leaders_first(
+        [batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.pod_class,)
+    )
 
 
 def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodBatch, int]]:
@@ -99,9 +106,9 @@ def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodB
 def least_amount(left: Sequence[tuple[PodBatch, int]], count: int, account: AccountRecord, resource: str) -> int:
     """What so many further members charge to an account at least, of a resource."""
     costs = sorted(
-        (batch.cls.footprint.amounts.get(resource, 0), there)
+        (batch.pod_class.footprint.amounts.get(resource, 0), there)
         for batch, there in left
-        if batch.payer is not None and account in batch.payer.path
+        if batch.charge_path is not None and account in batch.charge_path.path
     )
     amount = 0
     for cost, there in costs:

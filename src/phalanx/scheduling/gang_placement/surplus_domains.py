@@ -37,12 +37,12 @@ class SurplusDomain:
     """What a gang with a topology or with subgroups asks for its further members, as of now."""
 
     def __init__(self, gang: GangRecord, above: Area | None) -> None:
-        noun = gang.spec
-        assert noun is not None
-        self._rules = noun.subgroups
-        self._area = _within(above, area_of(noun.topology, gang.members.values()))
-        members = gang.members.values() if noun.subgroups else ()
-        self._parts = subgroups_of(noun, members, lambda each: counted(each, noun.match_policy))
+        spec = gang.spec
+        assert spec is not None
+        self._rules = spec.subgroups
+        self._area = _within(above, area_of(spec.topology, gang.members.values()))
+        members = gang.members.values() if spec.subgroups else ()
+        self._parts = subgroups_of(spec, members, lambda each: counted(each, spec.match_policy))
 
     def part(self, member: PodRecord) -> Subgroup | None:
         key = part_key(self._rules, member) if self._rules else None
@@ -72,11 +72,11 @@ class SurplusDomain:
 
 def surplus_domain(session: Session, gang: GangRecord) -> SurplusDomain | None:
     """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
-    noun = gang.spec
-    if noun is None:
+    spec = gang.spec
+    if spec is None:
         return None
-    above = _area_above(session, gang) if noun.composite is not None else None
-    return SurplusDomain(gang, above) if noun.topology is not None or noun.subgroups or above is not None else None
+    above = _area_above(session, gang) if spec.composite is not None else None
+    return SurplusDomain(gang, above) if spec.topology is not None or spec.subgroups or above is not None else None
 
 
 def _area_above(session: Session, gang: GangRecord) -> Area | None:

@@ -44,7 +44,7 @@ class Borrowing:
     several such accounts he alone has, lest the loans of one be at the cost of what is another's own.
     """
 
-    def __init__(self, session: Session, payers: Iterable[ChargePath]) -> None:
+    def __init__(self, session: Session, charge_paths: Iterable[ChargePath]) -> None:
         self._session = session
         # What queues deserve is nobody's right where nothing is ever taken back; a quota's min is.
         self._takes_back = session.pipeline.policy.eviction.reclaim
@@ -58,38 +58,45 @@ class Borrowing:
         # Where among those who wait the last of an account stands that stays within its own; -1: none does.
         self._behind: dict[AccountRecord, int] = {}
         # With one account alone there is nobody to lend anything.
-        leaves = {(payer.queue, *(quota_of(payer, tree) for tree in QUOTA_TREES)) for payer in payers}
+        leaves = {
+            (charge_path.queue, *(quota_of(charge_path, tree) for tree in QUOTA_TREES))
+            for charge_path in charge_paths
+        }
         self.active = len(leaves) > 1
 
     def begin(self) -> None:
         """A round begins, perhaps anew."""
         self._waiting, self._behind = list(self._earlier), {}
 
-    def within(self, entry: Entry, payer: ChargePath | None, amounts: Amounts, count: int) -> int:
+    def within(self, entry: Entry, charge_path: ChargePath | None, amounts: Amounts, count: int) -> int:
         """How many of `count` copies of what an entry asks for have their turn now."""
-        if not self.active or payer is None or entry in self._exempt:
+        if not self.active or charge_path is None or entry in self._exempt:
             return count
         self._session.state.ledger.settle()
-        return 0 if self._before(payer.path) else min(count, self._room(payer, amounts))
+        return 0 if self._before(charge_path.path) else min(count, self._room(charge_path, amounts))
 
     def is_late(self, unit: QueuedUnit, charges: Mapping[ChargePath, Amounts]) -> bool:
         """Whether the turn of a unit that would be charged so is later."""
         if not self.active or unit in self._exempt:
             return False
         self._session.state.ledger.settle()
-        behind = self._before(account for payer in charges for account in payer.path)
+        behind = self._before(account for charge_path in charges for account in charge_path.path)
         return bool(behind) or self._degree(charges) > self._limit
 
     def put_off(self, entries: Sequence[Entry], charges: Mapping[ChargePath, Amounts]) -> None:
         """Gives entries that could get something now their turn later. Nobody else is put off: whoever could get
         nothing anyway holds up nobody, as if he were not there."""
         self._session.state.ledger.settle()
-        behind = self._before(account for payer in charges for account in payer.path)
+        behind = self._before(account for charge_path in charges for account in charge_path.path)
         degree, place = self._degree(charges), len(self._waiting)
         for account in behind if degree <= self._limit else ():
             self._behind[account] = place
         accounts = {leaf for leaf, _ in self._exceeded(charges)} | set(behind)
-        accounts |= {payer.queue for payer in charges if payer.queue is not None and _keeps_order(payer.queue)}
+        accounts |= {
+            charge_path.queue
+            for charge_path in charges
+            if charge_path.queue is not None and _keeps_order(charge_path.queue)
+        }
         for account in accounts:
             self._behind.setdefault(account, -1)
         self._waiting.append(_PutOff(entries, degree, accounts))
@@ -128,17 +135,17 @@ class Borrowing:
     def _exceeded(self, charges: Mapping[ChargePath, Amounts]) -> Iterator[tuple[AccountRecord, int]]:
         """Of the accounts that would hold more than their own: the leaf that pays, and the degree of the loan."""
         sums: dict[AccountRecord, dict[str, int]] = {}
-        for payer, amounts in charges.items() if len(charges) > 1 else ():
-            for account in payer.path:
+        for charge_path, amounts in charges.items() if len(charges) > 1 else ():
+            for account in charge_path.path:
                 add_amounts(sums.setdefault(account, {}), amounts, 1)
-        for payer, amounts in charges.items():
-            for account, leaf, degree in self._accounts(payer):
+        for charge_path, amounts in charges.items():
+            for account, leaf, degree in self._accounts(charge_path):
                 if self._copies(account, sums.get(account, amounts)) < 1:
                     yield leaf, degree
 
-    def _room(self, payer: ChargePath, amounts: Amounts) -> int:
+    def _room(self, charge_path: ChargePath, amounts: Amounts) -> int:
         """How many times the amounts make no larger a loan than may be given in this round."""
-        own = (account for account, _, degree in self._accounts(payer) if degree > self._limit)
+        own = (account for account, _, degree in self._accounts(charge_path) if degree > self._limit)
         return min((self._copies(account, amounts) for account in own), default=UNLIMITED)
 
     def _copies(self, account: AccountRecord, amounts: Amounts) -> int:
@@ -150,19 +157,19 @@ class Borrowing:
                     room = min(room, max(0, (share[name] - holds) // amount))
         return room
 
-    def _accounts(self, payer: ChargePath) -> list[tuple[AccountRecord, AccountRecord, int]]:
-        """The payer's queues and quotas that have anything of their own, each with the leaf of its tree, and the
-        degree of a loan to it."""
-        found = self._degrees.get(payer)
+    def _accounts(self, charge_path: ChargePath) -> list[tuple[AccountRecord, AccountRecord, int]]:
+        """The charge path's queues and quotas that have anything of their own, each with the leaf of its tree, and
+        the degree of a loan to it."""
+        found = self._degrees.get(charge_path)
         if found is None:
-            lineage = payer.queue.lineage()[:-1] if payer.queue is not None and self._takes_back else ()
+            lineage = charge_path.queue.lineage()[:-1] if charge_path.queue is not None and self._takes_back else ()
             ranked = [(queue, lineage[0], len(lineage) - place) for place, queue in enumerate(lineage)]
-            quotas = (quota_of(payer, tree) for tree in QUOTA_TREES)
+            quotas = (quota_of(charge_path, tree) for tree in QUOTA_TREES)
             ranked += [(quota, quota, _QUOTA) for quota in quotas if quota is not None]
             for account, _, _ in ranked:
                 if account not in self._own:
                     self._own[account] = own_of(self._session, account)
-            found = self._degrees[payer] = [entry for entry in ranked if self._own[entry[0]]]
+            found = self._degrees[charge_path] = [entry for entry in ranked if self._own[entry[0]]]
         return found
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
-def quota_of(payer: ChargePath, tree: Tree) -> AccountRecord | None:
-    """The leaf that the payer's pods are charged to; the sum over all elastic quotas is none."""
-    return next((account for account in payer.path if account.key.tree is tree), None)
+def quota_of(charge_path: ChargePath, tree: Tree) -> AccountRecord | None:
+    """The leaf of the charge path in a tree; the sum over all elastic quotas is none."""
+    return next((account for account in charge_path.path if account.key.tree is tree), None)
 
 
 def has_share(session: Session, plugin: Plugin) -> frozenset[str]:
@@ -37,8 +37,8 @@ def has_min(session: Session, tree: Tree) -> frozenset[str]:
 
     def compute() -> frozenset[str]:
         quotas = (account for account in session.ledger.accounts.values() if account.key.tree is tree)
-        nouns = (quota.spec for quota in quotas if quota.spec is not None and quota.fault is None)
-        return frozenset(name for noun in nouns for name, _ in noun.deserved or ())
+        specs = (quota.spec for quota in quotas if quota.spec is not None and quota.fault is None)
+        return frozenset(name for spec in specs for name, _ in spec.deserved or ())
 
     return session.memo(("resources with a min", tree), compute)
 
@@ -78,8 +78,8 @@ class ToldShares:
         self._pods_count = any(
             name == PODS
             for account in session.ledger.accounts.values()
-            if account.key.tree is Tree.QUEUE and (noun := account.spec) is not None
-            for limits in (noun.guarantee, noun.deserved or (), noun.capability)
+            if account.key.tree is Tree.QUEUE and (spec := account.spec) is not None
+            for limits in (spec.guarantee, spec.deserved or (), spec.capability)
             for name, _ in limits
         )
 

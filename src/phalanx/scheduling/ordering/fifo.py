@@ -57,7 +57,7 @@ class FifoQueues:
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
 
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
-        queue = self._session.payer(unit.members[0]).queue if self._any and unit.members else None
+        queue = self._session.charge_path(unit.members[0]).queue if self._any and unit.members else None
         return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
 
 

@@ -223,9 +223,9 @@ class QueueOrder:
         return self._taken(node, way, alone)
 
     @property
-    def payers(self) -> set[ChargePath]:
-        """Who pays for anybody that was in it."""
-        return {payer for payer, _, _ in self._lanes}
+    def charge_paths(self) -> set[ChargePath]:
+        """The charge paths of all that were in it."""
+        return {charge_path for charge_path, _, _ in self._lanes}
 
     @property
     def single(self) -> bool:
@@ -242,13 +242,13 @@ class QueueOrder:
 
     def _lane(self, unit: QueuedUnit, band: Rank, stage: int) -> TurnQueue:
         """The lane for one more unit or turn, which the caller adds."""
-        payer = self._payer(unit)
-        key = (payer, band, stage)
+        charge_path = self._charge_path(unit)
+        key = (charge_path, band, stage)
         known = self._lanes.get(key)
         if known is None or not len(known[0]):
             way: list[QueueBranch] = []
             node: QueueBranch | TurnQueue = self._root
-            steps = self._steps(payer, band, stage)
+            steps = self._steps(charge_path, band, stage)
             for number, step in enumerate(steps, start=1):
                 assert isinstance(node, QueueBranch)
                 way.append(node)
@@ -259,22 +259,22 @@ class QueueOrder:
             branch.size += 1
         return known[0]
 
-    def _payer(self, unit: QueuedUnit) -> ChargePath:
-        """Who pays for the first gang of a bundle, or for the pod."""
+    def _charge_path(self, unit: QueuedUnit) -> ChargePath:
+        """The charge path of the first gang of a bundle, or of the pod."""
         if unit.pod is not None:
-            return self._session.payer(unit.pod)
+            return self._session.charge_path(unit.pod)
         if len(unit.gangs) == 1:
-            return self._session.payer(unit.gangs[0])
-        return self._session.payer(min(unit.gangs, key=lambda gang: (self._session.rank(gang), gang.key)))
+            return self._session.charge_path(unit.gangs[0])
+        return self._session.charge_path(min(unit.gangs, key=lambda gang: (self._session.rank(gang), gang.key)))
 
-    def _steps(self, payer: ChargePath, band: Rank, stage: int) -> list[Step]:
+    def _steps(self, charge_path: ChargePath, band: Rank, stage: int) -> list[Step]:
         steps: list[Step] = [(band[0], lambda _: (band[0],))]
-        if self._queues and payer.queue is not None:
-            lineage = [each for each in payer.queue.lineage() if each.key.name != ROOT_QUEUE]
+        if self._queues and charge_path.queue is not None:
+            lineage = [each for each in charge_path.queue.lineage() if each.key.name != ROOT_QUEUE]
             steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
         steps.append((("band", band, stage), lambda _: (_OWN, *band[1:], stage)))
         for plugin in self._tenants:
-            for account in plugin.subqueues(self._session, payer):
+            for account in plugin.subqueues(self._session, charge_path):
                 steps.append(self._by_account(account, self._tenant_place))
         steps.append(("units", lambda _: (_OWN,)))
         return steps

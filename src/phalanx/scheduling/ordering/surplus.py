@@ -39,8 +39,8 @@ class SurplusTurn:
         self.near: SurplusDomain | None = surplus_domain(session, gang)
         self.refused: dict[PodSignature, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
-        noun = gang.spec
-        topology = noun.topology if noun is not None and noun.rules.by_native_rules else None
+        spec = gang.spec
+        topology = spec.topology if spec is not None and spec.rules.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
         for member in sorted(session.pending_in_order(gang), key=lambda member: member.nomination is None):
@@ -117,10 +117,10 @@ class SurplusTurns:
             wanted = min(
                 turn.run_length() if most > 1 else 1,
                 most,
-                session.quota_check.room(kind.payer, head.pod_class.footprint),
+                session.quota_check.room(kind.charge_path, head.pod_class.footprint),
             )
-            huddles = session.colocation_groups(turn.gang) if wanted else None
-            with session.placer.with_extra_score(huddles.scores(head, ()) if huddles is not None else None):
+            colocation = session.colocation_groups(turn.gang) if wanted else None
+            with session.placer.with_extra_score(colocation.scores(head, ()) if colocation is not None else None):
                 rows = session.placer.place(head.pod_class, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)
@@ -132,7 +132,9 @@ class SurplusTurns:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             turn.refused[kind] = None
             turn.members = [
-                each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.payer)
+                each
+                for each in turn.members
+                if (each.pod_class, each.charge_path) != (kind.pod_class, kind.charge_path)
             ]
         if not turn.members:
             self._settle(turn.unit)
@@ -190,14 +192,14 @@ class SurplusTurns:
         refused = {kind for turn in turns for kind in turn.refused}
         if refused:
             demand = SurplusSignature(tuple(sorted(refused, key=_place)))
-            refusal = surplus_fit_error(session, demand)
+            fit_error = surplus_fit_error(session, demand)
             match session.unschedulable.get(unit.key):
                 case (GroupTreeSignature(key, parts), known):
                     # Gangs of the same tree wait as well: whoever may get something first wakes all.
                     session.set_unschedulable(unit, GroupTreeSignature(key, (*parts, demand)), known)
                 case _:
-                    session.set_unschedulable(unit, demand, refusal)
-            tell_unit(session, unit, refusal.facts)
+                    session.set_unschedulable(unit, demand, fit_error)
+            tell_unit(session, unit, fit_error.facts)
 
 
 def grows_at(gang: GangRecord, now: int) -> int:
@@ -225,7 +227,7 @@ def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool =
 
 
 def _place(kind: PodSignature) -> tuple[int, object, str]:
-    return kind.cls.number, kind.payer.key if kind.payer is not None else "", repr(kind.area)
+    return kind.pod_class.number, kind.charge_path.key if kind.charge_path is not None else "", repr(kind.area)
 
 
 def _extra(gang: GangRecord) -> int:

@@ -46,48 +46,48 @@ class ReservedRoom(Protocol):
 class ClassView:
     """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
-    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the stocks
-    allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what other pods
-    mean for the class, which `peering` says (None where they mean nothing). `copies` (how many fit on each row) and
-    their sum `room` are kept once somebody has asked for them.
+    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the
+    allocators allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what
+    other pods mean for the class, which `constraints` says (None where they mean nothing). `copies` (how many fit
+    on each row) and their sum `room` are kept once somebody has asked for them.
     """
 
     __slots__ = (
+        "allocator_cursors",
         "allowed",
         "base",
-        "cls",
+        "constraints",
         "copies",
         "cursor",
-        "grained",
         "label_cursor",
         "limit",
         "mask",
         "peer_stamp",
-        "peering",
+        "pod_class",
         "preference",
+        "quantised",
         "room",
         "room_cursor",
         "score",
         "static",
-        "stock_cursors",
     )
 
-    def __init__(self, cls: ClassRecord, capacity: int) -> None:
-        self.cls = cls
+    def __init__(self, pod_class: ClassRecord, capacity: int) -> None:
+        self.pod_class = pod_class
         self.static: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.allowed = self.mask = self.static
         self.limit: IntArray | None = None
         self.preference: FloatArray | None = None
         self.base: FloatArray = np.full(capacity, NOWHERE)
         self.score = self.base
-        self.peering: InterPodConstraints | None = None
+        self.constraints: InterPodConstraints | None = None
         self.peer_stamp: tuple[int, ...] = ()
-        self.grained = False
+        self.quantised = False
         self.copies: IntArray | None = None
         self.room = 0
         self.cursor = -1
         self.label_cursor = -1
-        self.stock_cursors: tuple[int, ...] = ()
+        self.allocator_cursors: tuple[int, ...] = ()
         self.room_cursor = -1
 
 
@@ -108,11 +108,11 @@ class ClassViews:
         reserved: ReservedRoom | None = None,
     ) -> None:
         self._rules = rules
-        self._rooms = limits
+        self._limits = limits
         self._reserved = reserved
         self._nodes = nodes
         self._filters = filters
-        self._stocks = frozenset(allocators)
+        self._allocators = frozenset(allocators)
         self._preferences = preferences
         self._scorers = scorers
         self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
@@ -127,105 +127,109 @@ class ClassViews:
         """What filters and preferences say is different now although no node has changed."""
         self._views.clear()
 
-    def complete(self, cls: ClassRecord) -> ClassView:
+    def complete(self, pod_class: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
-        view = self.current(cls)
-        peering = view.peering
-        if peering is None:
+        view = self.current(pod_class)
+        constraints = view.constraints
+        if constraints is None:
             view.mask, view.score = view.allowed, view.base
             if self._nodes.maintenance.active:
-                view.mask = view.allowed & self.in_time(cls, slice(None))
+                view.mask = view.allowed & self.in_time(pod_class, slice(None))
             return view
-        stamp = (peering.ticks, self._nodes.changes.end)
+        stamp = (constraints.ticks, self._nodes.changes.end)
         if view.peer_stamp != stamp:
-            view.mask = view.allowed & peering.open()
+            view.mask = view.allowed & constraints.open()
             if self._nodes.maintenance.active:
-                view.mask &= self.in_time(cls, slice(None))
-            points = peering.points() if peering.wishful else 0.0
+                view.mask &= self.in_time(pod_class, slice(None))
+            points = constraints.points() if constraints.has_preferences else 0.0
             view.score = np.where(view.mask, view.base + points, NOWHERE)
             view.peer_stamp = stamp
         return view
 
-    def current(self, cls: ClassRecord, scored: bool = True) -> ClassView:
+    def current(self, pod_class: ClassRecord, scored: bool = True) -> ClassView:
         """The view, current but for what other pods mean for the class; unless `scored`, its scores may be old."""
-        view = self._views.pop(cls.number, None)
+        view = self._views.pop(pod_class.number, None)
         if view is None:
-            view = self._new_view(cls)
-        self._views[cls.number] = view  # last in the dict: used last
+            view = self._new_view(pod_class)
+        self._views[pod_class.number] = view  # last in the dict: used last
         nodes = self._nodes
-        if view.label_cursor != nodes.relabelled.end or view.stock_cursors != self._allocator_ends(cls):
+        if view.label_cursor != nodes.relabelled.end or view.allocator_cursors != self._allocator_ends(pod_class):
             self._refresh_mask(view)
         if scored and view.cursor != nodes.changes.end:
             self._refresh_score(view)
         self._meet_other_pods(view)
         return view
 
-    def allocators_of(self, cls: ClassRecord) -> list[NodeAllocator]:
-        """The stocks that concern the class and that the policy looks at."""
-        return [stock for stock in cls.allocators if stock.name in self._stocks]
+    def allocators_of(self, pod_class: ClassRecord) -> list[NodeAllocator]:
+        """The node allocators that concern the class and that the policy looks at."""
+        return [allocator for allocator in pod_class.allocators if allocator.name in self._allocators]
 
     def copies(self, view: ClassView, rows: Rows) -> IntArray:
-        cls = view.cls
+        pod_class = view.pod_class
         if isinstance(rows, slice):
-            idle = self._nodes.idle[cls.columns][:, rows]
+            idle = self._nodes.idle[pod_class.columns][:, rows]
         else:
-            idle = self._nodes.idle.take(rows, axis=1).take(cls.columns, axis=0)
-        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0)
+            idle = self._nodes.idle.take(rows, axis=1).take(pod_class.columns, axis=0)
+        fits: IntArray = (idle // pod_class.amounts[:, None]).min(axis=0)
         np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
-        for plugin in self._rooms:
-            fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
+        for plugin in self._limits:
+            fits = np.minimum(fits, plugin.max_copies(pod_class, self._nodes, rows))
         if self._nodes.maintenance.active:
-            fits = np.where(self.in_time(cls, rows), fits, 0)
+            fits = np.where(self.in_time(pod_class, rows), fits, 0)
         if self._reserved is not None and self._reserved.active:
-            fits = self._reserved.limit_copies(cls, rows, fits)
-        elif cls.spec.reservation is not None and cls.spec.reservation.inside:
+            fits = self._reserved.limit_copies(pod_class, rows, fits)
+        elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             # What it may use nothing but is not there.
             fits = np.zeros_like(fits)
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
 
-    def in_time(self, cls: ClassRecord, rows: Rows) -> BoolArray:
+    def in_time(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """bool[rows]: where a pod that is placed now ends before the node is in maintenance."""
-        return self._nodes.maintenance.open_to(cls.spec.run_limit, cls.spec.tolerations, rows)
+        return self._nodes.maintenance.open_to(pod_class.spec.run_limit, pod_class.spec.tolerations, rows)
 
     def copy_scores(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
         """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
         copies = np.arange(1, deepest + 1, dtype=np.int64)
         total = np.zeros((len(rows), deepest))
-        load = Load(view.cls, self._nodes, rows, copies)
+        load = Load(view.pod_class, self._nodes, rows, copies)
         for scorer in self._scorers:
-            total += scorer.score(view.cls, load)
+            total += scorer.score(view.pod_class, load)
         if view.preference is not None:
             total += view.preference[rows, None]
-        return quantised(total) if view.grained else total
+        return quantised(total) if view.quantised else total
 
-    def _new_view(self, cls: ClassRecord) -> ClassView:
+    def _new_view(self, pod_class: ClassRecord) -> ClassView:
         capacity = self._nodes.capacity
         if len(self._views) >= max(_FEWEST_VIEWS, _VIEW_BYTES // (32 * capacity)):
             del self._views[next(iter(self._views))]
-        return ClassView(cls, capacity)
+        return ClassView(pod_class, capacity)
 
-    def _allocator_ends(self, cls: ClassRecord) -> tuple[int, ...]:
-        return tuple(stock.changes.end for stock in self.allocators_of(cls)) if cls.allocators else ()
+    def _allocator_ends(self, pod_class: ClassRecord) -> tuple[int, ...]:
+        return (
+            tuple(allocator.changes.end for allocator in self.allocators_of(pod_class))
+            if pod_class.allocators
+            else ()
+        )
 
     def _meet_other_pods(self, view: ClassView) -> None:
         """Brings what other pods mean for the class up to date."""
-        nodes, cls = self._nodes, view.cls
-        if not cls.affinity.restricts or self._rules == NO_RULES:
-            view.peering = None
+        nodes, pod_class = self._nodes, view.pod_class
+        if not pod_class.affinity.restricts or self._rules == NO_RULES:
+            view.constraints = None
             return
-        bearing = cls.affinity_state(nodes.affinity)
-        if view.peering is None or not view.peering.holds(bearing, view.static):
-            view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
+        affinity_state = pod_class.affinity_state(nodes.affinity)
+        if view.constraints is None or not view.constraints.holds(affinity_state, view.static):
+            view.constraints = InterPodConstraints(nodes, pod_class, affinity_state, self._rules, view.static)
             view.peer_stamp = ()
-            if view.peering.wishful and not view.grained:
-                view.grained, view.cursor = True, -1
+            if view.constraints.has_preferences and not view.quantised:
+                view.quantised, view.cursor = True, -1
                 self._refresh_score(view)
 
     def _refresh_mask(self, view: ClassView) -> None:
         nodes = self._nodes
         stale = self._stale_eligibility(view)
         if stale is None:
-            view.static = self._filter(view.cls, slice(None))
+            view.static = self._filter(view.pod_class, slice(None))
             self._ask_allocators(view, slice(None))
             view.base = np.full(nodes.capacity, NOWHERE)
             view.copies, view.cursor = None, -1
@@ -233,26 +237,26 @@ class ClassViews:
         else:
             # These rows are among the changed ones too, so their scores and copies follow by themselves.
             rows = np.array(sorted(set(stale)), dtype=np.intp)
-            view.static[rows] = self._filter(view.cls, rows)
+            view.static[rows] = self._filter(view.pod_class, rows)
             self._ask_allocators(view, rows)
             self._renew_preference(view)
             self._score_rows(view, rows)
             if view.copies is not None and view.limit is not None:
                 self.recount(view, view.copies, rows)
-        view.label_cursor, view.stock_cursors = nodes.relabelled.end, self._allocator_ends(view.cls)
+        view.label_cursor, view.allocator_cursors = nodes.relabelled.end, self._allocator_ends(view.pod_class)
 
     def _ask_allocators(self, view: ClassView, rows: Rows) -> None:
-        """Puts together `allowed` on some rows from `static` and what the stocks allow there."""
-        stocks = self.allocators_of(view.cls)
-        if not stocks:
+        """Puts together `allowed` on some rows from `static` and what the allocators allow there."""
+        allocators = self.allocators_of(view.pod_class)
+        if not allocators:
             view.allowed, view.limit = view.static, None
             return
         if view.limit is None:
             rows, view.allowed = slice(None), view.static.copy()
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
-        for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls.spec, rows))
+        for allocator in allocators:
+            limit = np.minimum(limit, allocator.copies(view.pod_class.spec, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
@@ -263,8 +267,8 @@ class ClassViews:
             return None
         limit = nodes.capacity // _RESCORE_PART
         stale = nodes.relabelled.since(view.label_cursor, limit)
-        for stock, cursor in zip(self.allocators_of(view.cls), view.stock_cursors, strict=True):
-            changed = stock.changes.since(cursor, limit)
+        for allocator, cursor in zip(self.allocators_of(view.pod_class), view.allocator_cursors, strict=True):
+            changed = allocator.changes.since(cursor, limit)
             if stale is None or changed is None:
                 return None
             stale = stale + changed
@@ -283,16 +287,16 @@ class ClassViews:
         elif len(shifted):
             self._score_rows(view, shifted)
 
-    def _filter(self, cls: ClassRecord, rows: Rows) -> BoolArray:
+    def _filter(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         mask: BoolArray = self._nodes.alive[rows].copy()
         for plugin in self._filters:
-            mask &= plugin.filter(cls, self._nodes, rows)
+            mask &= plugin.filter(pod_class, self._nodes, rows)
         return mask
 
     def _preference(self, view: ClassView) -> FloatArray | None:
         total: FloatArray | None = None
         for plugin in self._preferences:
-            part = plugin.static_score(view.cls, self._nodes, view.allowed)
+            part = plugin.static_score(view.pod_class, self._nodes, view.allowed)
             if part is not None:
                 total = part if total is None else total + part
         return total
@@ -307,24 +311,24 @@ class ClassViews:
 
     def _score_rows(self, view: ClassView, rows: RowArray) -> None:
         """Scores some rows (repeats are harmless)."""
-        cls, nodes = view.cls, self._nodes
-        fits = (nodes.idle.take(rows, axis=1) >= cls.min_idle).all(axis=0)
+        pod_class, nodes = view.pod_class, self._nodes
+        fits = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
         fits &= view.allowed.take(rows)
-        for plugin in self._rooms:
-            fits &= plugin.max_copies(cls, nodes, rows) > 0
+        for plugin in self._limits:
+            fits &= plugin.max_copies(pod_class, nodes, rows) > 0
         if nodes.maintenance.active:
-            fits &= self.in_time(cls, rows)
+            fits &= self.in_time(pod_class, rows)
         if self._reserved is not None and self._reserved.active:
-            fits &= self._reserved.limit_copies(cls, rows, fits.astype(np.int64)) > 0
-        elif cls.spec.reservation is not None and cls.spec.reservation.inside:
+            fits &= self._reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
+        elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             fits = np.zeros_like(fits)
-        load = Load(cls, nodes, rows)
+        load = Load(pod_class, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
-            total = total + scorer.score(cls, load)
+            total = total + scorer.score(pod_class, load)
         if view.preference is not None:
             total = total + view.preference.take(rows)
-        if view.grained:
+        if view.quantised:
             total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
 

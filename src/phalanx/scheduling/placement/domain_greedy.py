@@ -34,16 +34,16 @@ _DEEPER = 8
 class GrowingLimit:
     """A required spread over domains of one row each: no further row opens until the emptiest have filled up."""
 
-    def __init__(self, evenness: SpreadConstraint) -> None:
-        region = evenness.counter.region
+    def __init__(self, constraint: SpreadConstraint) -> None:
+        region = constraint.counter.region
         self._where = region.where
-        self._counts = evenness.counter.counts.copy()
-        self._least = evenness.least()
+        self._counts = constraint.counter.counts.copy()
+        self._least = constraint.least()
         eligible = np.flatnonzero(region.present[:-1] > 0)
-        fixed = len(eligible) < evenness.rule.min_domains
+        fixed = len(eligible) < constraint.rule.min_domains
         self._left = -1 if fixed else int((self._counts[eligible] == self._least).sum())
 
-    def sit(self, row: int) -> bool:
+    def add_copy(self, row: int) -> bool:
         """Takes a copy in; whether another row may be open from now on."""
         domain = self._where[row]
         if domain < 0:
@@ -58,15 +58,15 @@ class GrowingLimit:
 class _Varying:
     """A required spread over groups."""
 
-    def __init__(self, evenness: SpreadConstraint, rows: RowArray) -> None:
-        region = evenness.counter.region
-        self._ids = evenness.domains.ids[rows]
+    def __init__(self, constraint: SpreadConstraint, rows: RowArray) -> None:
+        region = constraint.counter.region
+        self._ids = constraint.domains.ids[rows]
         self._labelled = self._ids >= 0
         self._where = region.where[rows].tolist()
-        self._counts = evenness.counter.counts.copy()
+        self._counts = constraint.counter.counts.copy()
         self._eligible = np.flatnonzero(region.present[:-1] > 0)
-        rule = evenness.rule
-        self._slack = rule.max_skew - evenness.own
+        rule = constraint.rule
+        self._slack = rule.max_skew - constraint.own
         self._fixed = len(self._eligible) < rule.min_domains
         self._unlimited = not len(self._eligible)
 
@@ -76,54 +76,54 @@ class _Varying:
         least = 0 if self._fixed else int(self._counts[self._eligible].min())
         return (self._counts[self._ids] <= self._slack + least) & self._labelled
 
-    def sit(self, group: int) -> None:
+    def add_copy(self, group: int) -> None:
         if self._where[group] >= 0:
             self._counts[self._where[group]] += 1
 
 
-class _Wishes:
+class _Preferred:
     """What is preferred, over groups."""
 
-    def __init__(self, peering: InterPodConstraints, rows: RowArray) -> None:
-        self._peering = peering
-        self._labelled: BoolArray = peering.labelled[rows]
+    def __init__(self, constraints: InterPodConstraints, rows: RowArray) -> None:
+        self._constraints = constraints
+        self._labelled: BoolArray = constraints.labelled[rows]
         self._everywhere = np.ones(len(rows), dtype=np.bool_)
-        self._wishes = [(wish, *_counted(wish, rows)) for wish in peering.wishes]
-        self._pulls = [_weighed(pull, rows) for pull in peering.pulls]
-        self._growths = [pull.growth for pull in peering.pulls]
+        self._soft_constraints = [(soft, *_counted(soft, rows)) for soft in constraints.soft_constraints]
+        self._affinities = [_weighed(preferred, rows) for preferred in constraints.preferred_affinities]
+        self._growths = [preferred.growth for preferred in constraints.preferred_affinities]
 
-    def sit(self, group: int) -> None:
-        for wish, _, where, counts in self._wishes:
+    def add_copy(self, group: int) -> None:
+        for soft, _, where, counts in self._soft_constraints:
             if where[group] >= 0:
-                counts[where[group]] += wish.growth
-        for (ids, weights), growth in zip(self._pulls, self._growths, strict=True):
+                counts[where[group]] += soft.growth
+        for (ids, weights), growth in zip(self._affinities, self._growths, strict=True):
             if ids[group] >= 0:
                 weights[ids[group]] += growth
 
     def points(self) -> FloatArray:
         total = np.zeros(len(self._labelled))
-        if self._wishes:
-            parts = [(ids, counts) for _, ids, _, counts in self._wishes]
-            total += self._peering.spread_points(parts, self._labelled)
-        if self._pulls:
-            raw = sum((weights[ids] for ids, weights in self._pulls), start=np.zeros(1, dtype=np.int64))
-            total += self._peering.pull_points(raw, self._everywhere)
+        if self._soft_constraints:
+            parts = [(ids, counts) for _, ids, _, counts in self._soft_constraints]
+            total += self._constraints.spread_points(parts, self._labelled)
+        if self._affinities:
+            raw = sum((weights[ids] for ids, weights in self._affinities), start=np.zeros(1, dtype=np.int64))
+            total += self._constraints.affinity_points(raw, self._everywhere)
         return total
 
 
 class DomainGreedy:
     """`first` float[N] is the score of the next copy on each row (NOWHERE where none fits), `limits` int64[N] how
-    many each takes. What `varying` and `closing` say is followed copy by copy, and what is preferred if `restless`;
-    a copy that opens rows by one of `rising` is the last.
+    many each takes. What `varying` and `closing` say is followed copy by copy, and what is preferred if
+    `self_affecting`; a copy that opens rows by one of `rising` is the last.
     """
 
     def __init__(
         self,
-        peering: InterPodConstraints,
+        constraints: InterPodConstraints,
         grouping: Grouping,
         first: FloatArray,
         limits: Callable[[RowArray], IntArray],
-        ladder: CopyScores,
+        copy_scores: CopyScores,
         varying: Sequence[SpreadConstraint],
         closing: Sequence[LabelDomains],
         rising: Sequence[SpreadConstraint],
@@ -133,14 +133,14 @@ class DomainGreedy:
         self._size = len(groups)
         self._first = first
         self._limits = limits
-        self._climb = ladder
+        self._copy_scores = copy_scores
         self._varying = [_Varying(each, groups) for each in varying]
         self._closing = [each.ids[groups] for each in closing]
         self._rising = [GrowingLimit(each) for each in rising]
-        self._wishes = _Wishes(peering, groups) if peering.restless else None
+        self._preferred = _Preferred(constraints, groups) if constraints.self_affecting else None
         self._allowed = np.ones(self._size, dtype=np.bool_)
         for each, ids in zip(closing, self._closing, strict=True):
-            self._allowed &= peering.tolerant(each)[ids]
+            self._allowed &= constraints.tolerant(each)[ids]
         self._deeper: dict[int, list[float]] = {}
 
     def run(self, count: int) -> list[int]:
@@ -148,7 +148,7 @@ class DomainGreedy:
         self._line_up(count)
         chosen: list[int] = []
         open_groups = self._open()
-        points = self._wishes.points() if self._wishes is not None else None
+        points = self._preferred.points() if self._preferred is not None else None
         while len(chosen) < count:
             value = self._head if points is None else self._head + points
             value = np.where(open_groups, value, NOWHERE)
@@ -159,15 +159,15 @@ class DomainGreedy:
             group = int(ties[0]) if len(ties) == 1 else int(ties[self._head_row[ties].argmin()])
             row = self._take(group)
             chosen.append(row)
-            opens = [each.sit(row) for each in self._rising]
+            opens = [each.add_copy(row) for each in self._rising]
             if any(opens):
                 break
             if self._varying or self._closing:
-                self._sit(group)
+                self._add_copy(group)
                 open_groups = self._open()
-            if self._wishes is not None:
-                self._wishes.sit(group)
-                points = self._wishes.points()
+            if self._preferred is not None:
+                self._preferred.add_copy(group)
+                points = self._preferred.points()
         return chosen
 
     def _line_up(self, count: int) -> None:
@@ -188,7 +188,7 @@ class DomainGreedy:
         self._lines: dict[int, list[tuple[float, int, int, int]]] = {}
         self._most = self._limits(self._rows).tolist()
         several = max(self._most, default=1) > 1
-        self._second: list[float] = self._climb(self._rows, 2)[:, 1].tolist() if several else []
+        self._second: list[float] = self._copy_scores(self._rows, 2)[:, 1].tolist() if several else []
 
     def _line(self, group: int) -> list[tuple[float, int, int, int]]:
         """A heap of (-score, row, its place, which copy) of a group."""
@@ -223,12 +223,12 @@ class DomainGreedy:
         steps = self._deeper.get(place, [])
         if len(steps) <= copies:
             depth = min(copies * _DEEPER, self._most[place])
-            steps = self._deeper[place] = self._climb(self._rows[place : place + 1], depth)[0].tolist()
+            steps = self._deeper[place] = self._copy_scores(self._rows[place : place + 1], depth)[0].tolist()
         return steps[copies]
 
-    def _sit(self, group: int) -> None:
+    def _add_copy(self, group: int) -> None:
         for each in self._varying:
-            each.sit(group)
+            each.add_copy(group)
         for ids in self._closing:
             if ids[group] >= 0:
                 self._allowed &= ids != ids[group]
@@ -245,17 +245,17 @@ def until_limits_grow(rising: Sequence[SpreadConstraint], rows: list[int]) -> li
     if rising:
         levels = [GrowingLimit(each) for each in rising]
         for place, row in enumerate(rows, start=1):
-            risen = [level.sit(row) for level in levels]
+            risen = [level.add_copy(row) for level in levels]
             if any(risen):
                 return rows[:place]
     return rows
 
 
-def _counted(wish: SoftConstraint, rows: RowArray) -> tuple[npt.NDArray[np.int32], list[int], IntArray]:
+def _counted(soft: SoftConstraint, rows: RowArray) -> tuple[npt.NDArray[np.int32], list[int], IntArray]:
     """(the domain of each group, the one in which its pods count, how many each domain has)."""
-    counter = wish.evenness.counter
-    return wish.evenness.domains.ids[rows], counter.region.where[rows].tolist(), counter.counts.copy()
+    counter = soft.constraint.counter
+    return soft.constraint.domains.ids[rows], counter.region.where[rows].tolist(), counter.counts.copy()
 
 
-def _weighed(pull: PreferredAffinity, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
-    return pull.domains.ids[rows], pull.weighed()
+def _weighed(preferred: PreferredAffinity, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
+    return preferred.domains.ids[rows], preferred.weighed()

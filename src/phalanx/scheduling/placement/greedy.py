@@ -53,16 +53,16 @@ def _best_few(score: FloatArray, count: int) -> RowArray:
     return np.array(sorted(found), dtype=np.intp)
 
 
-def place_greedily(rows: list[int], copies: list[int], ladder: list[list[float]], count: int) -> list[int]:
+def place_greedily(rows: list[int], copies: list[int], copy_scores: list[list[float]], count: int) -> list[int]:
     """Takes the best next copy `count` times: each row's copies come in order, ties go to the lowest row."""
-    heap = [(-steps[0], row, place, 1) for place, (row, steps) in enumerate(zip(rows, ladder, strict=True))]
+    heap = [(-steps[0], row, place, 1) for place, (row, steps) in enumerate(zip(rows, copy_scores, strict=True))]
     heapq.heapify(heap)
     chosen: list[int] = []
     while heap and len(chosen) < count:
         _, row, place, taken = heap[0]
         chosen.append(row)
         if taken < copies[place]:
-            heapq.heapreplace(heap, (-ladder[place][taken], row, place, taken + 1))
+            heapq.heapreplace(heap, (-copy_scores[place][taken], row, place, taken + 1))
         else:
             heapq.heappop(heap)
     return chosen

@@ -22,7 +22,7 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 
 _HOSTNAME = "kubernetes.io/hostname"
-# Scores of classes with wishes about others are whole multiples of this, so that sums of them are exact.
+# Scores of classes with preferences about others are whole multiples of this, so that sums of them are exact.
 _GRAIN = 2.0**20
 
 T = TypeVar("T")
@@ -33,14 +33,14 @@ Gates = list[tuple[LabelDomains, BoolArray]]
 class SoftConstraint:
     """A spread constraint that is only preferred; `weight` evens out labels with many domains and few."""
 
-    __slots__ = ("evenness", "growth", "skew", "weight")
+    __slots__ = ("constraint", "growth", "skew", "weight")
 
-    def __init__(self, evenness: SpreadConstraint, growth: int, considered: BoolArray) -> None:
-        self.evenness = evenness
+    def __init__(self, constraint: SpreadConstraint, growth: int, considered: BoolArray) -> None:
+        self.constraint = constraint
         self.growth = growth
-        self.skew = evenness.rule.max_skew
-        ids = evenness.domains.ids[considered]
-        domains = len(ids) if evenness.rule.key == _HOSTNAME else len(np.unique(ids[ids >= 0]))
+        self.skew = constraint.rule.max_skew
+        ids = constraint.domains.ids[considered]
+        domains = len(ids) if constraint.rule.key == _HOSTNAME else len(np.unique(ids[ids >= 0]))
         self.weight = log(domains + 2)
 
 
@@ -65,69 +65,81 @@ class PreferredAffinity:
 
 class InterPodConstraints:
     """`even` are required spread constraints on whose counts own copies tell, each with what one adds; `exclusive`
-    the labels in whose domains a copy tolerates no further one. `wishes` and `pulls` are what is preferred.
+    the labels in whose domains a copy tolerates no further one. `soft_constraints` and `preferred_affinities` are
+    what is preferred.
     """
 
     def __init__(
-        self, nodes: NodeTable, cls: ClassRecord, bearing: AffinityState, rules: InterPodRules, static: BoolArray
+        self,
+        nodes: NodeTable,
+        pod_class: ClassRecord,
+        affinity_state: AffinityState,
+        rules: InterPodRules,
+        static: BoolArray,
     ) -> None:
         self._nodes = nodes
-        self._bearing = bearing
+        self._affinity_state = affinity_state
         self._rules = rules
         self._static = static
         self._labels = nodes.relabelled.end
         self._groupings: dict[tuple[int, ...], Grouping] = {}
         self._marks: dict[int, int] = {}
-        for tally, amount in cls.affinity.tallies:
+        for tally, amount in pod_class.affinity.tallies:
             self._marks[id(tally)] = self._marks.get(id(tally), 0) + amount
-        self.even = [each for each in bearing.spread if rules.spread and self._growth(each.counter)]
-        closing = [*bearing.anti_affinity, *bearing.existing_anti_affinity] if rules.affinity else []
+        self.even = [each for each in affinity_state.spread if rules.spread and self._growth(each.counter)]
+        closing = [*affinity_state.anti_affinity, *affinity_state.existing_anti_affinity] if rules.affinity else []
         self.exclusive = list(dict.fromkeys(each.region.domains for each in closing if self._growth(each)))
         self.labelled: BoolArray = static.copy()
-        for wish in bearing.soft_spread:
-            if not wish.rule.lenient:
-                self.labelled &= wish.domains.ids >= 0
-        self.wishes = (
-            [SoftConstraint(each, self._growth(each.counter), self.labelled) for each in bearing.soft_spread]
+        for soft in affinity_state.soft_spread:
+            if not soft.rule.lenient:
+                self.labelled &= soft.domains.ids >= 0
+        self.soft_constraints = (
+            [SoftConstraint(each, self._growth(each.counter), self.labelled) for each in affinity_state.soft_spread]
             if rules.spread_weight
             else []
         )
-        self.pulls = self._pulls() if rules.affinity_weight else []
+        self.preferred_affinities = self._preferred_affinities() if rules.affinity_weight else []
 
-    def holds(self, bearing: AffinityState, static: BoolArray) -> bool:
+    def holds(self, affinity_state: AffinityState, static: BoolArray) -> bool:
         """Whether it is still about these rules and nodes."""
-        return self._bearing is bearing and self._static is static and self._labels == self._nodes.relabelled.end
+        return (
+            self._affinity_state is affinity_state
+            and self._static is static
+            and self._labels == self._nodes.relabelled.end
+        )
 
     @property
     def ticks(self) -> int:
         """Grows with every change of a count that matters."""
-        return self._bearing.ticks()
+        return self._affinity_state.ticks()
 
     @property
-    def wishful(self) -> bool:
-        return bool(self.wishes or self.pulls)
+    def has_preferences(self) -> bool:
+        return bool(self.soft_constraints or self.preferred_affinities)
 
     @property
-    def restless(self) -> bool:
+    def self_affecting(self) -> bool:
         """Whether own copies change what is preferred."""
-        return any(wish.growth for wish in self.wishes) or any(pull.growth for pull in self.pulls)
+        return any(soft.growth for soft in self.soft_constraints) or any(
+            preferred.growth for preferred in self.preferred_affinities
+        )
 
     @property
     def begins(self) -> bool:
         """Whether the next copy is the one to which all others have to be near."""
-        near = self._bearing.affinity
+        near = self._affinity_state.affinity
         return self._rules.affinity and near is not None and near.begins
 
     def open(self) -> BoolArray:
         """bool[N]: where one more copy is let in."""
-        gates = self._bearing.gates(self._rules.spread, self._rules.affinity)
+        gates = self._affinity_state.gates(self._rules.spread, self._rules.affinity)
         return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
 
     def open_whatever_comes(self) -> BoolArray:
         """bool[N]: where a copy may be let in yet, whoever is placed before it."""
         gates = [
             (each.region.domains, each.counts <= 0)
-            for each in (*self._bearing.anti_affinity, *self._bearing.existing_anti_affinity)
+            for each in (*self._affinity_state.anti_affinity, *self._affinity_state.existing_anti_affinity)
         ]
         if not gates or not self._rules.affinity:
             return np.ones(self._nodes.capacity, dtype=np.bool_)
@@ -135,15 +147,15 @@ class InterPodConstraints:
 
     def open_but_for(self, varying: Sequence[SpreadConstraint], closing: Sequence[LabelDomains]) -> BoolArray:
         """bool[N]: where one more copy is let in, some constraints and dislikes within some labels aside."""
-        bearing, rules = self._bearing, self._rules
+        affinity_state, rules = self._affinity_state, self._rules
         gates: Gates = [
-            (each.domains, each.open()) for each in bearing.spread if rules.spread and each not in varying
+            (each.domains, each.open()) for each in affinity_state.spread if rules.spread and each not in varying
         ]
         if rules.affinity:
-            gates += bearing.affinity.open() if bearing.affinity is not None else []
+            gates += affinity_state.affinity.open() if affinity_state.affinity is not None else []
             gates += [
                 (each.region.domains, each.counts <= 0)
-                for each in (*bearing.anti_affinity, *bearing.existing_anti_affinity)
+                for each in (*affinity_state.anti_affinity, *affinity_state.existing_anti_affinity)
                 if each.region.domains not in closing
             ]
         return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
@@ -152,7 +164,7 @@ class InterPodConstraints:
         """bool[domains + 1]: which domains of a label nobody keeps closed."""
         parts = [
             each.counts <= 0
-            for each in (*self._bearing.anti_affinity, *self._bearing.existing_anti_affinity)
+            for each in (*self._affinity_state.anti_affinity, *self._affinity_state.existing_anti_affinity)
             if each.region.domains is domains
         ]
         found: BoolArray = np.logical_and.reduce(parts)
@@ -186,15 +198,15 @@ class InterPodConstraints:
 
     def grouping(self, varying: Sequence[SpreadConstraint], closing: Sequence[LabelDomains]) -> Grouping:
         """The rows that the class may use by labels and taints, in groups that its copies keep as they are."""
-        key = (*(id(each) for each in varying), *(id(each) for each in closing), int(self.restless))
+        key = (*(id(each) for each in varying), *(id(each) for each in closing), int(self.self_affecting))
         found = self._groupings.get(key)
         if found is None:
             columns = [each.ids for each in closing]
-            evennesses = [*varying, *(wish.evenness for wish in self.wishes if self.restless)]
-            for each in evennesses:
+            constraints = [*varying, *(soft.constraint for soft in self.soft_constraints if self.self_affecting)]
+            for each in constraints:
                 columns += [each.domains.ids, (each.counter.region.where >= 0).astype(np.int32)]
-            if self.restless:
-                columns += [pull.domains.ids for pull in self.pulls]
+            if self.self_affecting:
+                columns += [preferred.domains.ids for preferred in self.preferred_affinities]
             distinct = list({id(column): column for column in columns}.values())
             found = Grouping(np.flatnonzero(self._static), distinct, self._nodes.capacity)
             self._groupings[key] = found
@@ -203,21 +215,27 @@ class InterPodConstraints:
     def points(self) -> FloatArray:
         """float[N]: the preferences, weighted."""
         total = np.zeros(self._nodes.capacity)
-        if self.wishes:
-            parts = [(wish.evenness.domains.ids, wish.evenness.counter.counts) for wish in self.wishes]
+        if self.soft_constraints:
+            parts = [
+                (soft.constraint.domains.ids, soft.constraint.counter.counts) for soft in self.soft_constraints
+            ]
             total += self.spread_points(parts, self.labelled)
-        if self.pulls:
-            raw = sum((pull.weighed()[pull.domains.ids] for pull in self.pulls), start=np.zeros(1, dtype=np.int64))
-            total += self.pull_points(raw, self._static)
+        if self.preferred_affinities:
+            raw = sum(
+                (preferred.weighed()[preferred.domains.ids] for preferred in self.preferred_affinities),
+                start=np.zeros(1, dtype=np.int64),
+            )
+            total += self.affinity_points(raw, self._static)
         return total
 
     def spread_points(
         self, parts: Sequence[tuple[npt.NDArray[np.int32], IntArray]], considered: BoolArray
     ) -> FloatArray:
-        """Per wish from the domains of the units (rows, or groups of them) and how many are in each domain."""
+        """Per soft constraint from the domains of the units (rows, or groups of them) and how many are in each
+        domain."""
         raw = np.zeros(len(considered))
-        for wish, (ids, counts) in zip(self.wishes, parts, strict=True):
-            raw += np.where(ids >= 0, counts[ids] * wish.weight + (wish.skew - 1), 0.0)
+        for soft, (ids, counts) in zip(self.soft_constraints, parts, strict=True):
+            raw += np.where(ids >= 0, counts[ids] * soft.weight + (soft.skew - 1), 0.0)
         whole = np.floor(raw + 0.5)
         some = whole[considered]
         if not len(some):
@@ -227,7 +245,7 @@ class InterPodConstraints:
         result: FloatArray = np.where(considered, points, 0.0) * self._rules.spread_weight
         return result
 
-    def pull_points(self, raw: IntArray, considered: BoolArray) -> FloatArray:
+    def affinity_points(self, raw: IntArray, considered: BoolArray) -> FloatArray:
         """From what others weigh at each unit."""
         some = raw[considered]
         if not len(some):
@@ -242,14 +260,14 @@ class InterPodConstraints:
         """What one more pod of the class adds to a count."""
         return sum(sign * self._marks.get(id(tally), 0) for tally, sign in counter.parts)
 
-    def _pulls(self) -> list[PreferredAffinity]:
+    def _preferred_affinities(self) -> list[PreferredAffinity]:
         found: dict[str, PreferredAffinity] = {}
-        for counter, weight, hard in self._bearing.preferred:
+        for counter, weight, hard in self._affinity_state.preferred:
             domains = counter.region.domains
             weight = weight * self._rules.hard_weight if hard else weight
-            pull = found.setdefault(domains.key, PreferredAffinity(domains))
-            pull.parts.append((counter, weight))
-            pull.growth += self._growth(counter) * weight
+            preferred = found.setdefault(domains.key, PreferredAffinity(domains))
+            preferred.parts.append((counter, weight))
+            preferred.growth += self._growth(counter) * weight
         return list(found.values())
 
 

@@ -30,14 +30,15 @@ from phalanx.scheduling.placement.inter_pod_constraints import (
 # of identical pods does not change where they go.
 _BLOCK = 256
 # Copies that take each other into account are placed in blocks of so many.
-_SEATS = 1024
+_PEER_BLOCK = 1024
 
 
 class Placer:
     """Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
-    that implement the respective extension point (filters that also implement `consents` are asked about each row
-    that is chosen), `stocks` the names of those that the policy looks at, `rules`
-    what it makes of other pods, `rooms` plugins that implement `room`.
+    that implement the respective extension point (filters that also implement `pre_bind_check` are asked about each
+    row that is chosen), `allocators` the names of the node allocators that the policy looks at, `rules` what it
+    makes of other pods, `limits` plugins that implement `max_copies`, `reserved` tells what is kept for others who
+    start later.
     """
 
     def __init__(
@@ -46,26 +47,26 @@ class Placer:
         filters: Sequence[Plugin],
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
-        stocks: Collection[str] = (),
+        allocators: Collection[str] = (),
         rules: InterPodRules = NO_RULES,
-        rooms: Sequence[Plugin] = (),
+        limits: Sequence[Plugin] = (),
         reserved: ReservedRoom | None = None,
     ) -> None:
         self._nodes = nodes
-        self._consenters = [each for each in filters if overrides(each, "pre_bind_check")]
-        self._views = ClassViews(nodes, filters, preferences, scorers, stocks, rules, rooms, reserved)
+        self._pre_bind_plugins = [each for each in filters if overrides(each, "pre_bind_check")]
+        self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits, reserved)
         self._scope: BoolArray | None = None
-        self._lean: FloatArray | None = None
+        self._extra_score: FloatArray | None = None
 
     def invalidate(self) -> None:
         """What filters and preferences say is different now although no node has changed."""
         self._views.invalidate()
 
-    def class_view(self, cls: ClassRecord) -> ClassView:
+    def class_view(self, pod_class: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
-        return self._views.complete(cls)
+        return self._views.complete(pod_class)
 
-    def place(self, cls: ClassRecord, count: int) -> list[int]:
+    def place(self, pod_class: ClassRecord, count: int) -> list[int]:
         """Rows for up to `count` copies of the class, in placement order; fewer if fewer fit.
 
         Nothing is charged: the caller applies the rows (see `Transaction.place`) before the next call. At most
@@ -73,81 +74,85 @@ class Placer:
         again until it is empty.
         """
         while True:
-            rows = self._choose(cls, count)
-            if not self._consenters:
+            rows = self._choose(pod_class, count)
+            if not self._pre_bind_plugins:
                 return rows
-            refused = [row for row in dict.fromkeys(rows) if not self._consented(cls, row)]
+            refused = [row for row in dict.fromkeys(rows) if not self._pre_bind_allows(pod_class, row)]
             if not refused:
                 return rows
             for row in refused:
                 self._nodes.relabelled.note(row)
                 self._nodes.changes.note(row)
 
-    def _consented(self, cls: ClassRecord, row: int) -> bool:
-        return all(plugin.pre_bind_check(cls, self._nodes, row) for plugin in self._consenters)
+    def _pre_bind_allows(self, pod_class: ClassRecord, row: int) -> bool:
+        return all(plugin.pre_bind_check(pod_class, self._nodes, row) for plugin in self._pre_bind_plugins)
 
-    def _choose(self, cls: ClassRecord, count: int) -> list[int]:
-        view = self._views.current(cls)
-        if count == 1 or self._single or any(stock.shared(cls.spec) for stock in self._views.allocators_of(cls)):
+    def _choose(self, pod_class: ClassRecord, count: int) -> list[int]:
+        view = self._views.current(pod_class)
+        if (
+            count == 1
+            or self._single
+            or any(allocator.shared(pod_class.spec) for allocator in self._views.allocators_of(pod_class))
+        ):
             return self._place_one(view)
-        if view.peering is not None:
-            return self._place_among_peers(view, view.peering, count)
+        if view.constraints is not None:
+            return self._place_among_peers(view, view.constraints, count)
         return self._place_block(view, self._in_scope(view.base[: self._nodes.extent]), min(count, _BLOCK))
 
-    def accepts(self, cls: ClassRecord, row: int) -> bool:
+    def accepts(self, pod_class: ClassRecord, row: int) -> bool:
         """Whether one copy fits on a row now, under every filter and with all that was placed."""
-        fits = bool(self._views.complete(cls).score[row] > NOWHERE) and (
+        fits = bool(self._views.complete(pod_class).score[row] > NOWHERE) and (
             self._scope is None or bool(self._scope[row])
         )
-        return fits and self._consented(cls, row)
+        return fits and self._pre_bind_allows(pod_class, row)
 
-    def may_stay_nominated(self, cls: ClassRecord, row: int) -> bool:
+    def may_stay_nominated(self, pod_class: ClassRecord, row: int) -> bool:
         """Whether a row that room is held on still takes the class, whoever is there."""
-        static = self._views.current(cls, scored=False).static
-        return bool(static[row]) and bool(self._views.in_time(cls, slice(row, row + 1)).all())
+        static = self._views.current(pod_class, scored=False).static
+        return bool(static[row]) and bool(self._views.in_time(pod_class, slice(row, row + 1)).all())
 
-    def open_rows(self, cls: ClassRecord) -> BoolArray:
-        """bool[N]: the rows that are open to one copy, amounts and stocks aside; if there is none, those that could
-        be if others left."""
-        view = self._views.current(cls, scored=False)
-        found = view.static if view.peering is None else view.static & view.peering.open()
+    def open_rows(self, pod_class: ClassRecord) -> BoolArray:
+        """bool[N]: the rows that are open to one copy, amounts and allocators aside; if there is none, those that
+        could be if others left."""
+        view = self._views.current(pod_class, scored=False)
+        found = view.static if view.constraints is None else view.static & view.constraints.open()
         return found if found.any() else view.static
 
     def _place_one(self, view: ClassView) -> list[int]:
-        score = view.base if view.peering is None else self._views.complete(view.cls).score
+        score = view.base if view.constraints is None else self._views.complete(view.pod_class).score
         score = self._in_scope(score[: max(1, self._nodes.extent)])
-        if self._lean is not None:
-            score = score + self._lean[: len(score)]
+        if self._extra_score is not None:
+            score = score + self._extra_score[: len(score)]
         row = int(score.argmax())
         return [row] if score[row] > NOWHERE else []
 
-    def _place_among_peers(self, view: ClassView, peering: InterPodConstraints, count: int) -> list[int]:
+    def _place_among_peers(self, view: ClassView, constraints: InterPodConstraints, count: int) -> list[int]:
         """The same where it matters which pods are where; a block may end early, before what its copies open."""
-        if peering.begins:
+        if constraints.begins:
             return self._place_one(view)
         extent = self._nodes.extent
-        varying, rising = partition(peering.even, lambda each: node_domains(each.domains))
-        closing, lonely = partition(peering.exclusive, node_domains)
-        score = np.where(peering.open_but_for(varying, closing), view.base, NOWHERE)
+        varying, rising = partition(constraints.even, lambda each: node_domains(each.domains))
+        closing, lonely = partition(constraints.exclusive, node_domains)
+        score = np.where(constraints.open_but_for(varying, closing), view.base, NOWHERE)
         extra: FloatArray | None = None
-        if peering.wishful and not peering.restless:
-            extra = peering.points()
+        if constraints.has_preferences and not constraints.self_affecting:
+            extra = constraints.points()
             score = score + extra
         score = self._in_scope(score[:extent])
 
         def limits(rows: RowArray) -> IntArray:
-            return peering.limited(self._views.copies(view, rows), rows, rising, lonely)
+            return constraints.limited(self._views.copies(view, rows), rows, rising, lonely)
 
-        def ladder(rows: RowArray, deepest: int) -> FloatArray:
+        def copy_scores(rows: RowArray, deepest: int) -> FloatArray:
             found = self._views.copy_scores(view, rows, deepest)
             return found if extra is None else found + extra[rows, None]
 
-        if not varying and not closing and not peering.restless:
-            rows = self._place_block(view, score, min(count, _BLOCK), limits, ladder)
+        if not varying and not closing and not constraints.self_affecting:
+            rows = self._place_block(view, score, min(count, _BLOCK), limits, copy_scores)
             return until_limits_grow(rising, rows)
-        grouping = peering.grouping(varying, closing)
-        seating = DomainGreedy(peering, grouping, score, limits, ladder, varying, closing, rising)
-        return seating.run(min(count, _SEATS))
+        grouping = constraints.grouping(varying, closing)
+        greedy = DomainGreedy(constraints, grouping, score, limits, copy_scores, varying, closing, rising)
+        return greedy.run(min(count, _PEER_BLOCK))
 
     @property
     def nodes(self) -> NodeTable:
@@ -156,7 +161,7 @@ class Placer:
     @property
     def _single(self) -> bool:
         """Whether copies have to be placed one at a time, whatever their class."""
-        return self._lean is not None or self._views.single
+        return self._extra_score is not None or self._views.single
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
@@ -170,38 +175,43 @@ class Placer:
     @contextmanager
     def with_extra_score(self, points: FloatArray | None) -> Iterator[None]:
         """Places with float[N] points more on each row, one copy at a time; None are none."""
-        last, self._lean = self._lean, points
+        last, self._extra_score = self._extra_score, points
         try:
             yield
         finally:
-            self._lean = last
+            self._extra_score = last
 
     @property
     def scope(self) -> BoolArray | None:
         """The rows to which placements are limited now; None for all."""
         return self._scope
 
-    def fits(self, cls: ClassRecord) -> bool:
+    def fits(self, pod_class: ClassRecord) -> bool:
         """Whether at least one copy of the class fits somewhere."""
-        return bool(self._in_scope(self._views.complete(cls).score).max() > NOWHERE)
+        return bool(self._in_scope(self._views.complete(pod_class).score).max() > NOWHERE)
 
-    def certain_rows(self, cls: ClassRecord) -> int:
+    def certain_rows(self, pod_class: ClassRecord) -> int:
         """How many rows have room for a copy of the class, where each takes that from it only by what is placed on
         that row itself; else 0."""
-        if self._consenters or self._single or self._scope is not None or self._views.allocators_of(cls):
+        if (
+            self._pre_bind_plugins
+            or self._single
+            or self._scope is not None
+            or self._views.allocators_of(pod_class)
+        ):
             return 0
-        view = self._views.current(cls)
-        if view.peering is not None:
+        view = self._views.current(pod_class)
+        if view.constraints is not None:
             return 0
         return int(np.count_nonzero(view.base[: self._nodes.extent] > NOWHERE))
 
-    def total_copies(self, cls: ClassRecord) -> int:
+    def total_copies(self, pod_class: ClassRecord) -> int:
         """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
         it matters for the class which pods are where."""
-        view, end = self._views.current(cls, scored=False), self._nodes.changes.end
-        if view.peering is not None:
-            potential = self._potential(view, view.peering)
-            return view.peering.most(potential if self._scope is None else np.where(self._scope, potential, 0))
+        view, end = self._views.current(pod_class, scored=False), self._nodes.changes.end
+        if view.constraints is not None:
+            potential = self._potential(view, view.constraints)
+            return view.constraints.most(potential if self._scope is None else np.where(self._scope, potential, 0))
         if self._scope is not None:
             return int(np.where(view.allowed & self._scope, self._views.copies(view, slice(None)), 0).sum())
         if view.copies is None:
@@ -211,40 +221,40 @@ class Placer:
             changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
             if changed is None:
                 view.copies = None
-                return self.total_copies(cls)
+                return self.total_copies(pod_class)
             self._views.recount(view, view.copies, np.array(sorted(set(changed)), dtype=np.intp))
         view.room_cursor = end
         return view.room
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+    def copies(self, pod_class: ClassRecord, rows: Rows) -> IntArray:
         """int64[rows]: how many copies each row has room for, filters aside."""
-        view = self._views.current(cls, scored=False)
+        view = self._views.current(pod_class, scored=False)
         found = self._views.copies(view, rows)
-        return found if view.peering is None else view.peering.alone(found, rows)
+        return found if view.constraints is None else view.constraints.alone(found, rows)
 
-    def potential(self, cls: ClassRecord) -> IntArray:
+    def potential(self, pod_class: ClassRecord) -> IntArray:
         """int64[N]: how many copies of the class each row takes at most, whoever else is placed before."""
-        view = self._views.current(cls, scored=False)
-        if view.peering is not None:
-            return self._potential(view, view.peering)
+        view = self._views.current(pod_class, scored=False)
+        if view.constraints is not None:
+            return self._potential(view, view.constraints)
         if self._scope is None:
-            self.total_copies(cls)
+            self.total_copies(pod_class)
             assert view.copies is not None
             return view.copies.copy()
         return np.where(view.allowed, self._views.copies(view, slice(None)), 0)
 
-    def _potential(self, view: ClassView, peering: InterPodConstraints) -> IntArray:
+    def _potential(self, view: ClassView, constraints: InterPodConstraints) -> IntArray:
         """Whoever is placed may open what is closed by a lack of neighbours or for evenness, nothing else."""
-        open_rows = view.allowed & peering.open_whatever_comes()
-        return np.where(open_rows, peering.alone(self._views.copies(view, slice(None)), slice(None)), 0)
+        open_rows = view.allowed & constraints.open_whatever_comes()
+        return np.where(open_rows, constraints.alone(self._views.copies(view, slice(None)), slice(None)), 0)
 
-    def exclusive(self, cls: ClassRecord) -> bool:
+    def exclusive(self, pod_class: ClassRecord) -> bool:
         """Whether no node takes a second copy of the class, whoever leaves."""
-        if any(stock.name == PORTS for stock in self._views.allocators_of(cls)):
+        if any(allocator.name == PORTS for allocator in self._views.allocators_of(pod_class)):
             return True
-        peering = self._views.current(cls, scored=False).peering
-        return peering is not None and bool(
-            (peering.alone(np.full(self._nodes.capacity, 2), slice(None)) < 2).all()
+        constraints = self._views.current(pod_class, scored=False).constraints
+        return constraints is not None and bool(
+            (constraints.alone(np.full(self._nodes.capacity, 2), slice(None)) < 2).all()
         )
 
     def _in_scope(self, score: FloatArray) -> FloatArray:
@@ -256,7 +266,7 @@ class Placer:
         score: FloatArray,
         count: int,
         limits: Callable[[RowArray], IntArray] | None = None,
-        ladder: CopyScores | None = None,
+        copy_scores: CopyScores | None = None,
     ) -> list[int]:
         candidates = best_rows(score, count)
         if not len(candidates):
@@ -267,7 +277,9 @@ class Placer:
             order = np.lexsort((candidates, -score[candidates]))
             return [int(row) for row in candidates[order[:count]]]
         steps = (
-            self._views.copy_scores(view, candidates, deepest) if ladder is None else ladder(candidates, deepest)
+            self._views.copy_scores(view, candidates, deepest)
+            if copy_scores is None
+            else copy_scores(candidates, deepest)
         )
         return place_greedily(candidates.tolist(), copies.tolist(), steps.tolist(), count)
 

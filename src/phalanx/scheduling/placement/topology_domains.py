@@ -43,7 +43,7 @@ class DomainMember(Protocol):
     """`count` equal members of a role."""
 
     @property
-    def cls(self) -> ClassRecord: ...
+    def pod_class(self) -> ClassRecord: ...
     @property
     def role(self) -> str: ...
     @property
@@ -192,12 +192,12 @@ class TopologyDomains:
         below = levels[: levels.index(domain.level)] if domain.level in levels else ()
         return tuple(level for level in reversed(below) if level.count < int((level.ids > 0).sum()))
 
-    def part(self, level: Level, cls: ClassRecord, count: int, spent: Collection[int]) -> int:
+    def part(self, level: Level, pod_class: ClassRecord, count: int, spent: Collection[int]) -> int:
         """The domain of a level, within the placer's scope, for the next members of a class.
 
         The tightest that takes them all, else the roomiest; 0 if there is none but those that are spent.
         """
-        copies, scope = self._placer.potential(cls), self._placer.scope
+        copies, scope = self._placer.potential(pod_class), self._placer.scope
         room = _sums(level, copies if scope is None else np.where(scope, copies, 0))
         room[[0, *spent]] = 0
         fitting = np.flatnonzero(room >= count)
@@ -252,9 +252,9 @@ class TopologyDomains:
             scope = limit if scope is None else scope & limit
         found: dict[ClassRecord, IntArray] = {}
         for portion in want.members:
-            if portion.cls not in found:
-                copies = placer.potential(portion.cls)
-                found[portion.cls] = copies if scope is None else np.where(scope, copies, 0)
+            if portion.pod_class not in found:
+                copies = placer.potential(portion.pod_class)
+                found[portion.pod_class] = copies if scope is None else np.where(scope, copies, 0)
         return found
 
     def _idle(self, level: Level, want: DomainDemand) -> FloatArray:
@@ -266,7 +266,9 @@ class TopologyDomains:
         for portion in want.members:
             count = min(portion.count, want.total - taken)
             taken += count
-            for column, amount in zip(portion.cls.columns.tolist(), portion.cls.amounts.tolist(), strict=True):
+            for column, amount in zip(
+                portion.pod_class.columns.tolist(), portion.pod_class.amounts.tolist(), strict=True
+            ):
                 usage[column] = usage.get(column, 0) + amount * count
         columns = [column for column in usage if nodes.space.names[column] != PODS] or list(usage)
         for column in columns:
@@ -279,17 +281,17 @@ class TopologyDomains:
         self, level: Level, area: Area, want: DomainDemand, copies: Mapping[ClassRecord, IntArray]
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Per domain: (how many members fit, for how many copies there is room, whether all fit)."""
-        sums = {cls: _sums(level, each) for cls, each in copies.items()}
+        sums = {pod_class: _sums(level, each) for pod_class, each in copies.items()}
         counts: dict[ClassRecord, int] = {}
         for portion in want.members:
-            counts[portion.cls] = counts.get(portion.cls, 0) + portion.count
+            counts[portion.pod_class] = counts.get(portion.pod_class, 0) + portion.count
         nothing: FloatArray = np.zeros(len(level.names))
-        placeable = sum((np.minimum(sums[cls], count) for cls, count in counts.items()), nothing)
+        placeable = sum((np.minimum(sums[pod_class], count) for pod_class, count in counts.items()), nothing)
         room = sum(sums.values(), nothing)
         fits = self._allowed(level, area) & (placeable >= want.total)
         for role, least in want.roles:
             of_role = [portion for portion in want.members if portion.role == role]
-            fits &= sum((np.minimum(sums[each.cls], each.count) for each in of_role), nothing) >= least
+            fits &= sum((np.minimum(sums[each.pod_class], each.count) for each in of_role), nothing) >= least
         return np.minimum(placeable, want.total), room, fits
 
 
@@ -298,9 +300,9 @@ def _left_out(
 ) -> FloatArray:
     """Per domain: for how many of everybody there is no room by the counts."""
     left: FloatArray = np.zeros(len(level.names))
-    for cls, count in everybody.items():
-        if cls in copies:
-            left += count - np.minimum(_sums(level, copies[cls]), count)
+    for pod_class, count in everybody.items():
+        if pod_class in copies:
+            left += count - np.minimum(_sums(level, copies[pod_class]), count)
     return left
 
 

@@ -8,7 +8,7 @@ from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.text.quantity import format_quantity
-from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
+from phalanx.scheduling.gang_placement.nominated_placement import await_victims, nominated_members
 from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.preemption.solution import Eviction
@@ -24,15 +24,15 @@ def commit(session: Session, preemptor: Preemptor, found: Eviction) -> None:
     """Tells the victims to go and holds the room for whom they go."""
     unit = preemptor.unit
     session.disruptions[unit.key] = found
-    hands, kept = _hands(preemptor, found), dict(found.placements)
+    transfers, kept = _transfers(preemptor, found), dict(found.placements)
     session.decisions.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
-    _promise(session, preemptor, preemptor.name, found, hands)
-    await_leavers(session, unit, preemptor.demand)
+    _nominate(session, preemptor, preemptor.name, found, transfers)
+    await_victims(session, unit, preemptor.demand)
 
 
 def commit_for_each(session: Session, preemptor: PodPreemptor, found: Eviction) -> None:
     """The same for pods on their own: each waits only for those who must leave for it."""
-    unit_of, hands = {unit.pod: unit for unit in preemptor.units}, _hands(preemptor, found)
+    unit_of, transfers = {unit.pod: unit for unit in preemptor.units}, _transfers(preemptor, found)
     first = found.placements[0][0]
     # Who tells a victim to go: the first who is placed where it stands. Those who stand nowhere near go for an
     # account's sake: that is the first one's to tell, and everybody's concern.
@@ -43,8 +43,8 @@ def commit_for_each(session: Session, preemptor: PodPreemptor, found: Eviction) 
     for victim in found.victims:
         near = next((teller[row] for row in victim.rows if row in teller), None)
         told[near if near is not None else first].append(victim)
-        for leaver in victim.records:
-            (at_row.setdefault(leaver.row, []) if near is not None else common).append(leaver)
+        for victim_pod in victim.records:
+            (at_row.setdefault(victim_pod.row, []) if near is not None else common).append(victim_pod)
     for record, row in found.placements:
         part = msgspec.structs.replace(
             found,
@@ -55,35 +55,35 @@ def commit_for_each(session: Session, preemptor: PodPreemptor, found: Eviction) 
         )
         unit = unit_of[record]
         session.disruptions[unit.key] = part
-        _promise(session, preemptor, f"pod {record.pod.key}", part, hands)
-        await_leavers(session, unit, preemptor.demand)
+        _nominate(session, preemptor, f"pod {record.pod.key}", part, transfers)
+        await_victims(session, unit, preemptor.demand)
 
 
-def _hands(preemptor: Preemptor, found: Eviction) -> int:
-    """Through how many hands the room has gone that the preemptor gets."""
+def _transfers(preemptor: Preemptor, found: Eviction) -> int:
+    """How often the room that the preemptor gets was held for somebody and taken by the next."""
     taken = [record.nomination.transfers + 1 for record in found.displaced if record.nomination is not None]
     own = [record.nomination.transfers for record in preemptor.nominated if record.nomination is not None]
     return max((*taken, *own), default=0)
 
 
-def _promise(session: Session, preemptor: Preemptor, name: str, found: Eviction, hands: int) -> None:
+def _nominate(session: Session, preemptor: Preemptor, name: str, found: Eviction, transfers: int) -> None:
     cause = session.decisions.next_cause()
-    leavers = {record: None for victim in found.victims for record in victim.records}
-    leavers.update(dict.fromkeys(found.terminating))
+    victims = {record: None for victim in found.victims for record in victim.records}
+    victims.update(dict.fromkeys(found.terminating))
     # Grace begins when they are told; those who leave already have their own end.
-    ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
-    uids = frozenset(record.pod.uid for record in leavers)
-    claim = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
+    ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in victims]
+    uids = frozenset(record.pod.uid for record in victims)
+    nomination = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, transfers)
     for victim in found.victims:
         message = _why(preemptor, victim)
         for record in victim.records:
             assert record.charge_path is not None
             spite = protected_pods_of(session).overruled_remark(record, victim.rules[record.charge_path])
             session.decisions.evict(record, victim.reason, message + spite, name, cause)
-    # What is promised to others is taken before it is promised again.
-    session.decisions.withdraw_nominations(found.displaced, heir=cause)
+    # What is held for others is taken before it is held again.
+    session.decisions.withdraw_nominations(found.displaced, successor=cause)
     for record, row in found.placements:
-        session.decisions.nominate(record, row, claim)
+        session.decisions.nominate(record, row, nomination)
 
 
 def _why(preemptor: Preemptor, victim: Victim) -> str:
@@ -104,13 +104,13 @@ def _outranked(low: int, high: int) -> str:
 def _excess(victim: Victim) -> str:
     """Who of those that pay for the victim is furthest above what is meant for him, in anything that it holds."""
     found: list[tuple[float, str]] = []
-    for payer, rule in victim.rules.items():
+    for charge_path, rule in victim.rules.items():
         for over in rule.must_exceed:
             # Others of the same decision leave already; all are told the same.
             holding = over.account.allocated
             for name, own in sorted(over.limits.items()):
                 amount = holding.get(name, 0)
-                if amount > own and victim.amounts[payer].get(name, 0):
+                if amount > own and victim.amounts[charge_path].get(name, 0):
                     more, everything = format_quantity(amount - own, name), format_quantity(amount, name)
                     text = f"{over.account.label} holds {everything} {name}, {more} more than is its own"
                     found.append((own / amount, text))

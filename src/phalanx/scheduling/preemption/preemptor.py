@@ -43,31 +43,33 @@ class QuorumPreemptor:
     """The quorums of all gangs of a bundle.
 
     `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
-    `gangs` are compared with `pod_priority`. `payers` tells what each payer would be charged, `total` how many pods
-    are needed, `copies` how many of which class if the first will do. `placed` is what the last successful `place`
-    has put into its transaction.
+    `gangs` are compared with `pod_priority`. `charge_paths` tells what each charge path would be charged, `total`
+    how many pods are needed, `copies` how many of which class if the first will do. `placed` is what the last
+    successful `place` has put into its transaction.
     """
 
     def __init__(self, session: Session, unit: QueuedUnit, least: int | None = None) -> None:
         """`least` is the lowest priority of members that may be placed (None: all)."""
         self.unit = unit
-        self.calls = [GangPlacement(session, gang, least) for gang in unit.gangs]
-        self.demand: PodSignature | QuorumSignature = signature_of(self.calls)
+        self.placements = [GangPlacement(session, gang, least) for gang in unit.gangs]
+        self.demand: PodSignature | QuorumSignature = signature_of(self.placements)
         self.gangs = unit.gangs
-        asking = [call for call in self.calls if not call.need.satisfied]
-        names = [str(call.gang.key) for call in asking]
+        asking = [placement for placement in self.placements if not placement.need.satisfied]
+        names = [str(placement.gang.key) for placement in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
         composites = session.state.gangs.composites
-        self.priority = min(_preempting_priority(call, composites, least) for call in asking)
-        members = [member for call in asking for batch in call.batches for member in batch.members]
+        self.priority = min(_preempting_priority(placement, composites, least) for placement in asking)
+        members = [member for placement in asking for batch in placement.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
         self.nominated = nominated_members(unit)
         self.classes = self.demand.classes
-        self.total = sum(call.need.total for call in asking)
-        self.payers = charges_of(session, self.calls, self.demand)
-        self.copies = [(cls, count) for _, cls, count in copies_of(session, self.calls, self.demand)]
+        self.total = sum(placement.need.total for placement in asking)
+        self.charge_paths = charges_of(session, self.placements, self.demand)
+        self.copies = [
+            (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self.demand)
+        ]
         self.placed: list[Placement] = []
 
     @property
@@ -81,19 +83,23 @@ class QuorumPreemptor:
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
         assert isinstance(self.demand, QuorumSignature)
-        facts = place_gangs(session, self.calls, self.demand, transaction)
-        self.placed = [] if facts is not None else [entry for call in self.calls for entry in call.placed]
+        facts = place_gangs(session, self.placements, self.demand, transaction)
+        self.placed = (
+            [] if facts is not None else [entry for placement in self.placements for entry in placement.placed]
+        )
         return facts
 
 
-def _preempting_priority(call: GangPlacement, composites: Composites, least: int | None) -> int:
+def _preempting_priority(placement: GangPlacement, composites: Composites, least: int | None) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    stated = _stated_priority(call.gang, composites)
+    stated = _stated_priority(placement.gang, composites)
     if stated is not None:
         return stated
-    priorities = sorted((member.pod.priority for batch in call.batches for member in batch.members), reverse=True)
-    highest = min(priorities[: call.need.total], default=0)
+    priorities = sorted(
+        (member.pod.priority for batch in placement.batches for member in batch.members), reverse=True
+    )
+    highest = min(priorities[: placement.need.total], default=0)
     return highest if least is None else min(highest, least)
 
 
@@ -108,9 +114,13 @@ def _quorum_preemptors(session: Session, unit: QueuedUnit) -> Iterator[QuorumPre
     composites = session.state.gangs.composites
     found = QuorumPreemptor(session, unit)
     unstated = [
-        call for call in found.calls if not call.need.satisfied and _stated_priority(call.gang, composites) is None
+        placement
+        for placement in found.placements
+        if not placement.need.satisfied and _stated_priority(placement.gang, composites) is None
     ]
-    priorities = {member.pod.priority for call in unstated for batch in call.batches for member in batch.members}
+    priorities = {
+        member.pod.priority for placement in unstated for batch in placement.batches for member in batch.members
+    }
     lower = sorted((each for each in priorities if each < found.priority), reverse=True)
     if not lower:
         yield found
@@ -132,8 +142,8 @@ class PodPreemptor:
         self.demand: PodSignature | QuorumSignature = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
-        noun = first.gang.spec if first.gang is not None else None
-        stated = noun.priority if noun is not None else None
+        spec = first.gang.spec if first.gang is not None else None
+        stated = spec.priority if spec is not None else None
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
@@ -141,10 +151,10 @@ class PodPreemptor:
         self.classes = (first.pod_class,)
         self.total = len(records)
         self.copies = [(first.pod_class, self.total)]
-        self.payers: dict[ChargePath, dict[str, int]] = {}
+        self.charge_paths: dict[ChargePath, dict[str, int]] = {}
         if first.charge_path is not None:
             add_amounts(
-                self.payers.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
+                self.charge_paths.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
             )
         self.placed: list[Placement] = []
 
@@ -156,17 +166,17 @@ class PodPreemptor:
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
         """All of them, or nobody."""
-        cls, placed = self.kind.cls, list[Placement]()
+        pod_class, placed = self.kind.pod_class, list[Placement]()
         self.placed = []
-        allowed = session.quota_check.room(self.kind.payer, cls.footprint)
+        allowed = session.quota_check.room(self.kind.charge_path, pod_class.footprint)
         if self.kind.area is not None:
             placed, allowed = place_in_domain(session, transaction, SurplusSubgroup(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:
-            rows = session.placer.place(cls, self.total - len(placed))
+            rows = session.placer.place(pod_class, self.total - len(placed))
             if not rows:
                 break
             chosen = self.records[len(placed) : len(placed) + len(rows)]
-            transaction.place(cls, list(chosen), rows)
+            transaction.place(pod_class, list(chosen), rows)
             placed += zip(chosen, rows, strict=True)
         if len(placed) == self.total:
             self.placed = placed

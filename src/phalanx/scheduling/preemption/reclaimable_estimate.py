@@ -16,9 +16,9 @@ class AnnouncedPreemptor:
     """A group as its announced size (minResources) makes it a preemptor."""
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
-        noun = gang.spec
-        wanted = dict(noun.min_resources or ()) if noun is not None else {}
-        self.payers: dict[ChargePath, dict[str, int]] = {session.payer(gang): wanted}
+        spec = gang.spec
+        wanted = dict(spec.min_resources or ()) if spec is not None else {}
+        self.charge_paths: dict[ChargePath, dict[str, int]] = {session.charge_path(gang): wanted}
         self.gangs = (gang,)
         self.nominated: tuple[PodRecord, ...] = ()
         self.priority = session.priority(gang)
@@ -36,11 +36,11 @@ class ReclaimableEstimate:
     def reclaimable_amounts(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what pods hold (of one account, or all) that may have to go for the group."""
         options = self._session.pipeline.policy.eviction
-        noun = gang.spec
-        if noun is None or not (options.preempt or options.reclaim):
+        spec = gang.spec
+        if spec is None or not (options.preempt or options.reclaim):
             return {}
         preemptor = AnnouncedPreemptor(self._session, gang)
-        key = (noun.min_resources, preemptor.priority, *preemptor.payers)
+        key = (spec.min_resources, preemptor.priority, *preemptor.charge_paths)
         sums = self._found.get(key)
         if sums is None:
             sums = self._found[key] = self._sums(preemptor)
@@ -55,6 +55,6 @@ class ReclaimableEstimate:
         sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
         for number in np.flatnonzero(counts * reclaimees.allowed).tolist():
             kind, count = reclaimees.classes[number], int(counts[number])
-            for account in (None, *kind.payer.path):
+            for account in (None, *kind.charge_path.path):
                 add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
         return sums

@@ -32,11 +32,12 @@ low before high priority."""
 
 
 class PreemptorView(Protocol):
-    """Of a preemptor, what decides who may go for it: what each payer would be charged, and priorities. Pods of
-    its own `gangs` are compared with `pod_priority`. For those that are `nominated` room is held, and charged."""
+    """Of a preemptor, what decides who may go for it: what each charge path would be charged, and priorities. Pods
+    of its own `gangs` are compared with `pod_priority`. For those that are `nominated` room is held, and
+    charged."""
 
     @property
-    def payers(self) -> Mapping[ChargePath, Mapping[str, int]]: ...
+    def charge_paths(self) -> Mapping[ChargePath, Mapping[str, int]]: ...
     @property
     def gangs(self) -> tuple[GangRecord, ...]: ...
     @property
@@ -48,7 +49,7 @@ class PreemptorView(Protocol):
 
 
 class FreedAmounts:
-    """int64[R, N] that would be freed, and what payers would not be charged any more."""
+    """int64[R, N] that would be freed, and what charge paths would not be charged any more."""
 
     __slots__ = ("charges", "freed", "pods")
 
@@ -73,30 +74,30 @@ class Reclaimees:
         self._preemptor = preemptor
         self._foreign = options.foreign_victims
         self._best_effort_only = (
-            bool(preemptor.payers)
-            and not any(map(_asks_for_more_than_a_slot, preemptor.payers.values()))
+            bool(preemptor.charge_paths)
+            and not any(map(_asks_for_more_than_a_slot, preemptor.charge_paths.values()))
             and not session.pipeline.policy.eviction.best_effort
         )
-        together = {payer: dict(wanted) for payer, wanted in preemptor.payers.items()}
+        together = {charge_path: dict(wanted) for charge_path, wanted in preemptor.charge_paths.items()}
         for record in preemptor.nominated:
             if record.charge_path is not None:
                 add_amounts(together.setdefault(record.charge_path, {}), record.footprint.amounts, -1)
-        self._payer_rules = [
+        self._rules_by_path = [
             ReclaimRules(
                 session,
-                payer,
+                charge_path,
                 wanted,
                 preempt=options.preempt,
                 reclaim=options.reclaim,
                 announced=announced,
                 together=together,
             )
-            for payer, wanted in preemptor.payers.items()
+            for charge_path, wanted in preemptor.charge_paths.items()
         ]
         self.drf: DrfPreemption | None = None
         if session.pipeline.policy.eviction.levels:
             wanted: dict[str, int] = {}
-            for amounts in preemptor.payers.values():
+            for amounts in preemptor.charge_paths.values():
                 add_amounts(wanted, amounts, 1)
             self.drf = DrfPreemption(session, preemptor.gangs, wanted, preemptor.priority)
         self.rules: dict[ChargePath, ReclaimRule] = {}
@@ -133,29 +134,33 @@ class Reclaimees:
         if self._best_effort_only:
             asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.classes]
             refuse(np.array(asks, dtype=np.bool_), _MODEST)
-        below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
+        below: BoolArray = np.zeros(len(columns.charge_paths), dtype=np.bool_)
         # Which of the pods that are marked must go all the same is asked pod by pod.
-        keep: BoolArray = np.ones(len(columns.payers), dtype=np.bool_)
-        marked = set(np.unique(columns.payer[left & columns.non_preemptible]).tolist())
+        keep: BoolArray = np.ones(len(columns.charge_paths), dtype=np.bool_)
+        marked = set(np.unique(columns.charge_path[left & columns.non_preemptible]).tolist())
         whys: dict[str, list[int]] = {}
-        for place in np.unique(columns.payer[left]).tolist():
-            word = self._rule_for(columns.payers[place])
+        for place in np.unique(columns.charge_path[left]).tolist():
+            word = self._rule_for(columns.charge_paths[place])
             if isinstance(word, str):
                 whys.setdefault(word, []).append(place)
             else:
                 below[place] = word.lower_priority_only
-                keep[place] = place in marked and self._protected.holds_for_all_pods(columns.payers[place], word)
-        refuse(columns.non_preemptible & keep[columns.payer], "they are marked as not preemptable")
+                keep[place] = place in marked and self._protected.holds_for_all_pods(
+                    columns.charge_paths[place], word
+                )
+        refuse(columns.non_preemptible & keep[columns.charge_path], "they are marked as not preemptable")
         for why, places in whys.items():
-            refuse(np.isin(columns.payer, places), why)
+            refuse(np.isin(columns.charge_path, places), why)
         own: BoolArray = np.zeros(len(self.classes), dtype=np.bool_)
         for gang in self._preemptor.gangs:
             own[list(self._session.state.victims.of_gang(gang))] = True
         refuse(own & (columns.pod_priority >= self._preemptor.pod_priority), _OWN)
-        high = ~own & below[columns.payer] & (columns.priority >= self._preemptor.priority)
+        high = ~own & below[columns.charge_path] & (columns.priority >= self._preemptor.priority)
         for number in np.flatnonzero(left & high).tolist() if self.drf is not None else ():
             kind = self.classes[number]
-            high[number] = isinstance(self._by_priority(self._rule_for(kind.payer), kind.gang, kind.priority), str)
+            high[number] = isinstance(
+                self._by_priority(self._rule_for(kind.charge_path), kind.gang, kind.priority), str
+            )
         refuse(high, _HIGH)
         return left
 
@@ -165,7 +170,7 @@ class Reclaimees:
         if self._ranks is None:
             priorities = self._classes.priority
             self._ranks = {
-                number: victim_rank(self.rules[self.classes[number].payer], int(priorities[number]))
+                number: victim_rank(self.rules[self.classes[number].charge_path], int(priorities[number]))
                 for number in np.flatnonzero(self._possible).tolist()
             }
         return self._ranks
@@ -216,7 +221,7 @@ class Reclaimees:
         totals = np.where(mask, self._counts, 0)
         for number in np.flatnonzero(totals).tolist():
             kind = self.classes[number]
-            add_amounts(charges.setdefault(kind.payer, {}), kind.footprint.amounts, int(totals[number]))
+            add_amounts(charges.setdefault(kind.charge_path, {}), kind.footprint.amounts, int(totals[number]))
         chosen = mask[self.table.kinds]
         freed: IntArray = np.zeros((len(nodes.space), nodes.capacity), dtype=np.int64)
         for column, weights in self._weights().items():
@@ -250,7 +255,7 @@ class Reclaimees:
         if accounts is not None:
             mask = mask.copy()
             for number in np.flatnonzero(mask).tolist():
-                mask[number] = any(account in accounts for account in self.classes[number].payer.path)
+                mask[number] = any(account in accounts for account in self.classes[number].charge_path.path)
         present: BoolArray = np.zeros(self._session.state.nodes.capacity, dtype=np.bool_)
         present[self.table.rows[mask[self.table.kinds]]] = True
         return present
@@ -284,15 +289,15 @@ class Reclaimees:
         equal = rule.drf and priority == self._preemptor.priority
         return equal and self.drf is not None and self.drf.allows_victim(gang, {})
 
-    def _rule_for(self, payer: ChargePath) -> ReclaimRule | str:
-        found = self._found.get(payer)
+    def _rule_for(self, charge_path: ChargePath) -> ReclaimRule | str:
+        found = self._found.get(charge_path)
         if found is None:
-            words = [rules.rule_for(payer) for rules in self._payer_rules]
+            words = [rules.rule_for(charge_path) for rules in self._rules_by_path]
             rules = [word for word in words if not isinstance(word, str)]
             found = rules[0] if rules else words[0] if words else "nobody pays for them"
-            self._found[payer] = found
+            self._found[charge_path] = found
             if not isinstance(found, str):
-                self.rules[payer] = found
+                self.rules[charge_path] = found
         return found
 
 

@@ -104,11 +104,11 @@ def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mappi
     rules: dict[ChargePath, ReclaimRule] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
-        for payer, rule in victim.rules.items():
+        for charge_path, rule in victim.rules.items():
             if rule.shares:
-                rules[payer] = rule
-                for account in payer.path:
-                    add_amounts(gone.setdefault(account, {}), victim.amounts[payer], -1)
+                rules[charge_path] = rule
+                for account in charge_path.path:
+                    add_amounts(gone.setdefault(account, {}), victim.amounts[charge_path], -1)
     if not rules:
         return 0.0
 

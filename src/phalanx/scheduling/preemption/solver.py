@@ -37,8 +37,8 @@ from phalanx.scheduling.session.session import Session
 _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
 SOON = 300
-# Room that has been promised to so many one after the other is left to the last.
-_MOST_HANDS = 3
+# Room for which so many were nominated one after the other is left to the last.
+_MOST_TRANSFERS = 3
 
 
 def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
@@ -124,8 +124,8 @@ class Solver:
             # Nothing is different from what it was when the preemptor found no room.
             return self._no_solution(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
-        for payer in self._preemptor.payers:
-            self._session.quota_check.bars(payer)
+        for charge_path in self._preemptor.charge_paths:
+            self._session.quota_check.bars(charge_path)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._preemptor.nominated)
         self._terminating = [record for record in state.pods.terminating.values() if self._will_leave(record)]
@@ -153,7 +153,7 @@ class Solver:
         facts = self._try()
         rivals, self._nominated_others = self._nominated_others, []
         if facts is not None and rivals:
-            # Only who does not fit beside what is promised to others takes it.
+            # Only who does not fit beside what is held for others takes it.
             self._nominated_others = rivals
             self._transaction.lift(rivals)
             facts = self._try()
@@ -162,15 +162,15 @@ class Solver:
             assert found is not None
             return found
         # Ports, devices and other pods' rules are not part of the sums that would be freed.
-        tells = not any(cls.dynamic for cls in self._preemptor.classes)
+        tells = not any(pod_class.dynamic for pod_class in self._preemptor.classes)
         arriving = bool(self._reclaimees.arriving.any())
         if not self._reclaimees.any_possible:
             return self._no_solution(facts)
         if tells or not self._reclaimees.pods:
             without = self._try_without(None)
             if without is not None:
-                unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
-                return self._no_solution(without, unripe)
+                pods_arriving = arriving and (not tells or self._try_without(None, arriving=True) is None)
+                return self._no_solution(without, pods_arriving)
         near = self._within_domains(choice)
         if near is not None:
             return near
@@ -250,20 +250,21 @@ class Solver:
 
         Not without end: of several who may each take from the next, in a circle, nobody would ever get it.
         """
-        if record.nomination is not None and record.nomination.transfers >= _MOST_HANDS:
+        if record.nomination is not None and record.nomination.transfers >= _MOST_TRANSFERS:
             return False
         return record.charge_path is not None and not isinstance(self._reclaimees.reclaim_rule(record), str)
 
     def _displaced(self) -> tuple[PodRecord, ...]:
-        """Those whose claims the preemptor takes, while it is placed; all others' stand again for this look."""
-        claims: dict[Nomination, list[PodRecord]] = {}
+        """Those whose nominations the preemptor takes, while it is placed; all others' stand again for this
+        look."""
+        nominations: dict[Nomination, list[PodRecord]] = {}
         for record in self._nominated_others:
             if record.nomination is not None:
-                claims.setdefault(record.nomination, []).append(record)
+                nominations.setdefault(record.nomination, []).append(record)
         losers: list[PodRecord] = []
         priority = self._session.priority
         for records in sorted(
-            claims.values(), key=lambda them: -max(priority(r.gang if r.gang is not None else r) for r in them)
+            nominations.values(), key=lambda them: -max(priority(r.gang if r.gang is not None else r) for r in them)
         ):
             self._transaction.relend(records)
             if not (self._rows_hold({r.row for r in records if r.row >= 0}) and self._accounts_hold()):
@@ -285,7 +286,9 @@ class Solver:
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
             accounts = {
-                bar.account for payer in self._preemptor.payers for bar in self._session.quota_check.bars(payer)
+                bar.account
+                for charge_path in self._preemptor.charge_paths
+                for bar in self._session.quota_check.bars(charge_path)
             }
             here += [
                 r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)
@@ -295,13 +298,13 @@ class Solver:
 
     def _accounts_hold(self) -> bool:
         """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
-        return not any(self._session.quota_check.overdrawn(self._preemptor.payers))
+        return not any(self._session.quota_check.overdrawn(self._preemptor.charge_paths))
 
-    def _no_solution(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:
+    def _no_solution(self, facts: Shortage | Gap | OverQuota | None, pods_arriving: bool = False) -> NoSolution:
         refused = self._reclaimees.refused + self._candidates.refused + Counter(self._delays.counts())
         ends = [when for when in (self._candidates.retry_at, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), unripe)
+        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), pods_arriving)
 
     def _solution(self, taken: RemovedVictims, chosen: Sequence[Victim]) -> Eviction | None:
         if self._preemptor.place(self._session, self._transaction) is not None:

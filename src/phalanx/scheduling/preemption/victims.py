@@ -37,7 +37,7 @@ class Victim:
 
     `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods'
     own priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of
-    the payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
+    the charge paths, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
     disruption budget that has nothing left. `order_key` puts victims in the order in which they are taken. A
     `whole` victim is everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members,
     and goes as a part of the whole if both go. `rank` is that of a single member, negated, where the others of its
@@ -98,7 +98,7 @@ class Victim:
         for record in records:
             assert record.charge_path is not None
             add_amounts(self.amounts.setdefault(record.charge_path, {}), record.footprint.amounts, 1)
-        self.rules = {payer: rules[payer] for payer in self.amounts}
+        self.rules = {charge_path: rules[charge_path] for charge_path in self.amounts}
         self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.rules.values())
         self.distance = max(rule.distance for rule in self.rules.values())
 
@@ -175,26 +175,26 @@ class VictimBuilder:
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[Victim]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""
-        spares, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
-        for gang, spare in spares.items():
+        dispensable, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
+        for gang, own in dispensable.items():
             singles: dict[str, Victim] = {}
-            for record in members.get(gang, ()) if spare.free > 0 else ():
+            for record in members.get(gang, ()) if own.free > 0 else ():
                 if record.pod.uid in singles:
                     continue
-                mates = spare.goes_with(record)
-                if not (spare.can_lose_all(mates, {}) and all(map(self._may_go, mates))):
+                mates = own.goes_with(record)
+                if not (own.can_lose_all(mates, {}) and all(map(self._may_go, mates))):
                     continue
                 if any(map(is_leader, mates)):
                     led = True
                     continue
                 victim = self._victim(mates)
-                victim.dispensable = spare
+                victim.dispensable = own
                 singles.update((mate.pod.uid, victim) for mate in mates)
             singly = list(dict.fromkeys(singles.values()))
             _by_rank(singly)
             yield from singly
         # A gang does not fall for itself, and one that needs nobody loses its members one by one (but its leader).
-        single = all(spare.all_dispensable for spare in spares.values()) and not led
+        single = all(own.all_dispensable for own in dispensable.values()) and not led
         if single or any(gang in self._own for gang in gangs):
             return
         there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
@@ -327,20 +327,20 @@ class Removals:
     def allows(self, victim: Victim) -> bool:
         """Whether a rule still allows it."""
         rules = victim.rules.items()
-        return all(rule.allows_removal(victim.amounts[payer], self.holdings_of) for payer, rule in rules) and (
-            self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf)
-        )
+        return all(
+            rule.allows_removal(victim.amounts[charge_path], self.holdings_of) for charge_path, rule in rules
+        ) and (self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf))
 
     def gang_can_lose(self, victim: Victim) -> bool:
         """Whether its gang can do without it, if it does not go as a whole."""
-        spare = victim.dispensable
-        if spare is None:
+        dispensable = victim.dispensable
+        if dispensable is None:
             return True
-        return spare.can_lose_all(victim.records, self._spent.get(spare, {}))
+        return dispensable.can_lose_all(victim.records, self._spent.get(dispensable, {}))
 
     def add(self, victim: Victim, sign: int = 1) -> None:
-        for payer, amounts in victim.amounts.items():
-            for account in payer.path:
+        for charge_path, amounts in victim.amounts.items():
+            for account in charge_path.path:
                 add_amounts(self.holdings_of(account), amounts, -sign)
         for gang in victim.gangs if self._drf is not None else ():
             add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)

@@ -1,4 +1,4 @@
-"""What waits for a decision: units in order, and units that are parked until something can help them."""
+"""What waits for a decision: units in order, and units that are unschedulable until something can help them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class SchedulingQueue:
     """Keeps the units that may get something, in O(change).
 
     A unit is *active* after anything about it changed; a cycle looks at active units only. One that lacks room is
-    *parked* with all others of the same demand. When room may have grown anywhere, the first of them wake, as
-    many as there may be room for: those behind could not get anything. One that waits for a change of its own (a
+    *unschedulable* with all others of the same demand. When room may have grown anywhere, the first of them wake,
+    as many as there may be room for: those behind could not get anything. One that waits for a change of its own (a
     missing member, say) is not kept here at all; the change brings it back.
     """
 
@@ -48,7 +48,7 @@ class SchedulingQueue:
         self._unasked_until_bound: dict[UnitKey, None] = {}
         self._bound_version = state.bound_version
         self._freed_version = state.capacity_version
-        self._openings = state.affinity_version
+        self._affinity_version = state.affinity_version
         self._all_true_at = -1
         self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, BlockedByFifo]]] = {}
         self._rechecks: list[tuple[float, int, UnitKey]] = []
@@ -66,7 +66,7 @@ class SchedulingQueue:
         told."""
         self._absorb()
         if self._bound_version != self._state.bound_version:
-            self._ripen()
+            self._ask_when_bound()
         if (
             self._active
             or self._satisfied
@@ -97,24 +97,25 @@ class SchedulingQueue:
         bound: Callable[[SchedulingSignature, QueuedUnit], int],
         rank: Callable[[QueuedUnit], Rank] | None = None,
     ) -> list[QueuedUnit]:
-        """The active units, in no particular order; each leaves the list unless `park` or `keep` brings it back.
+        """The active units, in no particular order; each leaves the list unless `add_unschedulable` or `requeue`
+        brings it back.
 
         `bound` tells at most how many units of a demand (one of which it gets) could be helped now. With `rank`
-        parked units are put in order anew, for orders that change by themselves.
+        unschedulable units are put in order anew, for orders that change by themselves.
         """
         self._absorb()
-        eased = self._freed_version != self._state.capacity_version
+        freed = self._freed_version != self._state.capacity_version
         for demand, group in (
-            list(self._groups.items()) if eased or self._openings != self._state.affinity_version else ()
+            list(self._groups.items()) if freed or self._affinity_version != self._state.affinity_version else ()
         ):
-            if eased or self._has_opened(demand):
+            if freed or self._has_opened(demand):
                 self._wake(demand, group, bound, rank)
-        self._freed_version, self._openings = self._state.capacity_version, self._state.affinity_version
+        self._freed_version, self._affinity_version = self._state.capacity_version, self._state.affinity_version
         units = self._take_active()
-        hopeful = [demand for demand in self._groups if helped_by_placements(demand)]
-        if hopeful and any(map(_opens, units)):
+        helped = [demand for demand in self._groups if helped_by_placements(demand)]
+        if helped and any(map(_opens, units)):
             # Their turn may be right after somebody of this cycle for whose sake they may go where they could not.
-            for demand in hopeful:
+            for demand in helped:
                 self._wake(demand, self._groups[demand], bound, rank)
             units += self._take_active()
         return units
@@ -124,7 +125,7 @@ class SchedulingQueue:
         return [unit for key, known in active.items() if (unit := known or self._index.unit(key)) is not None]
 
     def all_units(self) -> list[QueuedUnit]:
-        """Every unit that asks for something, parked or not, for those who ask; the list stays as it is."""
+        """Every unit that asks for something, unschedulable or not, for those who ask; the list stays as it is."""
         self._absorb()
         keys: list[UnitKey] = [*self._state.pods.standalone, *self._index.bundles()]
         return [unit for key in keys if (unit := self._index.unit(key)) is not None]
@@ -150,35 +151,35 @@ class SchedulingQueue:
 
     def pop_satisfied(self) -> list[GangRecord]:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
-        content, self._satisfied = self._satisfied, {}
-        return [content[key] for key in sorted(content)]
+        satisfied, self._satisfied = self._satisfied, {}
+        return [satisfied[key] for key in sorted(satisfied)]
 
     def pop_orphaned_nominations(self) -> list[PodRecord]:
         """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
         for it."""
-        stray, self._orphaned = self._orphaned, {}
-        return [member for member in stray.values() if member.nomination is not None]
+        orphaned, self._orphaned = self._orphaned, {}
+        return [member for member in orphaned.values() if member.nomination is not None]
 
-    def add_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
+    def add_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, fit_error: FitError) -> None:
         group = self._groups.get(demand)
         if group is None:
-            group = self._groups[demand] = UnschedulableUnits(refusal)
+            group = self._groups[demand] = UnschedulableUnits(fit_error)
         group.add(unit.key, unit.rank)
         self._unschedulable[unit.key] = demand
-        self._renew(group, refusal)
+        self._renew(group, fit_error)
         group.untold.pop(unit.key, None)
 
     def ask_preemption_later(self, key: UnitKey) -> None:
-        """Notes that nobody has asked yet whether others may go for a parked unit."""
+        """Notes that nobody has asked yet whether others may go for an unschedulable unit."""
         self._unasked[key] = None
 
     def ask_preemption_when_bound(self, key: UnitKey) -> None:
         """Notes that others may go for a unit once pods that are on their way have arrived."""
         if self._bound_version != self._state.bound_version:
-            self._ripen()
+            self._ask_when_bound()
         self._unasked_until_bound[key] = None
 
-    def _ripen(self) -> None:
+    def _ask_when_bound(self) -> None:
         self._bound_version = self._state.bound_version
         self._unasked.update(self._unasked_until_bound)
         self._unasked_until_bound.clear()
@@ -217,10 +218,10 @@ class SchedulingQueue:
         return all(member.pod.preempts for member in members) and all(map(self._forest.preempts, unit.gangs))
 
     def pop_unasked(self) -> list[tuple[QueuedUnit, SchedulingSignature, FitError]]:
-        """The parked units that nobody has asked about, with what they wait for; to be parked again."""
+        """The unschedulable units that nobody has asked about, with what they wait for; to be added again."""
         found = []
         if self._bound_version != self._state.bound_version:
-            self._ripen()
+            self._ask_when_bound()
         for key in self._unasked:
             demand, unit = self._unschedulable.get(key), self._index.unit(key)
             if demand is not None and unit is not None:
@@ -241,7 +242,7 @@ class SchedulingQueue:
         self._active[unit.key] = unit
 
     def known_fit_error(self, demand: SchedulingSignature) -> FitError | None:
-        """The refusal of a demand for which room has not grown since."""
+        """The fit error of a demand for which room has not grown since."""
         group = self._groups.get(demand)
         if (
             group is None
@@ -254,9 +255,9 @@ class SchedulingQueue:
 
     def _has_opened(self, demand: SchedulingSignature) -> bool:
         """Whether those have been placed since the last cycle began for whose sake it may be met."""
-        return self._openings != self._state.affinity_version and helped_by_placements(demand)
+        return self._affinity_version != self._state.affinity_version and helped_by_placements(demand)
 
-    # whether what parked units were told is still true
+    # whether what unschedulable units were told is still true
 
     def next_outdated(self) -> tuple[SchedulingSignature, QueuedUnit] | None:
         """A demand that was refused when the cluster looked otherwise, and the first unit that waits with it."""
@@ -271,11 +272,11 @@ class SchedulingQueue:
         self._all_true_at = self._state.version
         return None
 
-    def update_fit_error(self, demand: SchedulingSignature, refusal: FitError) -> Iterator[QueuedUnit]:
+    def update_fit_error(self, demand: SchedulingSignature, fit_error: FitError) -> Iterator[QueuedUnit]:
         """Takes in what holds now; yields the units that have not been told yet."""
         group = self._groups.pop(demand)
         self._groups[demand] = group  # last in the dict: looked at last the next time
-        self._renew(group, refusal)
+        self._renew(group, fit_error)
         for key in list(group.untold):
             del group.untold[key]
             unit = self._index.unit(key)
@@ -291,11 +292,11 @@ class SchedulingQueue:
             self._leave(key)
             self._active[key] = None
 
-    def _renew(self, group: UnschedulableUnits, refusal: FitError) -> None:
-        if group.fit_error.facts != refusal.facts:
+    def _renew(self, group: UnschedulableUnits, fit_error: FitError) -> None:
+        if group.fit_error.facts != fit_error.facts:
             # Whoever has not heard the last news either stays in front.
             group.untold |= dict.fromkeys(group.units)
-        group.fit_error = refusal
+        group.fit_error = fit_error
         group.may_fit = False
         self._all_true_at = -1
 
@@ -311,11 +312,11 @@ class SchedulingQueue:
         return self._index.unit(key) is not None
 
     def demand_of(self, key: UnitKey) -> SchedulingSignature | None:
-        """What a parked unit waits with; None where it is not parked."""
+        """What an unschedulable unit waits with; None where it is not unschedulable."""
         return self._unschedulable.get(key)
 
     def fit_error_of(self, key: UnitKey) -> FitError | None:
-        """Why a parked unit was refused."""
+        """Why an unschedulable unit was refused."""
         demand = self._unschedulable.get(key)
         return self._groups[demand].fit_error if demand is not None else None
 
@@ -324,14 +325,14 @@ class SchedulingQueue:
         return key in self._active
 
     def activate(self, keys: Iterable[UnitKey]) -> None:
-        """Gives units that are parked a turn in the next cycle."""
+        """Gives units that are unschedulable a turn in the next cycle."""
         for key in keys:
             if key in self._unschedulable:
                 self._leave(key)
                 self._active[key] = None
 
-    def first_parked(self, most: int) -> list[tuple[Rank, QueuedUnit]]:
-        """Of each demand the first `most` that are parked, in no particular order."""
+    def first_unschedulable(self, most: int) -> list[tuple[Rank, QueuedUnit]]:
+        """Of each demand the first `most` that are unschedulable, in no particular order."""
         self._absorb()
         found = []
         for group in self._groups.values():
@@ -350,11 +351,11 @@ class SchedulingQueue:
     # queues that keep their order
 
     def set_fifo_head(self, queue: AccountKey, unit: QueuedUnit, rank: Rank, facts: BlockedByFifo) -> None:
-        """The unit holds up those behind it in its queue while it is parked."""
+        """The unit holds up those behind it in its queue while it is unschedulable."""
         self._heads.setdefault(queue, {})[unit.key] = (rank, facts)
 
     def fifo_head(self, queue: AccountKey) -> tuple[Rank, BlockedByFifo] | None:
-        """The first parked unit that holds up the queue."""
+        """The first unschedulable unit that holds up the queue."""
         heads = self._heads.get(queue, {})
         for key in [key for key in heads if key not in self._unschedulable]:
             del heads[key]
@@ -382,19 +383,19 @@ class SchedulingQueue:
     def activate_due(self, now: float) -> None:
         """Wakes the units whose time has come."""
         while self._rechecks and self._rechecks[0][0] <= now:
-            key = self._pop_alarm()
+            key = self._pop_recheck()
             if key in self._unschedulable:
                 self._leave(key)
                 self._active[key] = None
 
     @property
     def next_recheck(self) -> float | None:
-        """When `ring` next has something to do."""
+        """When `activate_due` next has something to do."""
         while self._rechecks and self._rechecks[0][2] not in self._unschedulable:
-            self._pop_alarm()
+            self._pop_recheck()
         return self._rechecks[0][0] if self._rechecks else None
 
-    def _pop_alarm(self) -> UnitKey:
+    def _pop_recheck(self) -> UnitKey:
         _, _, key = heapq.heappop(self._rechecks)
         self._earliest.pop(key, None)
         return key
@@ -446,15 +447,15 @@ class SchedulingQueue:
         for key in touched:
             if self._is_at_rest(key):
                 continue
-            if lapsed := self._lapsed(key):
-                self._orphaned.update((member.pod.uid, member) for member in lapsed)
+            if expired := self._expired_nominations(key):
+                self._orphaned.update((member.pod.uid, member) for member in expired)
             units |= self._index.units_with(key)
         asking = {unit for unit in units if self._index.unit(unit) is not None}
         for unit in units:
             self._leave(unit)
             self._active.pop(unit, None)
             for gang in self._index.gangs_of(unit):
-                self._note_content(gang, unit in asking)
+                self._note_satisfied(gang, unit in asking)
         self._active.update(dict.fromkeys(sorted(asking)))
 
     def _is_at_rest(self, key: GangKey) -> bool:
@@ -472,7 +473,7 @@ class SchedulingQueue:
             and key not in self._satisfied
         )
 
-    def _note_content(self, key: GangKey, asks: bool) -> None:
+    def _note_satisfied(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]
         waits = record.last_verdict is not None and record.last_verdict[0] is not None
         if waits and not asks:
@@ -480,7 +481,7 @@ class SchedulingQueue:
         else:
             self._satisfied.pop(key, None)
 
-    def _lapsed(self, key: GangKey) -> list[PodRecord]:
+    def _expired_nominations(self, key: GangKey) -> list[PodRecord]:
         """Members for whom room is held although nobody declares their gang, or another object does now."""
         record = self._state.gangs.get(key)
         if record is None or not (record.spec is None or record.redeclared):

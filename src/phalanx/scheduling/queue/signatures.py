@@ -35,13 +35,13 @@ class RoomEstimates(Protocol):
 
 
 class PodSignature(msgspec.Struct, frozen=True):
-    """A pod of this class that needs no other, and who pays for it; or `count` of them that start together.
+    """A pod of this class and charge path that needs no other; or `count` of them that start together.
 
     `area` is set for members of a gang that have to be, or should be, close to each other.
     """
 
-    cls: ClassRecord
-    payer: ChargePath | None = None
+    pod_class: ClassRecord
+    charge_path: ChargePath | None = None
     area: Area | None = None
     count: int = 1
 
@@ -57,17 +57,21 @@ class PodSignature(msgspec.Struct, frozen=True):
         return (self,)
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
-        allowed = rooms.quota_check.room(self.payer, self.cls.footprint) // self.count
+        allowed = rooms.quota_check.room(self.charge_path, self.pod_class.footprint) // self.count
         if not allowed or self.area is None:
-            return min(allowed, rooms.placer.total_copies(self.cls) // self.count) if allowed else 0
+            return min(allowed, rooms.placer.total_copies(self.pod_class) // self.count) if allowed else 0
         return min(allowed, rooms.topology_domains.bound(self.area, self))
 
     def fits(self, rooms: RoomEstimates) -> bool:
-        if rooms.quota_check.room(self.payer, self.cls.footprint) < self.count:
+        if rooms.quota_check.room(self.charge_path, self.pod_class.footprint) < self.count:
             return False
         if self.area is not None:
             return rooms.topology_domains.fits(self.area, self)
-        return rooms.placer.fits(self.cls) if self.count == 1 else rooms.placer.total_copies(self.cls) >= self.count
+        return (
+            rooms.placer.fits(self.pod_class)
+            if self.count == 1
+            else rooms.placer.total_copies(self.pod_class) >= self.count
+        )
 
 
 class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
@@ -89,9 +93,9 @@ class GrowthDelayed(msgspec.Struct, frozen=True):
 
 
 class QuotaBlocked(msgspec.Struct, frozen=True):
-    """Units of a payer that may be charged nothing new, whatever its size."""
+    """Units of a charge path that may be charged nothing new, whatever its size."""
 
-    payer: ChargePath
+    charge_path: ChargePath
 
 
 class FifoBlocked(msgspec.Struct, frozen=True):
@@ -114,12 +118,12 @@ class AdmissionSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class MemberSignature(msgspec.Struct, frozen=True, cache_hash=True):
-    """`count` members of one class and role for whom one payer pays."""
+    """`count` members of one class, role and charge path."""
 
-    cls: ClassRecord
+    pod_class: ClassRecord
     role: str
     count: int
-    payer: ChargePath | None = None
+    charge_path: ChargePath | None = None
 
 
 class SubgroupSignature(msgspec.Struct, frozen=True, cache_hash=True):
@@ -150,26 +154,28 @@ class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
     def least_amounts(self) -> Mapping[str, int]:
         """resource -> what every choice of members takes at least."""
         least: dict[str, int] = {}
-        for name in {name for portion in self.members for name in portion.cls.footprint.amounts}:
+        for name in {name for portion in self.members for name in portion.pod_class.footprint.amounts}:
             left = self.total
-            for portion in sorted(self.members, key=lambda each: each.cls.footprint.amounts.get(name, 0)):
+            for portion in sorted(self.members, key=lambda each: each.pod_class.footprint.amounts.get(name, 0)):
                 taken = min(left, portion.count)
-                least[name] = least.get(name, 0) + taken * portion.cls.footprint.amounts.get(name, 0)
+                least[name] = least.get(name, 0) + taken * portion.pod_class.footprint.amounts.get(name, 0)
                 left -= taken
         return {name: amount for name, amount in least.items() if amount > 0}
 
     def allowed(self, rooms: RoomEstimates) -> int:
-        """At most how many gangs like this the accounts allow; only asked where one payer pays for all."""
-        payers = {portion.payer for portion in self.members}
-        payer = next(iter(payers)) if len(payers) == 1 else None
-        return rooms.quota_check.room_for(payer, self.least_amounts()) if payer is not None else UNBOUNDED
+        """At most how many gangs like this the accounts allow; only asked where all have one charge path."""
+        charge_paths = {portion.charge_path for portion in self.members}
+        charge_path = next(iter(charge_paths)) if len(charge_paths) == 1 else None
+        return (
+            rooms.quota_check.room_for(charge_path, self.least_amounts()) if charge_path is not None else UNBOUNDED
+        )
 
-    def forced_members(self, cls: ClassRecord) -> int:
+    def forced_members(self, pod_class: ClassRecord) -> int:
         """How many members of the class every choice of members contains."""
-        others = sum(portion.count for portion in self.members if portion.cls is not cls)
+        others = sum(portion.count for portion in self.members if portion.pod_class is not pod_class)
         by_role = 0
         for role, least in self.roles:
-            elsewhere = sum(p.count for p in self.members if p.role == role and p.cls is not cls)
+            elsewhere = sum(p.count for p in self.members if p.role == role and p.pod_class is not pod_class)
             by_role += max(0, least - elsewhere)
         return max(by_role, self.total - others, 0)
 
@@ -182,7 +188,7 @@ class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
         """Each class once, in the order of the portions."""
-        return tuple(dict.fromkeys(portion.cls for gang in self.gangs for portion in gang.members))
+        return tuple(dict.fromkeys(portion.pod_class for gang in self.gangs for portion in gang.members))
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
         if any(gang.reserve and rooms.shortfall_in_sum(gang.reserve) for gang in self.gangs):
@@ -193,10 +199,10 @@ class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
         total = sum(gang.total for gang in self.gangs)
         if not total:
             return UNBOUNDED
-        by_class = {cls: rooms.placer.total_copies(cls) for cls in self.classes}
+        by_class = {pod_class: rooms.placer.total_copies(pod_class) for pod_class in self.classes}
         bound = min(allowed, sum(by_class.values()) // total)
-        for cls, room in by_class.items():
-            forced = sum(gang.forced_members(cls) for gang in self.gangs)
+        for pod_class, room in by_class.items():
+            forced = sum(gang.forced_members(pod_class) for gang in self.gangs)
             if forced:
                 bound = min(bound, room // forced)
         near = [gang for gang in self.gangs if gang.area is not None and gang.area.rule.hard and gang.total]
@@ -217,18 +223,18 @@ class GroupTreeSignature(msgspec.Struct, frozen=True):
 
 class NominatedSignature(msgspec.Struct, frozen=True):
     """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
-    that elsewhere, it need not wait. `leavers` are the uids of those who must leave."""
+    that elsewhere, it need not wait. `victims` are the uids of those who must leave."""
 
     unit: Hashable
     wanted: PodSignature | QuorumSignature
-    leavers: frozenset[str]
+    victims: frozenset[str]
 
     def __hash__(self) -> int:
         return hash(self.unit)
 
     def arrived(self, leaving: Container[str]) -> bool:
         """Whether all of them have left."""
-        return not any(uid in leaving for uid in self.leavers)
+        return not any(uid in leaving for uid in self.victims)
 
 
 SchedulingSignature = (
@@ -249,11 +255,11 @@ def helped_by_placements(demand: SchedulingSignature) -> bool:
     too empty."""
     match demand:
         case PodSignature():
-            return demand.cls.affinity.may_be_unblocked
+            return demand.pod_class.affinity.may_be_unblocked
         case SurplusSignature():
-            return any(kind.cls.affinity.may_be_unblocked for kind in demand.kinds)
+            return any(kind.pod_class.affinity.may_be_unblocked for kind in demand.kinds)
         case QuorumSignature():
-            return any(cls.affinity.may_be_unblocked for cls in demand.classes)
+            return any(pod_class.affinity.may_be_unblocked for pod_class in demand.classes)
         case GroupTreeSignature():
             return any(map(helped_by_placements, demand.parts))
         case NominatedSignature():
@@ -262,7 +268,7 @@ def helped_by_placements(demand: SchedulingSignature) -> bool:
 
 
 MemberKind = tuple[ClassRecord, str, ChargePath | None]
-"""(class, role, payer) of a member."""
+"""(class, role, charge path) of a member."""
 
 
 def gang_signature(
@@ -282,13 +288,16 @@ def member_signatures(
 ) -> tuple[MemberSignature, ...]:
     """The members by kind, in one order whatever theirs is; of each kind at most `total`."""
     counts: dict[MemberKind, int] = {}
-    for (cls, role, payer), count in members:
-        kind = (cls, role if role in named else "", payer)
+    for (pod_class, role, charge_path), count in members:
+        kind = (pod_class, role if role in named else "", charge_path)
         counts[kind] = counts.get(kind, 0) + count
     portions = sorted(counts.items(), key=_place) if len(counts) > 1 else list(counts.items())
-    return tuple(MemberSignature(cls, role, min(count, total), payer) for (cls, role, payer), count in portions)
+    return tuple(
+        MemberSignature(pod_class, role, min(count, total), charge_path)
+        for (pod_class, role, charge_path), count in portions
+    )
 
 
 def _place(entry: tuple[MemberKind, int]) -> tuple[int, str, object]:
-    (cls, role, payer), _ = entry
-    return cls.number, role, payer.key if payer is not None else ""
+    (pod_class, role, charge_path), _ = entry
+    return pod_class.number, role, charge_path.key if charge_path is not None else ""

@@ -52,5 +52,5 @@ class QueuedUnit:
 
 
 def awaits_admission(gang: GangRecord) -> bool:
-    noun = gang.spec
-    return noun is not None and noun.admission and not noun.admitted and not gang.admitted
+    spec = gang.spec
+    return spec is not None and spec.admission and not spec.admitted and not gang.admitted

@@ -49,7 +49,7 @@ class UnitIndex:
         ask = dict.fromkeys(key for key in keys if not self._stays_alone(key))
         for key in list(ask):
             former = (self._owners[unit] for unit in self._units_with.get(key, ()))
-            ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
+            ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.gangs_of_tree(key)))))
         settled: set[GangKey] = set()
         while ask:
             gang, _ = ask.popitem()
@@ -101,7 +101,7 @@ class UnitIndex:
         if record is None or record.spec is None:
             return None, (key,)
         if record.spec.composite is not None:
-            return self._forest.kin(key), (key,)
+            return self._forest.gangs_of_tree(key), (key,)
         if not record.spec.bundle:
             return (key,), (key,)
         bundle = bundle_of_gangs(record, self._gangs)

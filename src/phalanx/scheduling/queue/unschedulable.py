@@ -1,4 +1,4 @@
-"""What is parked: everybody who was refused with one demand, in order."""
+"""What is unschedulable: everybody who was refused with one demand, in order."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class FitError:
 
 
 class UnschedulableUnits:
-    """The parked units of one demand, in order.
+    """The unschedulable units of one demand, in order.
 
-    `refusal` is why they were last refused; while the group is `open` that may no longer hold. `unheard` have not
-    been told the newest facts yet.
+    `fit_error` is why they were last refused; while the group `may_fit` that may no longer hold. `untold` have
+    not been told the newest facts yet.
     """
 
-    def __init__(self, refusal: FitError) -> None:
+    def __init__(self, fit_error: FitError) -> None:
         self.units: dict[UnitKey, Rank] = {}
         self.untold: dict[UnitKey, None] = {}
-        self.fit_error = refusal
+        self.fit_error = fit_error
         self.may_fit = False
         self._heap: list[tuple[Rank, UnitKey]] = []
 

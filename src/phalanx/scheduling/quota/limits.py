@@ -121,9 +121,9 @@ class Blocked(msgspec.Struct, frozen=True):
 
 
 class Leaving(msgspec.Struct, frozen=True):
-    """Room is held on `nodes` for `held` pods until the `leavers` (how many there were at first) have left."""
+    """Room is held on `nodes` for `held` pods until the `victims` (how many there were at first) have left."""
 
-    leavers: int
+    victims: int
     held: int
     nodes: tuple[str, ...]
 

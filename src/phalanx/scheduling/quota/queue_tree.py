@@ -94,7 +94,7 @@ def usable(session: QueueView) -> dict[str, int]:
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
     open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
     rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
-    # What is promised counts as if it were there: while it is placed it is.
+    # What is nominated counts as if it were there: while it is placed it is.
     ours = session.ledger.accounts[ROOT].used
     what = np.maximum(nodes.allocatable, nodes.used)[:, rows], nodes.used[:, rows]
     found = zip(state.space.names, *map(exact_sums, what), strict=True)
@@ -124,7 +124,7 @@ class RealCapabilities:
 
     def binding(self, limits: Amounts) -> dict[str, int]:
         """Those limits that are below what the cluster has: beyond, nodes say no with reasons of their own, and
-        plugins that let more be promised than there is have the word."""
+        plugins that admit more than there is have the word."""
         return {name: limit for name, limit in limits.items() if limit < self.offered.get(name, 0)}
 
     def _compute(self, queue: AccountRecord) -> Amounts:
@@ -174,9 +174,9 @@ def _real_capabilities(session: QueueView) -> RealCapabilities:
 def admission_room(session: QueueView, gang: GangRecord) -> int:
     """At most how many groups like this one its queue and the queues above may admit now.
 
-    A queue may while minResources + held + promised - elastic <= real capability, per resource that minResources
+    A queue may while minResources + held + inqueue - elastic <= real capability, per resource that minResources
     names (Volcano, plugins/capacity/capacity.go jobEnqueueable); nothing goes into a queue that is not open. Where
-    no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may promise
+    no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may admit
     more than there is (in Volcano it cannot beside these plugins).
     """
     queue, closed = _entrance(session, gang)
@@ -210,29 +210,29 @@ def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str]
 
 def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
     """The group's queue, and (why nothing goes into it, what would help)."""
-    noun = gang.spec
-    if noun is None:
+    spec = gang.spec
+    if spec is None:
         return None, None
-    queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, noun.queue))
+    queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, spec.queue))
     if queue is None:
-        return None, (f"queue {noun.queue} does not exist", f"create queue {noun.queue} or name another")
+        return None, (f"queue {spec.queue} does not exist", f"create queue {spec.queue} or name another")
     if queue.fault is not None:
         remedy = "open" if queue.fault.code == QUEUE_CLOSED else "repair"
-        return queue, (queue.fault.message, f"{remedy} queue {noun.queue}, or name another")
+        return queue, (queue.fault.message, f"{remedy} queue {spec.queue}, or name another")
     return queue, None
 
 
 def _bounds(
     session: QueueView, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
-    """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
-    noun = gang.spec
-    if noun is None or queue is None or not noun.min_resources:
+    """(queue, resource, what the group asks for, real capability, what is held and inqueue of it), leaf first."""
+    spec = gang.spec
+    if spec is None or queue is None or not spec.min_resources:
         return
     reals = real_capabilities(session)
     claims = session.memo("claims on queues", QueueShareRequests)
     for account in queue.lineage():
         limits, claimed = reals.binding(reals.of(account)), claims.of(session, account)
-        for name, amount in noun.min_resources:
+        for name, amount in spec.min_resources:
             if amount > 0 and name in limits:
                 yield account, name, amount, limits[name], account.used.get(name, 0) + claimed.get(name, 0)

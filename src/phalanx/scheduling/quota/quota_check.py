@@ -1,4 +1,4 @@
-"""What accounts allow: the ceilings on a payer's paths, and how much room they leave."""
+"""What accounts allow: the ceilings on a charge path, and how much room they leave."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Limit, OverQuota
 class KeptRoom(Protocol):
     """What accounts allow beside what is kept for others that start later."""
 
-    def room(self, payer: ChargePath, amounts: Mapping[str, int]) -> int:
+    def room(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
         """How many times the amounts fit."""
         ...
 
-    def excess(self, payer: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
+    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
         """(ceiling, resource, how much of it is in use or kept) where they do not fit once."""
         ...
 
@@ -36,35 +36,35 @@ class QuotaCheck:
         # Set while somebody has its turn beside what is kept for others.
         self.kept_room: KeptRoom | None = None
 
-    def bars(self, payer: ChargePath) -> list[Bar]:
-        """Every ceiling on the payer's path, leaf first."""
-        found = self._bars.get(payer)
+    def bars(self, charge_path: ChargePath) -> list[Bar]:
+        """Every ceiling on the charge path, leaf first."""
+        found = self._bars.get(charge_path)
         if found is None:
             self._ledger.settle()
-            found = self._bars[payer] = list(self._find(payer))
+            found = self._bars[charge_path] = list(self._find(charge_path))
         return found
 
-    def room(self, payer: ChargePath | None, footprint: Footprint) -> int:
-        """How many more pods with this footprint the payer's accounts allow.
+    def room(self, charge_path: ChargePath | None, footprint: Footprint) -> int:
+        """How many more pods with this footprint the charge path's accounts allow.
 
         (Upstream compares some resources that the pod does not ask for as well; docs/rules/coscheduling.md, 3.1.)
         """
-        return self.room_for(payer, footprint.amounts) if payer is not None else UNLIMITED
+        return self.room_for(charge_path, footprint.amounts) if charge_path is not None else UNLIMITED
 
-    def room_for(self, payer: ChargePath, amounts: Mapping[str, int]) -> int:
+    def room_for(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
         """How many times the amounts are allowed on top of what is held."""
-        bars = self.bars(payer)
+        bars = self.bars(charge_path)
         if not bars:
             return UNLIMITED
         self._ledger.settle()
         most = min(bar.room(amounts) for bar in bars)
         if self.kept_room is not None and most:
-            most = min(most, self.kept_room.room(payer, amounts))
+            most = min(most, self.kept_room.room(charge_path, amounts))
         return most
 
     def over_quota(
         self,
-        payer: ChargePath | None,
+        charge_path: ChargePath | None,
         footprint: Footprint,
         count: int = 1,
         placed: int = 0,
@@ -75,11 +75,11 @@ class QuotaCheck:
 
         What would raise it is only said where no other ceiling stands in the way as well.
         """
-        if payer is None:
+        if charge_path is None:
             return None
         self._ledger.settle()
         found: list[OverQuota] = []
-        for bar in self.bars(payer):
+        for bar in self.bars(charge_path):
             ceiling = bar.ceiling
             for name, amount in footprint.amounts.items():
                 wanted = amount * count
@@ -104,16 +104,16 @@ class QuotaCheck:
                         )
                     )
         if not found:
-            return self._over_kept(payer, footprint, placed, need, culprit)
+            return self._over_kept(charge_path, footprint, placed, need, culprit)
         # What somebody has stated explains more than what was computed from it.
         first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
         return first if len(found) == 1 else msgspec.structs.replace(first, change="")
 
     def _over_kept(
-        self, payer: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
+        self, charge_path: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
     ) -> OverQuota | None:
         """Which ceiling does not allow one more pod beside what is kept for others."""
-        excess = self.kept_room.excess(payer, footprint.amounts) if self.kept_room is not None else None
+        excess = self.kept_room.excess(charge_path, footprint.amounts) if self.kept_room is not None else None
         if excess is None:
             return None
         bar, name, held = excess
@@ -132,18 +132,18 @@ class QuotaCheck:
             kept=held - used,
         )
 
-    def overdrawn(self, payers: Mapping[ChargePath, Mapping[str, int]]) -> Iterator[AccountRecord]:
-        """The accounts that hold more now than they may of what their payers ask for."""
-        for payer, wanted in payers.items():
-            for bar in self.bars(payer):
+    def overdrawn(self, charge_paths: Mapping[ChargePath, Mapping[str, int]]) -> Iterator[AccountRecord]:
+        """The accounts that hold more now than they may of what their charge paths ask for."""
+        for charge_path, wanted in charge_paths.items():
+            for bar in self.bars(charge_path):
                 for name in wanted.keys() & bar.ceiling.limits.keys():
                     limit, used, _ = bar.state(name)
                     if used > limit:
                         yield bar.account
 
-    def _find(self, payer: ChargePath) -> Iterator[Bar]:
+    def _find(self, charge_path: ChargePath) -> Iterator[Bar]:
         below: list[AccountRecord] = []
-        for account in payer.path:
+        for account in charge_path.path:
             if below and below[-1].parent is not account:
                 below = []
             for ceiling in self._ceilings_of(account):

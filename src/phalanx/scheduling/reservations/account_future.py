@@ -24,7 +24,7 @@ _HOLDING = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNIN
 class AccountFuture:
     """Lives as long as one time line. An account is looked at when somebody asks about it.
 
-    A window counts for every account on its payers' paths from its start to its end; a pod that ends gives back
+    A window counts for every account on its charge paths from its start to its end; a pod that ends gives back
     what it was charged.
     """
 
@@ -56,29 +56,30 @@ class AccountFuture:
         self._less.clear()
 
     def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
-        """Whether all payers may hold the parts from slot `begin` to slot `end`, on top of what they hold then."""
+        """Whether all charge paths may hold the parts from slot `begin` to slot `end`, on top of what they hold
+        then."""
         wanted: dict[ChargePath, dict[str, int]] = {}
         for part in parts:
-            if part.payer is not None:
-                add_amounts(wanted.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
+            if part.charge_path is not None:
+                add_amounts(wanted.setdefault(part.charge_path, {}), part.pod_class.footprint.amounts, part.count)
         return self.allows_amounts(wanted, begin, end)
 
     def allows_amounts(self, wanted: Mapping[ChargePath, Mapping[str, int]], begin: int, end: int) -> bool:
-        """Whether all payers may hold such amounts over these slots, on top of what they hold then."""
+        """Whether all charge paths may hold such amounts over these slots, on top of what they hold then."""
         # Asked for first: it settles the ledger, on which paths depend.
-        bars = [bar for payer in wanted for bar in self._quotas.bars(payer)]
-        # What several payers ask of one account counts together.
+        bars = [bar for charge_path in wanted for bar in self._quotas.bars(charge_path)]
+        # What several charge paths ask of one account counts together.
         asked: dict[int, dict[str, int]] = {}
-        for payer, amounts in wanted.items():
-            for account in payer.path:
+        for charge_path, amounts in wanted.items():
+            for account in charge_path.path:
                 add_amounts(asked.setdefault(id(account), {}), amounts, 1)
         return all(self._fits(bar, asked[id(bar.account)], begin, end) for bar in bars)
 
     def overdrawn(self, window: Window) -> AccountRecord | None:
         """The account that is to hold more than it may while the window lasts, of those that pay for it."""
         begin, end = self._line.slots(window.start, window.end)
-        for payer, amounts in window.charges:
-            for bar in self._quotas.bars(payer):
+        for charge_path, amounts in window.charges:
+            for bar in self._quotas.bars(charge_path):
                 for name, amount in amounts:
                     if amount > 0 and name in bar.ceiling.limits:
                         limit, used, kept = bar.state(name)
@@ -90,13 +91,13 @@ class AccountFuture:
     def any_overdrawn(self) -> bool:
         return any(self.overdrawn(window) is not None for window in self._windows.values())
 
-    def room(self, payer: ChargePath, amounts: Mapping[str, int], end: float) -> int | None:
+    def room(self, charge_path: ChargePath, amounts: Mapping[str, int], end: float) -> int | None:
         """How many times the amounts fit from now until `end`; None where no window limits it."""
         if not self._windows:
             return None
         _, last = self._line.slots(self._now, end)
         most: int | None = None
-        for bar in self._quotas.bars(payer):
+        for bar in self._quotas.bars(charge_path):
             for name, amount in amounts.items():
                 if amount > 0 and name in bar.ceiling.limits:
                     limit, used, kept = bar.state(name)
@@ -105,10 +106,12 @@ class AccountFuture:
                     most = here if most is None else min(most, here)
         return most
 
-    def excess(self, payer: ChargePath, amounts: Mapping[str, int], end: float) -> tuple[Bar, str, int] | None:
+    def excess(
+        self, charge_path: ChargePath, amounts: Mapping[str, int], end: float
+    ) -> tuple[Bar, str, int] | None:
         """(ceiling, resource, how much of it is held at most until `end`) where the amounts do not fit so long."""
         _, last = self._line.slots(self._now, end)
-        for bar in self._quotas.bars(payer):
+        for bar in self._quotas.bars(charge_path):
             for name, amount in amounts.items():
                 if amount > 0 and name in bar.ceiling.limits:
                     limit, used, kept = bar.state(name)
@@ -134,8 +137,8 @@ class AccountFuture:
             found = released.copy() if released is not None else np.zeros(len(self._line), dtype=np.int64)
             for window in self._windows.values():
                 begin, end = self._line.slots(window.start, window.end)
-                for payer, amounts in window.charges:
-                    if any(each is account for each in payer.path):
+                for charge_path, amounts in window.charges:
+                    if any(each is account for each in charge_path.path):
                         found[begin:end] -= dict(amounts).get(resource, 0)
             self._less[key] = found
         return found
@@ -146,22 +149,22 @@ class AccountFuture:
             edges = self._line.edges
             by_path: dict[int, tuple[ChargePath, dict[str, IntArray]]] = {}
             for record in self._held():
-                payer, footprint = record.charge_path, record.charged_footprint or record.footprint
+                charge_path, footprint = record.charge_path, record.charged_footprint or record.footprint
                 end = latest_end(record, self._now, self._start_delay)
                 slot = bisect_left(edges, end)
-                if payer is None or slot >= len(edges):
+                if charge_path is None or slot >= len(edges):
                     continue
-                sums = by_path.setdefault(id(payer), (payer, {}))[1]
+                sums = by_path.setdefault(id(charge_path), (charge_path, {}))[1]
                 for name, amount in footprint.amounts.items():
                     steps = sums.get(name)
                     if steps is None:
                         steps = sums[name] = np.zeros(len(edges), dtype=np.int64)
                     steps[slot] += amount
             found: dict[int, dict[str, IntArray]] = {}
-            for payer, sums in by_path.values():
+            for charge_path, sums in by_path.values():
                 for name, steps in sums.items():
                     total = np.cumsum(steps)
-                    for account in payer.path:
+                    for account in charge_path.path:
                         of = found.setdefault(id(account), {})
                         of[name] = of[name] + total if name in of else total
             self._released = found

@@ -51,7 +51,7 @@ class AdvancePlan:
         self._seen = -1
         self._cursor = -1
         self._now = 0.0
-        self._payers: dict[str, ChargePath] = {}
+        self._charge_paths: dict[str, ChargePath] = {}
         self._recalled: dict[str, StoredGrant] = {}
         self._shape = -1
 
@@ -217,7 +217,7 @@ class AdvancePlan:
         for grant in self.recount():
             self.redraw(grant)
         for grant in self.grants.values():
-            if grant.window is not None and self._payer(grant.spec) is not grant.charged_to:
+            if grant.window is not None and self._charge_path(grant.spec) is not grant.charged_to:
                 self.redraw(grant)
             if grant.spec.once and grant.users:
                 self._finish(grant, GrantPhase.SUCCEEDED, EndReason.SUCCEEDED)
@@ -294,18 +294,18 @@ class AdvancePlan:
         self._state.room_opened()
 
     def redraw(self, grant: AdvanceGrant) -> None:
-        payer = grant.charged_to = self._payer(grant.spec)
-        grant.window = grant.draw(self._state.nodes, payer)
+        charge_path = grant.charged_to = self._charge_path(grant.spec)
+        grant.window = grant.draw(self._state.nodes, charge_path)
 
-    def _payer(self, spec: AdvanceReservation) -> ChargePath | None:
+    def _charge_path(self, spec: AdvanceReservation) -> ChargePath | None:
         ledger = self._state.ledger
         if self._shape != ledger.shape_version:
             self._shape = ledger.shape_version
-            self._payers.clear()
-        if spec.queue and spec.queue not in self._payers:
-            self._payers[spec.queue] = ledger.charge_path_of_group("", spec.queue)
+            self._charge_paths.clear()
+        if spec.queue and spec.queue not in self._charge_paths:
+            self._charge_paths[spec.queue] = ledger.charge_path_of_group("", spec.queue)
             ledger.refresh()
-        return self._payers.get(spec.queue)
+        return self._charge_paths.get(spec.queue)
 
     # -- a restart ---------------------------------------------------------------------------------------------
 
@@ -454,8 +454,8 @@ class AdvancePlan:
 
     def _question(self, grant: AdvanceGrant, parts_of: Ask) -> RoomQuestion | str:
         spec = grant.spec
-        payer = self._payer(spec)
-        if payer is not None and payer.queue is None and spec.queue != DEFAULT_QUEUE:
+        charge_path = self._charge_path(spec)
+        if charge_path is not None and charge_path.queue is None and spec.queue != DEFAULT_QUEUE:
             return f"queue {spec.queue}, which is to pay, does not exist"
         shared = tuple(
             each.window
@@ -467,11 +467,11 @@ class AdvancePlan:
             nodes = self._whole_nodes(spec)
             if isinstance(nodes, str):
                 return nodes
-            return RoomQuestion((), nodes, payer, shared, standing, spec.ignore_running)
+            return RoomQuestion((), nodes, charge_path, shared, standing, spec.ignore_running)
         parts = parts_of(spec)
         if isinstance(parts, str):
             return parts
-        return RoomQuestion(parts, None, payer, shared, standing, spec.ignore_running)
+        return RoomQuestion(parts, None, charge_path, shared, standing, spec.ignore_running)
 
     def _whole_nodes(self, spec: AdvanceReservation) -> WholeNodes | str:
         assert spec.nodes is not None

@@ -59,7 +59,7 @@ class GrantedNode(msgspec.Struct, frozen=True):
 class AdvanceGrant:
     """`start` and `end` are those of the occurrence that is under way, or comes next. `nodes` is what was granted,
     by name, `used` what pods that use it hold of that, by node, `users` their names, `last_used` when there were
-    any. `window` is what is left of it, None where nothing is kept; `charged_to` pays for that. `lost` are the
+    any. `window` is what is left of it, None where nothing is kept; it is charged to `charged_to`. `lost` are the
     nodes that are not there any more. `refusal` says why there is no room, as of `retold_at`; `asked_at` when it
     was asked last, in the history of the cluster. `ended` are occurrences whose pods are to go.
     """
@@ -149,7 +149,7 @@ class AdvanceGrant:
             if (left := amount - used.get(name, 0)) > 0
         }
 
-    def draw(self, table: NodeTable, payer: ChargePath | None) -> Window:
+    def draw(self, table: NodeTable, charge_path: ChargePath | None) -> Window:
         """The window of what is left, as it is to stand now."""
         rows: list[int] = []
         vectors = []
@@ -167,5 +167,5 @@ class AdvanceGrant:
             vectors.append(vector)
             add_amounts(charged, left, 1)
         share = (AmountShare(np.array(rows, dtype=np.intp), np.stack(vectors, axis=1)),) if rows else ()
-        charges = ((payer, tuple(sorted(charged.items()))),) if payer is not None and charged else ()
+        charges = ((charge_path, tuple(sorted(charged.items()))),) if charge_path is not None and charged else ()
         return Window(self.start, self.end, (), charges, share)

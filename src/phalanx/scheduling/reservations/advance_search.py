@@ -28,12 +28,12 @@ class WholeNodes(msgspec.Struct, frozen=True, eq=False):
 
 
 class RoomQuestion(msgspec.Struct, frozen=True, eq=False):
-    """What is asked: parts, or whole nodes, for which `payer` pays (None: nobody). `shared` are windows whose room
-    may be used as well, `standing` all that stand; with `ignore_running` only they count, and no pod."""
+    """What is asked: parts, or whole nodes, charged to `charge_path` (None: to nobody). `shared` are windows whose
+    room may be used as well, `standing` all that stand; with `ignore_running` only they count, and no pod."""
 
     parts: tuple[Part, ...]
     nodes: WholeNodes | None
-    payer: ChargePath | None = None
+    charge_path: ChargePath | None = None
     shared: tuple[Window, ...] = ()
     standing: tuple[Window, ...] = ()
     ignore_running: bool = False
@@ -168,10 +168,10 @@ class RoomSearch:
         return least
 
     def _affordable(self, amounts: Mapping[int, IntArray], first: int, last: int) -> bool:
-        payer = self._asked.payer
-        if payer is None:
+        charge_path = self._asked.charge_path
+        if charge_path is None:
             return True
-        return self._accounts.allows_amounts({payer: summed(amounts.values(), self._table)}, first, last)
+        return self._accounts.allows_amounts({charge_path: summed(amounts.values(), self._table)}, first, last)
 
 
 def summed(amounts: Iterable[IntArray], table: NodeRows) -> dict[str, int]:
@@ -194,11 +194,13 @@ def smaller(question: RoomQuestion, copies: int, taken: set[int]) -> RoomQuestio
         rows = question.nodes.rows.copy()
         rows[[row for row in taken if row >= 0]] = False
         nodes = WholeNodes(rows, copies, question.nodes.amounts)
-        return RoomQuestion((), nodes, question.payer, question.shared, question.standing, question.ignore_running)
+        return RoomQuestion(
+            (), nodes, question.charge_path, question.shared, question.standing, question.ignore_running
+        )
     if len(question.parts) != 1:
         return None
     part = question.parts[0]
-    smaller = Part(part.pod_class, copies, part.payer, part.rows)
+    smaller = Part(part.pod_class, copies, part.charge_path, part.rows)
     return RoomQuestion(
-        (smaller,), None, question.payer, question.shared, question.standing, question.ignore_running
+        (smaller,), None, question.charge_path, question.shared, question.standing, question.ignore_running
     )

@@ -29,10 +29,10 @@ def _never_allowed(quotas: QuotaCheck, parts: Sequence[Part]) -> str:
     """The account that would not allow the parts even if it held nothing, "" for none."""
     wanted: dict[ChargePath, dict[str, int]] = {}
     for part in parts:
-        if part.payer is not None:
-            add_amounts(wanted.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
-    for payer, amounts in wanted.items():
-        for bar in quotas.bars(payer):
+        if part.charge_path is not None:
+            add_amounts(wanted.setdefault(part.charge_path, {}), part.pod_class.footprint.amounts, part.count)
+    for charge_path, amounts in wanted.items():
+        for bar in quotas.bars(charge_path):
             for name, amount in amounts.items():
                 if name in bar.ceiling.limits and not bar.ceiling.computed:
                     limit, _, kept = bar.state(name)

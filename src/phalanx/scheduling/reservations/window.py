@@ -14,14 +14,14 @@ RowArray = npt.NDArray[np.intp]
 
 
 class Part(msgspec.Struct, frozen=True, eq=False):
-    """`count` pods of one class that start together, for whom `payer` pays, on the `rows` bool[N] they may use.
+    """`count` pods of one class and one `charge_path` that start together, on the `rows` bool[N] they may use.
 
     Parts that share `domains` (int64[N]: the number of each row's topology domain, 0: none) start in one of them.
     """
 
     pod_class: ClassRecord
     count: int
-    payer: ChargePath | None
+    charge_path: ChargePath | None
     rows: BoolArray
     domains: IntArray | None = None
 
@@ -65,8 +65,8 @@ class AmountShare(msgspec.Struct, frozen=True, eq=False):
 
 class Window:
     """The room of a whole unit over [start, end), in seconds since the epoch (end may be FOREVER), and what its
-    payers are charged meanwhile. `kept` are its shares, by class or in amounts. `rows` int[R] are the rows of all,
-    each once, in order."""
+    charge paths are charged meanwhile. `kept` are its shares, by class or in amounts. `rows` int[R] are the rows of
+    all, each once, in order."""
 
     __slots__ = ("charges", "end", "kept", "rows", "shares", "start")
 

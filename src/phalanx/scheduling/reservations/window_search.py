@@ -19,7 +19,8 @@ class AccountRoom(Protocol):
     """Whether accounts allow a unit over a stretch of slots."""
 
     def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
-        """Whether all payers may hold the parts from slot `begin` to slot `end`, on top of what they hold then."""
+        """Whether all charge paths may hold the parts from slot `begin` to slot `end`, on top of what they hold
+        then."""
 
 
 class FoundWindow(msgspec.Struct, frozen=True):
@@ -210,9 +211,9 @@ def _room(future: FutureMatrix, part: Part, first: int, last: int) -> IntArray:
 
 
 def charges_of(parts: Sequence[Part]) -> tuple[tuple[ChargePath, tuple[tuple[str, int], ...]], ...]:
-    """What the parts cost their payers, in sum."""
+    """What the parts cost their charge paths, in sum."""
     amounts: dict[ChargePath, dict[str, int]] = {}
     for part in parts:
-        if part.payer is not None:
-            add_amounts(amounts.setdefault(part.payer, {}), part.pod_class.footprint.amounts, part.count)
-    return tuple((payer, tuple(sorted(wanted.items()))) for payer, wanted in amounts.items())
+        if part.charge_path is not None:
+            add_amounts(amounts.setdefault(part.charge_path, {}), part.pod_class.footprint.amounts, part.count)
+    return tuple((charge_path, tuple(sorted(wanted.items()))) for charge_path, wanted in amounts.items())

@@ -15,11 +15,11 @@ from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 
 class CycleHistory:
-    """`history` is what accounts have held, `rounds` when plugins last did what they do now and then, `evictions`
+    """`history` is what accounts have held, `timers` when plugins last did what they do now and then, `evictions`
     who lost how many pods when, `no_solutions` which searches for victims found nothing, `searches` who wants to
-    know of them, and `rests` which nodes are left alone because they refused pods. `reservations` are the starts
-    that are kept, `defragmentation` what was moved for those who wait. Only these two and the first survive a
-    restart: the others are about minutes.
+    know of them, and `node_backoff` which nodes are left alone because they refused pods. `reservations` are the
+    starts that are kept, `defragmentation` what was moved for those who wait. Only these two and the first survive
+    a restart: the others are about minutes.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -34,7 +34,7 @@ class CycleHistory:
         self._victim_classes: VictimClassArrays | None = None
 
     def victim_classes(self, state: ClusterState) -> VictimClassArrays:
-        """The kinds of pods in `state` as arrays, up to date."""
+        """The victim classes of `state` as arrays, up to date."""
         found = self._victim_classes
         if found is None or found.state is not state:
             found = self._victim_classes = VictimClassArrays(state)

@@ -172,24 +172,26 @@ class Decisions:
         self._causes += 1
         return f"{self.cause}.{self._causes}"
 
-    def nominate(self, record: PodRecord, row: int, claim: Nomination) -> None:
+    def nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
         """Holds room for a pod that waits until others have left."""
-        self._state.pods.nominate(record, row, claim)
+        self._state.pods.nominate(record, row, nomination)
         self._nominated(record)
 
-    def withdraw_nominations(self, records: Iterable[PodRecord], heir: str = "") -> None:
-        """Gives up what is held for the pods; `heir` is the cause of the decision that takes it over."""
+    def withdraw_nominations(self, records: Iterable[PodRecord], successor: str = "") -> None:
+        """Gives up what is held for the pods; `successor` is the cause of the decision that takes it over."""
         for record in records:
             if self._state.pods.cancel_nomination(record):
-                self._nominated(record, heir)
+                self._nominated(record, successor)
 
-    def _nominated(self, record: PodRecord, heir: str = "") -> None:
+    def _nominated(self, record: PodRecord, successor: str = "") -> None:
         """Says on which node room is held for a pod now, if on any."""
-        pod, claim = record.pod, record.nomination
+        pod, nomination = record.pod, record.nomination
         if pod.placeholder:
             return
-        cause = claim.cause if claim is not None else self.cause
-        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
+        cause = nomination.cause if nomination is not None else self.cause
+        self.plan.nominations.append(
+            Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, successor)
+        )
 
     def evict(
         self, record: PodRecord, reason: EvictionReason, message: str, preemptor: str = "", cause: str = ""

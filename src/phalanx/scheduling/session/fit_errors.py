@@ -45,31 +45,32 @@ class FitErrors:
         self._placer = placer
         self._queue = queue
         self._quota_check = quota_check
-        # With how many openings there had been by then.
+        # With the `affinity_version` as of then.
         self._found: dict[SchedulingSignature, tuple[FitError, int]] = {}
         self._verdicts: dict[Shortage | OverQuota, Verdict] = {}
         self._shortages: dict[ClassRecord, FitError] = {}
 
     def known(self, demand: SchedulingSignature) -> FitError | None:
-        """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
-        hope for others to be placed."""
-        found, openings = self._found.get(demand, (None, 0))
+        """The fit error of a demand after which room has not grown: in a cycle it only shrinks, except for pods
+        that hope for others to be placed."""
+        found, affinity_version = self._found.get(demand, (None, 0))
         if found is not None:
-            return found if openings == self.state.affinity_version or not helped_by_placements(demand) else None
+            current = affinity_version == self.state.affinity_version
+            return found if current or not helped_by_placements(demand) else None
         return self._queue.known_fit_error(demand)
 
     def record(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
-        refusal = FitError(facts, self.state.version if version is None else version)
-        self._found[demand] = (refusal, self.state.affinity_version)
-        return refusal
+        fit_error = FitError(facts, self.state.version if version is None else version)
+        self._found[demand] = (fit_error, self.state.affinity_version)
+        return fit_error
 
-    def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:
+    def shortage(self, pod_class: ClassRecord, afresh: bool = False) -> FitError:
         """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
-        found = self._shortages.get(cls)
+        found = self._shortages.get(pod_class)
         if found is None or (afresh and found.version != self.state.version):
-            facts: Shortage = shortage(self.pipeline, self.state.nodes, cls)
-            found = self._shortages[cls] = FitError(facts, self.state.version)
+            facts: Shortage = shortage(self.pipeline, self.state.nodes, pod_class)
+            found = self._shortages[pod_class] = FitError(facts, self.state.version)
         return found
 
     def verdict(self, facts: Shortage | OverQuota) -> Verdict:
@@ -82,20 +83,20 @@ class FitErrors:
 
     def facts_now(self, kind: PodSignature) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
-        excess = self._quota_check.over_quota(kind.payer, kind.cls.footprint)
-        if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
+        excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
+        if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
             return excess
         if kind.area is not None:
             return no_room_near(self, kind.area, kind)
-        return shortage(self.pipeline, self.state.nodes, kind.cls)
+        return shortage(self.pipeline, self.state.nodes, kind.pod_class)
 
     def facts(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
-        excess = self._quota_check.over_quota(kind.payer, kind.cls.footprint)
-        if excess is not None and not (excess.computed and not self._placer.fits(kind.cls)):
+        excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
+        if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
             return excess, self.state.version
         if kind.area is not None:
             return no_room_near(self, kind.area, kind), self.state.version
-        found = self.shortage(kind.cls, afresh)
+        found = self.shortage(kind.pod_class, afresh)
         assert isinstance(found.facts, Shortage)
         return found.facts, found.version

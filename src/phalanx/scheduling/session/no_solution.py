@@ -27,8 +27,8 @@ class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
 
 
 class NoSolutionFound(Protocol):
-    """A search that found nothing: `again` is when (seconds since the epoch) to ask again, if at some time;
-    `unripe` while pods that may help are on their way to their nodes."""
+    """A search that found nothing: `retry_at` is when (seconds since the epoch) to ask again, if at some time;
+    `pods_arriving` tells whether pods that may help are on their way to their nodes."""
 
     @property
     def retry_at(self) -> float | None: ...
@@ -47,20 +47,20 @@ class NoSolutionCache:
         return len(self._found)
 
     def known_no_solution(
-        self, question: EvictionQuestion, eased: int, ripened: int, now: float
+        self, question: EvictionQuestion, freed: int, bound: int, now: float
     ) -> NoSolutionFound | None:
-        """The answer, if it cannot have changed: `eased` counts the changes that may help, `ripened` the pods that
+        """The answer, if it cannot have changed: `freed` counts the changes that may help, `bound` the pods that
         have arrived on their nodes, `now` may be time."""
-        if eased != self._freed_since:
+        if freed != self._freed_since:
             self._found.clear()
-            self._freed_since = eased
+            self._freed_since = freed
         found, when = self._found.get(question, (None, -1))
         if found is None or (found.retry_at is not None and now >= found.retry_at):
             return None
-        return found if not found.pods_arriving or when == ripened else None
+        return found if not found.pods_arriving or when == bound else None
 
-    def add_no_solution(self, question: EvictionQuestion, eased: int, ripened: int, found: NoSolutionFound) -> None:
-        if eased != self._freed_since or len(self._found) >= _MOST:
+    def add_no_solution(self, question: EvictionQuestion, freed: int, bound: int, found: NoSolutionFound) -> None:
+        if freed != self._freed_since or len(self._found) >= _MOST:
             self._found.clear()
-            self._freed_since = eased
-        self._found[question] = (found, ripened)
+            self._freed_since = freed
+        self._found[question] = (found, bound)

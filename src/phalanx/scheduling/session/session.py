@@ -155,13 +155,13 @@ class Session:
         return self._past.victim_classes(self.state)
 
     def requirement(self, gang: GangRecord) -> QuorumRequirement:
-        noun = gang.spec
-        assert noun is not None
+        spec = gang.spec
+        assert spec is not None
         match gang.cached:
-            case (known, QuorumRequirement() as need) if known is noun:
+            case (known, QuorumRequirement() as need) if known is spec:
                 return need
-        need = quorum_requirement(gang, noun)
-        gang.cached = (noun, need)
+        need = quorum_requirement(gang, spec)
+        gang.cached = (spec, need)
         return need
 
     def totals(self) -> dict[str, tuple[int, int]]:
@@ -217,7 +217,7 @@ class Session:
             if ceiling is not None:
                 yield ceiling
 
-    def payer(self, unit: GangRecord | PodRecord) -> ChargePath:
+    def charge_path(self, unit: GangRecord | PodRecord) -> ChargePath:
         """Who pays for a pod, or for a gang's next members."""
         if isinstance(unit, PodRecord):
             assert unit.charge_path is not None
@@ -229,13 +229,15 @@ class Session:
         return self.state.ledger.charge_path_of_group(unit.key.namespace, unit.spec.queue)
 
     def blocked(self, unit: GangRecord | PodRecord) -> Blocked | None:
-        """What forbids the unit's payer anything new."""
-        payer = self.payer(unit)
+        """What forbids the unit's charge path anything new."""
+        charge_path = self.charge_path(unit)
         self.state.ledger.refresh()
-        if payer.fault is not None:
-            return Blocked(payer.fault.code, payer.fault.message, _REMEDIES.get(payer.fault.code, ""))
+        if charge_path.fault is not None:
+            return Blocked(
+                charge_path.fault.code, charge_path.fault.message, _REMEDIES.get(charge_path.fault.code, "")
+            )
         for plugin in self.pipeline.plugins("blocked"):
-            verdict = plugin.blocked(self, unit, payer)
+            verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
                 return Blocked(verdict.code, verdict.message, verdict.change)
         return None
@@ -243,7 +245,9 @@ class Session:
     def recheck_at(self, unit: QueuedUnit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
         plugins = self.pipeline.plugins("recheck_at")
-        times = [plugin.recheck_at(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
+        times = [
+            plugin.recheck_at(self, each, self.charge_path(each)) for plugin in plugins for each in unit.members
+        ]
         return min((when for when in times if when is not None and when > self.now), default=None)
 
     # what actions ask
@@ -266,7 +270,7 @@ class Session:
     def colocation_groups(self, gang: GangRecord) -> ColocationGroups | None:
         """Which members of a gang would rather be on one node."""
         found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
-        return next((huddles for huddles in found if huddles is not None), None)
+        return next((colocation for colocation in found if colocation is not None), None)
 
     def upper_bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
         """At most how many units with the demand of this one could get something now."""
@@ -326,9 +330,9 @@ class Session:
         self.tried.add(unit.key)
         self.decisions.steps += 1
 
-    def set_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
+    def set_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, fit_error: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
-        self.unschedulable[unit.key] = (demand, refusal)
+        self.unschedulable[unit.key] = (demand, fit_error)
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1

@@ -17,10 +17,10 @@ _NUMBERS, _MARKS = 3, 6
 
 
 class VictimClassArrays:
-    """int64[K] each: `payer` (a place in `payers`), `priority` (`Priorities.victim`), `pod_priority`; and `foreign`
-    (of other schedulers), `daemon_or_static` (belongs to its node), `non_preemptible` (marked so, pod by pod),
-    `arriving`, `self_protected` (they, their gangs or their quotas are), `limited` (a cooldown or a disruption
-    budget may count), all bool[K].
+    """int64[K] each: `charge_path` (a place in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`;
+    and `foreign` (of other schedulers), `daemon_or_static` (belongs to its node), `non_preemptible` (marked so, pod
+    by pod), `arriving`, `self_protected` (they, their gangs or their quotas are), `limited` (a cooldown or a
+    disruption budget may count), all bool[K].
 
     Kept from cycle to cycle: `update` adds kinds that are new, and looks again at those whose gangs or composites
     say something else.
@@ -29,7 +29,7 @@ class VictimClassArrays:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._priority = Priorities(state.gangs.composites).victim
-        self.payers: list[ChargePath] = []
+        self.charge_paths: list[ChargePath] = []
         self._places: dict[ChargePath, int] = {}
         self._generation = self._composites = self._cursor = -1
         self._count = 0
@@ -43,7 +43,7 @@ class VictimClassArrays:
         victims, composites = self.state.victims, self.state.gangs.composites.version
         if self._generation != victims.generation:
             self._generation, self._count = victims.generation, 0
-            self.payers.clear()
+            self.charge_paths.clear()
             self._places.clear()
         stale = victims.respecified.since(self._cursor, len(victims.kinds)) if self._cursor >= 0 else None
         if stale is None or composites != self._composites:
@@ -60,7 +60,7 @@ class VictimClassArrays:
         self._marks[:, numbers] = np.array([row[_NUMBERS:] for row in rows], dtype=np.bool_).T
 
     @property
-    def payer(self) -> IntArray:
+    def charge_path(self) -> IntArray:
         return self._numbers[0, : self._count]
 
     @property
@@ -102,18 +102,18 @@ class VictimClassArrays:
         return self._lowest[1]
 
     def _row(self, kind: VictimClass) -> tuple[int, ...]:
-        place = self._places.setdefault(kind.payer, len(self.payers))
-        if place == len(self.payers):
-            self.payers.append(kind.payer)
+        place = self._places.setdefault(kind.charge_path, len(self.charge_paths))
+        if place == len(self.charge_paths):
+            self.charge_paths.append(kind.charge_path)
         return (
             place,
             self._priority(kind.gang, kind.priority),
             kind.priority,
-            not kind.payer.key.queue,
+            not kind.charge_path.key.queue,
             kind.fixture,
             not kind.preemptable,
             kind.arriving,
-            not kind.preemptable or kind.payer.key.firm or _forbids(kind.gang),
+            not kind.preemptable or kind.charge_path.key.firm or _forbids(kind.gang),
             kind.guarded,
         )
 
@@ -132,14 +132,14 @@ class LowestPriority:
     def __init__(self, classes: VictimClassArrays, table: VictimTable) -> None:
         there = table.pods(len(classes.priority)) > 0
         self.lowest = int(classes.priority[there].min()) if there.any() else None
-        payers = [classes.payers[place] for place in np.unique(classes.payer[there]).tolist()]
-        self.queues = {payer.queue for payer in payers}
-        self.quotas = any(has_quota(payer) for payer in payers)
+        charge_paths = [classes.charge_paths[place] for place in np.unique(classes.charge_path[there]).tolist()]
+        self.queues = {charge_path.queue for charge_path in charge_paths}
+        self.quotas = any(has_quota(charge_path) for charge_path in charge_paths)
 
 
-def has_quota(payer: ChargePath) -> bool:
+def has_quota(charge_path: ChargePath) -> bool:
     """Whether a quota pays, beside a queue."""
-    return any(account.key.tree in _QUOTAS for account in payer.path)
+    return any(account.key.tree in _QUOTAS for account in charge_path.path)
 
 
 def _forbids(gang: GangRecord | None) -> bool:

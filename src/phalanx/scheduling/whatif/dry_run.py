@@ -20,7 +20,7 @@ from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
 
 class NothingHelps(msgspec.Struct, frozen=True):
-    """No eviction helps a unit. `supposed` is what would be if nobody objected, None where nobody is looked for at
+    """No eviction helps a unit. `what_if` is what would be if nobody objected, None where nobody is looked for at
     all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
     them others would go."""
 
@@ -73,9 +73,9 @@ class DryRun(Scheduler):
         def build(session: Session) -> Preemptor | None:
             return least_preemptor_of(session, unit, wait[0])
 
-        supposed = what_if(self.session, preemptor, self.policy.eviction, self.session.evictions)
-        fits = supposed.eviction
+        result = what_if(self.session, preemptor, self.policy.eviction, self.session.evictions)
+        fits = result.eviction
         if fits is not None and not fits.evicts:
             return fits  # it may ask nobody to go, and need not
-        changes = Suggestions(self.new_session, build, self.session).helpful_changes(preemptor, supposed)
-        return NothingHelps(supposed, tuple(changes))
+        changes = Suggestions(self.new_session, build, self.session).helpful_changes(preemptor, result)
+        return NothingHelps(result, tuple(changes))

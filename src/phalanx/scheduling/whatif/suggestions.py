@@ -59,9 +59,9 @@ class Suggestions:
         self._build = build
         self._session = session
 
-    def helpful_changes(self, preemptor: Preemptor, supposed: WhatIf) -> list[str]:
+    def helpful_changes(self, preemptor: Preemptor, what_if: WhatIf) -> list[str]:
         """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
-        suggestions = list(_suggestions(self._session, preemptor, supposed))
+        suggestions = list(_suggestions(self._session, preemptor, what_if))
         single = [suggestion.text for suggestion in suggestions if self._helps([suggestion])]
         if single:
             return single[:_MOST_TOLD]
@@ -99,15 +99,15 @@ class Suggestions:
         return isinstance(found, Eviction)
 
 
-def _suggestions(session: Session, preemptor: Preemptor, supposed: WhatIf) -> Iterator[Suggestion]:
+def _suggestions(session: Session, preemptor: Preemptor, what_if: WhatIf) -> Iterator[Suggestion]:
     """What might help, those first that cost least."""
-    if supposed.eviction is None:
+    if what_if.eviction is None:
         return
-    found = supposed.eviction
+    found = what_if.eviction
     records = [*(record for victim in found.victims for record in victim.records), *found.displaced]
     if not preemptor.preempts:
         yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
-    yield from _waiting(supposed)
+    yield from _waiting(what_if)
     yield from _outranking(session, preemptor, records)
     yield from _owning(session, preemptor)
     yield from _releasing(records)
@@ -119,8 +119,8 @@ def _let_it_preempt(world: ChangedWorld) -> None:
     world.preempts = True
 
 
-def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
-    times = [obstacle.until for obstacle in supposed.obstacles if obstacle.until is not None]
+def _waiting(what_if: WhatIf) -> Iterator[Suggestion]:
+    times = [obstacle.until for obstacle in what_if.obstacles if obstacle.until is not None]
     if not times:
         return
     last = max(times)
@@ -129,7 +129,7 @@ def _waiting(supposed: WhatIf) -> Iterator[Suggestion]:
     def wait(world: ChangedWorld) -> None:
         world.now = float(moment)
 
-    obstacle = next(each for each in supposed.obstacles if each.until == last)
+    obstacle = next(each for each in what_if.obstacles if each.until == last)
     why = obstacle.why
     if why.startswith("each "):
         why = f"{named(obstacle.records)} {why if len(obstacle.records) > 1 else why.removeprefix('each ')}"
@@ -150,15 +150,15 @@ def _outranking(session: Session, preemptor: Preemptor, records: Sequence[PodRec
 def _owning(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
     """Having more of one's own: then it can be asked back."""
     declares = bool(session.pipeline.plugins("declared_resources"))
-    for payer, wanted in preemptor.payers.items():
-        for account in payer.path:
-            noun = account.spec
-            own = account.key.tree in _QUOTAS or (declares and account is payer.queue)
-            if noun is None or noun.deserved is None or not own:
+    for charge_path, wanted in preemptor.charge_paths.items():
+        for account in charge_path.path:
+            spec = account.spec
+            own = account.key.tree in _QUOTAS or (declares and account is charge_path.queue)
+            if spec is None or spec.deserved is None or not own:
                 continue
             holding, share, shared = (
                 future_holdings(account),
-                dict(noun.deserved),
+                dict(spec.deserved),
                 _shared(session, account.key.tree),
             )
             lacks = {
@@ -167,23 +167,23 @@ def _owning(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
                 if name in shared and holding.get(name, 0) + amount > share.get(name, 0)
             }
             if lacks:
-                yield _raising(account, noun, lacks)
+                yield _raising(account, spec, lacks)
 
 
 def _shared(session: Session, tree: Tree) -> set[str]:
     """The resources of which anybody in trees of a kind has a share."""
-    nouns = (account.spec for key, account in session.ledger.accounts.items() if key.tree is tree)
-    return {name for noun in nouns if noun is not None for name, _ in noun.deserved or ()}
+    specs = (account.spec for key, account in session.ledger.accounts.items() if key.tree is tree)
+    return {name for spec in specs if spec is not None for name, _ in spec.deserved or ()}
 
 
-def _raising(account: AccountRecord, noun: Account, lacks: dict[str, int]) -> Suggestion:
-    share = dict(noun.deserved or ())
-    more = _replace(noun, deserved=limits_of(share | {name: share.get(name, 0) + n for name, n in lacks.items()}))
+def _raising(account: AccountRecord, spec: Account, lacks: dict[str, int]) -> Suggestion:
+    share = dict(spec.deserved or ())
+    more = _replace(spec, deserved=limits_of(share | {name: share.get(name, 0) + n for name, n in lacks.items()}))
     word = "deserved" if account.key.tree is Tree.QUEUE else "min"
     amounts = " and ".join(f"{format_quantity(amount, name)} {name}" for name, amount in sorted(lacks.items()))
 
     def own(world: ChangedWorld) -> None:
-        world.changes.append((AccountUpdated(more), AccountUpdated(noun)))
+        world.changes.append((AccountUpdated(more), AccountUpdated(spec)))
 
     return Suggestion(f"raise the {word} of {account.label} by {amounts}", own)
 
@@ -197,8 +197,8 @@ def _releasing(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
                 kept[account] = account.spec
 
     def release(world: ChangedWorld) -> None:
-        for noun in kept.values():
-            world.changes.append((AccountUpdated(_replace(noun, reclaimable=True)), AccountUpdated(noun)))
+        for spec in kept.values():
+            world.changes.append((AccountUpdated(_replace(spec, reclaimable=True)), AccountUpdated(spec)))
 
     if kept:
         yield Suggestion(f"make {', '.join(sorted(account.label for account in kept))} reclaimable", release)
@@ -239,8 +239,8 @@ def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Sugge
         for record in marked:
             pod = record.pod
             world.changes.append((PodUpdated(_replace(pod, preemptable=True)), PodUpdated(pod)))
-        for noun in gangs.values():
-            world.changes.append((GangUpdated(_replace(noun, preemptable=True)), GangUpdated(noun)))
+        for spec in gangs.values():
+            world.changes.append((GangUpdated(_replace(spec, preemptable=True)), GangUpdated(spec)))
 
     if marked or gangs:
         whom = ", ".join(f"gang {key}" for key in gangs) if gangs else named(marked)

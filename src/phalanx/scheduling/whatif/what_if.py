@@ -74,20 +74,20 @@ class _AllPods(Reclaimees):
         return self._free(record.charge_path)
 
     def _may_go(self, counts: IntArray) -> BoolArray:
-        # As many as may be: fixtures and pods that are marked may be of one kind.
+        # As many as may be: pods that belong to their nodes and pods that are marked may be of one kind.
         left: BoolArray = counts > 0
         for gang in self._preemptor.gangs:
             for number in self._session.state.victims.of_gang(gang):
                 kind = self.classes[number]
-                word = self._by_priority(self._rule_for(kind.payer), kind.gang, kind.priority)
+                word = self._by_priority(self._rule_for(kind.charge_path), kind.gang, kind.priority)
                 left[number] &= not isinstance(word, str)
-        for place in np.unique(self._classes.payer[left]).tolist():
-            self._free(self._classes.payers[place])
+        for place in np.unique(self._classes.charge_path[left]).tolist():
+            self._free(self._classes.charge_paths[place])
         return left
 
-    def _free(self, payer: ChargePath) -> ReclaimRule:
-        self._rule_for(payer)
-        return self.rules.setdefault(payer, _FAR)
+    def _free(self, charge_path: ChargePath) -> ReclaimRule:
+        self._rule_for(charge_path)
+        return self.rules.setdefault(charge_path, _FAR)
 
 
 class _AllCandidates(Candidates):
@@ -247,8 +247,8 @@ def _rule_against(session: Session, reclaimees: Reclaimees, record: PodRecord) -
 
 def _beyond(victim: Victim, removals: Removals) -> str:
     """Which account would have given back all that it may have to."""
-    for payer, rule in victim.rules.items():
-        amounts = victim.amounts[payer]
+    for charge_path, rule in victim.rules.items():
+        amounts = victim.amounts[charge_path]
         for over in rule.must_exceed:
             if not over.exceeded(removals.holdings_of(over.account), amounts):
                 return f"{over.account.label} would hold no more than its own once the others have gone"

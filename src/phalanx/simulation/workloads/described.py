@@ -201,9 +201,9 @@ class DescribedWorkload:
         pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec}))
         decoder = PodDecoder()
         template = decoder.template(pod)
-        noun = decoder.pod(pod, template, "")
-        if noun.problem:
-            raise InputError(f"{what}: {noun.problem}")
+        found = decoder.pod(pod, template, "")
+        if found.problem:
+            raise InputError(f"{what}: {found.problem}")
         return template.pod_class
 
     def _check(self, happening: TimedEvent) -> None:

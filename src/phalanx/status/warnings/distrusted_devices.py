@@ -23,14 +23,14 @@ class DistrustedDevices:
 
     def new_warnings(self) -> list[ObjectWarning]:
         """What has come up since the last call."""
-        stock = self._state.nodes.allocators[SHARED_DEVICES]
-        assert isinstance(stock, SharedDevices)
-        if not stock.doubts and not self._told:
+        allocator = self._state.nodes.allocators[SHARED_DEVICES]
+        assert isinstance(allocator, SharedDevices)
+        if not allocator.doubts and not self._told:
             return []
         doubts = {
             uid: held.doubt
-            for uid, held in stock.doubts.items()
-            if held.need.family in stock.families and uid in self._state.pods
+            for uid, held in allocator.doubts.items()
+            if held.need.family in allocator.families and uid in self._state.pods
         }
         fresh = [uid for uid, doubt in doubts.items() if self._told.get(uid) != doubt]
         self._told = doubts

@@ -75,14 +75,14 @@ class LostMembers:
 
         Where members wait, their gang's verdict tells it.
         """
-        noun, counts = record.spec, record.counts()
-        if noun is None or noun.source is None:
+        spec, counts = record.spec, record.counts()
+        if spec is None or spec.source is None:
             return False
-        if not self._dialects.group_of(noun.source).says_short:
+        if not self._dialects.group_of(spec.source).says_short:
             return False
         if not counts.running or record.pending:
             return False
-        short = counts.present + counts.succeeded < noun.min_member or any(
-            (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles
+        short = counts.present + counts.succeeded < spec.min_member or any(
+            (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in spec.roles
         )
-        return short and not quorum_requirement(record, noun).satisfied
+        return short and not quorum_requirement(record, spec).satisfied

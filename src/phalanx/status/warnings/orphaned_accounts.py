@@ -30,14 +30,14 @@ class OrphanedAccounts:
         self._looked = version
         found: dict[str, str] = {}
         for record in self._state.ledger.accounts.values():
-            fault, noun = record.fault, record.spec
-            if fault is None or fault.code not in _CODES or noun is None or noun.source is None:
+            fault, spec = record.fault, record.spec
+            if fault is None or fault.code not in _CODES or spec is None or spec.source is None:
                 continue
             if record.parent is not None and record.parent.fault is fault:
                 continue
-            found[noun.uid] = fault.message
-            if self._told.get(noun.uid) != fault.message:
-                about = object_reference(noun.source)
+            found[spec.uid] = fault.message
+            if self._told.get(spec.uid) != fault.message:
+                about = object_reference(spec.source)
                 note = f"{fault.message}; {CHARGES_NOTHING}"
                 self._recorder.record(about, type="Warning", reason=fault.code, action="Validating", note=note)
         self._told = found

@@ -34,12 +34,12 @@ class OvercommittedQuotas:
         if version == self._looked:
             return
         self._looked = version
-        nouns = [record.spec for record in self._state.ledger.accounts.values() if record.spec is not None]
-        quotas = [noun for noun in nouns if noun.key.tree is Tree.ELASTIC_QUOTA]
-        roots = [noun for noun in nouns if noun.key.tree is Tree.ACK and noun.parent is None]
-        guaranteed = {noun.key for noun in nouns if noun.key.tree is Tree.QUEUE and noun.guarantee}
+        specs = [record.spec for record in self._state.ledger.accounts.values() if record.spec is not None]
+        quotas = [spec for spec in specs if spec.key.tree is Tree.ELASTIC_QUOTA]
+        roots = [spec for spec in specs if spec.key.tree is Tree.ACK and spec.parent is None]
+        guaranteed = {spec.key for spec in specs if spec.key.tree is Tree.QUEUE and spec.guarantee}
         # A guarantee below another one is part of that.
-        queues = [noun for noun in nouns if noun.key in guaranteed and noun.parent not in guaranteed]
+        queues = [spec for spec in specs if spec.key in guaranteed and spec.parent not in guaranteed]
         if not quotas and not roots and not queues:
             self._told.clear()
             return
@@ -51,31 +51,31 @@ class OvercommittedQuotas:
             parent = record.spec
             if parent is None or record.key.tree is not Tree.QUEUE or not record.children or not parent.capability:
                 continue
-            below = [noun for child in record.children.values() if (noun := child.spec) and noun.guarantee]
+            below = [spec for child in record.children.values() if (spec := child.spec) and spec.guarantee]
             capability = dict(parent.capability)
-            limits = {name: capability.get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee}
+            limits = {name: capability.get(name, UNLIMITED) for spec in below for name, _ in spec.guarantee}
             sentence = f"the guarantees of the queues below {record.label} together exceed"
             self._compare(record.key, below, limits, sentence, "its capability", "raise that")
 
     def _compare(
         self,
         tree: Tree | AccountKey,
-        nouns: list[Account],
+        specs: list[Account],
         offered: dict[str, int],
         sentence: str,
         whole: str = "what all nodes offer",
         remedy: str = "add nodes",
     ) -> None:
         minima: dict[str, int] = {}
-        for noun in nouns:
-            for name, amount in _promised(noun):
+        for spec in specs:
+            for name, amount in _promised(spec):
                 minima[name] = minima.get(name, 0) + amount
         above = sorted(name for name, amount in minima.items() if amount > offered.get(name, 0))
         if not above:
             self._told.pop(tree, None)
             return
-        concerned = [noun for noun in nouns if any(name in above and amount for name, amount in _promised(noun))]
-        youngest = max(concerned, key=lambda noun: (noun.created, noun.label))
+        concerned = [spec for spec in specs if any(name in above and amount for name, amount in _promised(spec))]
+        youngest = max(concerned, key=lambda spec: (spec.created, spec.label))
         told = (youngest.uid, frozenset(above))
         source = youngest.source
         if self._told.get(tree) == told or source is None:
@@ -94,8 +94,8 @@ class OvercommittedQuotas:
         self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note)
 
 
-def _promised(noun: Account) -> Limits:
+def _promised(spec: Account) -> Limits:
     """What is to be there for the account whenever it wants it."""
-    if noun.key.tree is Tree.QUEUE:
-        return noun.guarantee
-    return noun.deserved or ()
+    if spec.key.tree is Tree.QUEUE:
+        return spec.guarantee
+    return spec.deserved or ()

@@ -27,27 +27,27 @@ class QuotasAboveHard:
             return
         found: dict[str, str] = {}
         for record in self._state.ledger.accounts.values():
-            noun = record.spec
-            if noun is None or noun.key.tree is not Tree.ELASTIC_QUOTA or noun.source is None:
+            spec = record.spec
+            if spec is None or spec.key.tree is not Tree.ELASTIC_QUOTA or spec.source is None:
                 continue
-            above = self._above(noun, noun.source.namespace)
+            above = self._above(spec, spec.source.namespace)
             if not above:
                 continue
             note = f"{'; '.join(above)}: the rest can never be used; lower it, or raise the ResourceQuota"
-            found[noun.uid] = note
-            if self._told.get(noun.uid) != note:
-                about = object_reference(noun.source)
+            found[spec.uid] = note
+            if self._told.get(spec.uid) != note:
+                about = object_reference(spec.source)
                 self._recorder.record(about, type="Warning", reason=CODE, action="Validating", note=note)
         self._told = found
 
-    def _above(self, noun: Account, namespace: str) -> list[str]:
+    def _above(self, spec: Account, namespace: str) -> list[str]:
         """A phrase for each resource, about max before min."""
         phrases: list[str] = []
         hard = self._hard(namespace)
-        stated = [("min", name, amount) for name, amount in noun.deserved or ()]
-        named = {name for name, _ in noun.capability or ()}
+        stated = [("min", name, amount) for name, amount in spec.deserved or ()]
+        named = {name for name, _ in spec.capability or ()}
         stated = [entry for entry in stated if entry[1] not in named]
-        for field, name, amount in [("max", name, amount) for name, amount in noun.capability or ()] + stated:
+        for field, name, amount in [("max", name, amount) for name, amount in spec.capability or ()] + stated:
             if name in hard and amount > hard[name][0]:
                 least, quota = hard[name]
                 phrases.append(

@@ -51,19 +51,19 @@ class DeviceShare(Plugin):
             arguments.boolean(f"deviceshare.{switch}", False)
 
     def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
-        _stock(nodes).equip(self._families, self._policy)
+        _shared_devices(nodes).configure(self._families, self._policy)
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         if pod_class.spec.devices is None:
             return 0.0
-        points = _stock(load.nodes).points(pod_class.spec, load.rows, load.depth)
+        points = _shared_devices(load.nodes).points(pod_class.spec, load.rows, load.depth)
         if points is None:
             return 0.0
         weighted: FloatArray = points * float(self._weight)
         return weighted[:, 0] if load.copies is None else weighted
 
 
-def _stock(nodes: NodeTable) -> SharedDevices:
-    stock = nodes.allocators[SHARED_DEVICES]
-    assert isinstance(stock, SharedDevices)
-    return stock
+def _shared_devices(nodes: NodeTable) -> SharedDevices:
+    allocator = nodes.allocators[SHARED_DEVICES]
+    assert isinstance(allocator, SharedDevices)
+    return allocator

@@ -172,8 +172,8 @@ class Extender(Plugin):
 
     # queues and groups
 
-    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> Verdict | None:
-        queue = payer.queue
+    def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
+        queue = charge_path.queue
         if queue is None:
             return None
         answer = self._link.ask(self._overused, queue.key, lambda: {"queue": queue_of(queue)})

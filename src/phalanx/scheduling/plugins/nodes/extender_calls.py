@@ -86,15 +86,15 @@ def node_of(nodes: NodeTable, row: int) -> Document:
 
 
 def job_of(gang: GangRecord) -> Document:
-    noun = gang.spec
+    spec = gang.spec
     return {
         "UID": gang.key.path,
         "Name": gang.key.name,
         "Namespace": gang.key.namespace,
-        "Queue": noun.queue if noun is not None else "",
-        "MinAvailable": noun.min_member if noun is not None else 0,
-        "Priority": (noun.priority or 0) if noun is not None else 0,
-        "MinResources": _resource(noun.min_resources or ()) if noun is not None else {},
+        "Queue": spec.queue if spec is not None else "",
+        "MinAvailable": spec.min_member if spec is not None else 0,
+        "Priority": (spec.priority or 0) if spec is not None else 0,
+        "MinResources": _resource(spec.min_resources or ()) if spec is not None else {},
     }
 
 

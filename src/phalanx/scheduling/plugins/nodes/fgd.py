@@ -130,9 +130,9 @@ class Fgd(Plugin):
 
 def idle_cards(nodes: NodeTable, rows: Rows) -> IntArray:
     """int64[rows, cards]: what is idle of each GPU, in thousandths."""
-    stock = nodes.allocators[SHARED_DEVICES]
-    assert isinstance(stock, SharedDevices)
-    shared = stock.idle_parts(rows, WHOLE)
+    allocator = nodes.allocators[SHARED_DEVICES]
+    assert isinstance(allocator, SharedDevices)
+    shared = allocator.idle_parts(rows, WHOLE)
     column = nodes.space.find(_GPU)
     if column is None:
         return shared
@@ -144,9 +144,9 @@ def idle_cards(nodes: NodeTable, rows: Rows) -> IntArray:
 
 def widest(nodes: NodeTable) -> int:
     """How many GPUs the node has that has most: as wide `idle_cards` of all are."""
-    stock = nodes.allocators[SHARED_DEVICES]
-    assert isinstance(stock, SharedDevices)
-    shared = stock.idle_parts(np.zeros(0, dtype=np.intp), WHOLE).shape[1]
+    allocator = nodes.allocators[SHARED_DEVICES]
+    assert isinstance(allocator, SharedDevices)
+    shared = allocator.idle_parts(np.zeros(0, dtype=np.intp), WHOLE).shape[1]
     column = nodes.space.find(_GPU)
     return int(shared) + (max(0, int(nodes.idle[column].max(initial=0))) if column is not None else 0)
 

@@ -26,7 +26,7 @@ class NumaAware(Plugin):
         spec = pod_class.spec
         if not (self._weight and spec.cpus and spec.numa) or spec.numa == AS_THE_NODE:
             return 0.0
-        stock = load.nodes.allocators[NUMA]
-        assert isinstance(stock, NumaNodes)
-        points: FloatArray = stock.closeness(spec, load.rows, load.depth) * float(self._weight)
+        allocator = load.nodes.allocators[NUMA]
+        assert isinstance(allocator, NumaNodes)
+        points: FloatArray = allocator.closeness(spec, load.rows, load.depth) * float(self._weight)
         return points[:, 0] if load.copies is None else points

@@ -149,5 +149,5 @@ def _stays_by_leave(record: PodRecord) -> bool:
 
 
 def _has_budget(gang: GangRecord) -> bool:
-    noun = gang.spec
-    return noun is not None and (noun.min_available is not None or noun.max_unavailable is not None)
+    spec = gang.spec
+    return spec is not None and (spec.min_available is not None or spec.max_unavailable is not None)

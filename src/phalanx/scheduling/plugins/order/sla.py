@@ -33,7 +33,7 @@ class Sla(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return self._deadline(gang)
 
-    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> float | None:
         """The deadline of a group that waits to be admitted: then its vote changes by itself."""
         if isinstance(unit, PodRecord) or not awaits_admission(unit):
             return None
@@ -44,7 +44,7 @@ class Sla(Plugin):
         if isinstance(unit, PodRecord):
             created, wait = unit.pod.created, self._waiting_time
         else:
-            noun = unit.spec
-            assert noun is not None
-            created, wait = noun.created, noun.sla_waiting_time or self._waiting_time
+            spec = unit.spec
+            assert spec is not None
+            created, wait = spec.created, spec.sla_waiting_time or self._waiting_time
         return created + wait if created and wait else _NEVER

@@ -26,13 +26,13 @@ class TaskTopologyPlugin(Plugin):
         return buckets.order(pod) if buckets is not None else (1,)
 
     def _buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
-        noun = gang.spec
-        if noun is None or noun.tasks is None:
+        spec = gang.spec
+        if spec is None or spec.tasks is None:
             return None
         version = session.state.version
         match gang.task_buckets:
-            case (known, stated, TaskBuckets() as found) if known == version and stated is noun:
+            case (known, stated, TaskBuckets() as found) if known == version and stated is spec:
                 return found
-        found = TaskBuckets(noun.tasks, gang.members.values(), session.state.nodes, self._weight)
-        gang.task_buckets = version, noun, found
+        found = TaskBuckets(spec.tasks, gang.members.values(), session.state.nodes, self._weight)
+        gang.task_buckets = version, spec, found
         return found

@@ -17,12 +17,12 @@ BUDGET_SPENT = "BudgetSpent"
 
 
 class Budgets(Plugin):
-    """What runs goes on running (and is charged); every account on the payer's path needs something left."""
+    """What runs goes on running (and is charged); every account on the charge path needs something left."""
 
     name = "budgets"
 
-    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> Verdict | None:
-        for account, budget, resource, cap, spent in _overdrawn(session, payer):
+    def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
+        for account, budget, resource, cap, spent in _overdrawn(session, charge_path):
             end = format_moment(window_end(session.now, budget))
             # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
             used = 0 if not cap else cap * (10 * spent // (cap * MILLISECONDS_PER_HOUR)) // 10
@@ -36,15 +36,15 @@ class Budgets(Plugin):
             )
         return None
 
-    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> float | None:
         """When the last of the windows ends whose budget is spent."""
-        ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
+        ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, charge_path)]
         return float(max(ends)) if ends else None
 
 
-def _overdrawn(session: View, payer: ChargePath) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
+def _overdrawn(session: View, charge_path: ChargePath) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
     """(account, budget, resource, cap in the resource's units, spent in units x milliseconds), leaf first."""
-    for account in payer.path if session.state.ledger.budgeted else ():
+    for account in charge_path.path if session.state.ledger.budgeted else ():
         budget = account.spec.budget if account.spec is not None else None
         if budget is not None:
             spending = session.history.spent(account, session.now)

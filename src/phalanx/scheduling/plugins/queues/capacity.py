@@ -69,8 +69,8 @@ class Capacity(QueueAdmission):
         return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))
 
     def _deserve(self, session: View, account: AccountRecord) -> Amounts:
-        noun = account.spec
-        declared = dict(noun.deserved or ()) if noun is not None else {}
+        spec = account.spec
+        declared = dict(spec.deserved or ()) if spec is not None else {}
         below: dict[str, int] = {}
         for child in account.children.values():
             if takes_part(child):

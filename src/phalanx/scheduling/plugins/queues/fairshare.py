@@ -48,8 +48,8 @@ class Fairshare(Plugin):
             idle = [key for key, on in (("fairshare.denied", denied), ("fairshare.shift", shift)) if on]
             self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
 
-    def subqueues(self, session: View, payer: ChargePath) -> tuple[AccountRecord, ...]:
-        levels = ((self._namespaces, payer.namespace), (self._users, payer.user))
+    def subqueues(self, session: View, charge_path: ChargePath) -> tuple[AccountRecord, ...]:
+        levels = ((self._namespaces, charge_path.namespace), (self._users, charge_path.user))
         return tuple(account for wanted, account in levels if wanted and account is not None)
 
     def subqueue_order(self, session: View, account: AccountRecord) -> Turn:

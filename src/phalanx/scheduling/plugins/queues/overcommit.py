@@ -33,12 +33,12 @@ class Overcommit(Plugin):
         return Vote.PERMIT if self.max_admissions(session, gang) else Vote.REJECT
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        noun = gang.spec
-        promised, totals = session.inqueue_resources(), session.totals()
-        for name, amount in noun.min_resources or () if noun is not None else ():
+        spec = gang.spec
+        inqueue, totals = session.inqueue_resources(), session.totals()
+        for name, amount in spec.min_resources or () if spec is not None else ():
             allocatable, used = totals.get(name, (0, 0))
             most = allocatable * self._per_mille // 1000
-            left = max(0, most - used - promised.get(name, 0))
+            left = max(0, most - used - inqueue.get(name, 0))
             if amount > left:
                 wanted, rest = format_quantity(amount, name), format_quantity(left, name)
                 missing = format_quantity(amount - left, name)
@@ -56,14 +56,14 @@ class Overcommit(Plugin):
         return ()
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        noun = gang.spec
-        if noun is None or not noun.min_resources:
+        spec = gang.spec
+        if spec is None or not spec.min_resources:
             return _UNLIMITED
-        promised, totals = session.inqueue_resources(), session.totals()
+        inqueue, totals = session.inqueue_resources(), session.totals()
         fits = _UNLIMITED
-        for name, amount in noun.min_resources:
+        for name, amount in spec.min_resources:
             allocatable, used = totals.get(name, (0, 0))
-            room = allocatable * self._per_mille // 1000 - used - promised.get(name, 0)
+            room = allocatable * self._per_mille // 1000 - used - inqueue.get(name, 0)
             if amount > room:
                 # Otherwise what was lent to others could never be asked back: without pods nobody is evicted.
                 room += session.reclaimable_estimate(gang).get(name, 0)

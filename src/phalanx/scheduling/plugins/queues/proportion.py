@@ -202,7 +202,7 @@ def _needs(
 
 def _charged(session: View) -> set[AccountKey]:
     """The queues that pods are charged to directly; mostly those without children."""
-    return {payer.queue.key for payer in session.ledger.charge_paths if payer.queue is not None}
+    return {charge_path.queue.key for charge_path in session.ledger.charge_paths if charge_path.queue is not None}
 
 
 def _own(queue: AccountRecord, charged: set[AccountKey]) -> dict[str, int]:

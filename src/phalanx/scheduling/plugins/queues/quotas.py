@@ -52,10 +52,10 @@ class Quotas(Plugin):
 
 
 def _own(account: AccountRecord, word: str) -> Limit | None:
-    noun = account.spec
-    if noun is None or not noun.capability:
+    spec = account.spec
+    if spec is None or not spec.capability:
         return None
-    return Limit(word, dict(noun.capability), f"raise its {word}")
+    return Limit(word, dict(spec.capability), f"raise its {word}")
 
 
 def _sum_of_min(quotas: Iterable[AccountRecord]) -> Limit | None:
@@ -139,19 +139,19 @@ def _nodes(accounts: Collection[AccountRecord]) -> dict[AccountKey, QuotaNode]:
 
 def _node(account: AccountRecord) -> QuotaNode:
     request = requested(account, less=account.children.values())
-    noun = account.spec
-    if noun is None:
+    spec = account.spec
+    if spec is None:
         return QuotaNode(account.key.name, request=request)
     return QuotaNode(
         account.key.name,
-        minimum=dict(noun.deserved or ()),
-        maximum=dict(noun.capability),
+        minimum=dict(spec.deserved or ()),
+        maximum=dict(spec.capability),
         request=request,
         used=account.used,
-        weights=dict(noun.weights),
-        lends=noun.lends,
-        scales=noun.scales,
-        total=dict(noun.total) if noun.total is not None else None,
+        weights=dict(spec.weights),
+        lends=spec.lends,
+        scales=spec.scales,
+        total=dict(spec.total) if spec.total is not None else None,
     )
 
 

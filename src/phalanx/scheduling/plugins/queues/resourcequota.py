@@ -15,9 +15,9 @@ _REQUESTS = "requests."
 
 
 class ResourceQuotaPlugin(Plugin):
-    """Permits a group while `used + promised + minResources <= hard` for all that a quota names.
+    """Permits a group while `used + inqueue + minResources <= hard` for all that a quota names.
 
-    `promised` is what groups of the namespace that were admitted before have announced and not created yet;
+    `inqueue` is what groups of the namespace that were admitted before have announced and not created yet;
     Volcano's plugins/resourcequota knows those of one cycle only. `cpu` is compared with `requests.cpu` and `cpu`,
     the number of members with `pods` and `count/pods`; what minResources does not tell (limits, counts of other
     objects) is not compared. Quotas with scopes count some pods only and are passed over, as in Volcano.
@@ -53,16 +53,16 @@ class ResourceQuotaPlugin(Plugin):
 
 def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
     """(quota, the name in it, what the group would take, what is left), by name."""
-    noun, namespace = gang.spec, gang.key.namespace
+    spec, namespace = gang.spec, gang.key.namespace
     quotas = session.state.resource_quotas.get(namespace)
-    if noun is None or not noun.min_resources or not quotas:
+    if spec is None or not spec.min_resources or not quotas:
         return
-    wanted = {PODS: noun.min_member, **dict(noun.min_resources)}
-    promised = session.state.gangs.inqueue.uncreated(namespace)
+    wanted = {PODS: spec.min_member, **dict(spec.min_resources)}
+    inqueue = session.state.gangs.inqueue.uncreated(namespace)
     for _, quota in sorted(quotas.items()):
         used = dict(quota.used)
         for name, hard in quota.hard if not quota.scoped else ():
             resource = PODS if name in _POD_COUNTS else name.removeprefix(_REQUESTS)
             amount = wanted.get(resource, 0)
             if amount > 0:
-                yield quota, name, amount, hard - used.get(name, 0) - promised.get(resource, 0)
+                yield quota, name, amount, hard - used.get(name, 0) - inqueue.get(resource, 0)

@@ -138,8 +138,8 @@ class EvictionLimits:
                 self._evicted = {}
                 for record in self._state.pods.terminating.values():
                     for budget in self._budgets(record) if record.evicting else ():
-                        doomed = budget.namespace, budget.name
-                        self._evicted[doomed] = self._evicted.get(doomed, 0) + 1
+                        name = budget.namespace, budget.name
+                        self._evicted[name] = self._evicted.get(name, 0) + 1
             allowed = self._state.budgets[key[0]][key[1]].allowed
             found = self._allowed[key] = max(0, allowed - self._evicted.get(key, 0))
         return found

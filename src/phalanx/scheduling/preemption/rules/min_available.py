@@ -32,15 +32,15 @@ def disrupted_as_a_unit(gang: GangRecord, composites: Composites) -> bool:
 def dispensable_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
     """(how many members the gang can do without, of which so many of each role that has a minimum); (below 0, ...)
     where it lacks some of its minimum already. What subgroups need is not counted (`SubgroupQuorum`)."""
-    noun = gang.spec
-    if noun is None or disrupted_as_a_unit(gang, composites):
+    spec = gang.spec
+    if spec is None or disrupted_as_a_unit(gang, composites):
         return 0, Counter()
     held = _held(gang)
-    free = held - noun.min_member
-    if held == 1 and any_member_suffices(noun):
+    free = held - spec.min_member
+    if held == 1 and any_member_suffices(spec):
         free = 1  # a single pod that nobody else needs is no more than a pod on its own
-    roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
-    short = any(left < 0 for left in roles.values()) or not SubgroupQuorum(gang, noun).holds
+    roles = Counter({role: _held(gang, role) - least for role, least in spec.roles})
+    short = any(left < 0 for left in roles.values()) or not SubgroupQuorum(gang, spec).holds
     return (min(free, -1) if short else free), roles
 
 
@@ -53,18 +53,18 @@ def is_leader(record: PodRecord) -> bool:
     return min(active, key=lambda each: (not each.pod.leads, *each.order), default=None) is record
 
 
-def any_member_suffices(noun: Gang) -> bool:
+def any_member_suffices(spec: Gang) -> bool:
     """Whether any member will do for the gang: it is not torn apart as long as those who leave come back."""
-    return noun.min_member <= 1 and not (noun.roles or noun.subgroups) and len(noun.bundle) <= 1
+    return spec.min_member <= 1 and not (spec.roles or spec.subgroups) and len(spec.bundle) <= 1
 
 
 def holds_quorum(gang: GangRecord) -> bool:
     """Whether there is a quorum that could be broken."""
-    noun = gang.spec
-    if noun is None:
+    spec = gang.spec
+    if spec is None:
         return False
-    roles = all(_held(gang, role) >= least for role, least in noun.roles)
-    return _held(gang) >= noun.min_member and roles and _held(gang) > 0 and SubgroupQuorum(gang, noun).holds
+    roles = all(_held(gang, role) >= least for role, least in spec.roles)
+    return _held(gang) >= spec.min_member and roles and _held(gang) > 0 and SubgroupQuorum(gang, spec).holds
 
 
 class SubgroupQuorum:
@@ -75,17 +75,17 @@ class SubgroupQuorum:
 
     __slots__ = ("_more", "_rules", "_slack", "holds")
 
-    def __init__(self, gang: GangRecord, noun: Gang) -> None:
-        self._rules = noun.subgroups
+    def __init__(self, gang: GangRecord, spec: Gang) -> None:
+        self._rules = spec.subgroups
         self._slack: dict[PartKey, int] = {}
         self._more: list[int] = []
         self.holds = True
-        if not noun.subgroups:
+        if not spec.subgroups:
             return
-        parts = subgroups_of(noun, gang.members.values(), lambda counts: _counted(noun, counts))
+        parts = subgroups_of(spec, gang.members.values(), lambda counts: _counted(spec, counts))
         self._slack = {key: part.there - part.rule.size for key, part in parts.items() if not part.missing}
         whole = Counter(number for number, _ in self._slack)
-        self._more = [whole[number] - rule.least for number, rule in enumerate(noun.subgroups)]
+        self._more = [whole[number] - rule.least for number, rule in enumerate(spec.subgroups)]
         self.holds = min(self._more) >= 0
 
     def subgroup_of(self, record: PodRecord) -> PartKey | None:
@@ -118,8 +118,8 @@ def _held(gang: GangRecord, role: str | None = None) -> int:
     return _counted(gang.spec, gang.counts(role))
 
 
-def _counted(noun: Gang, counts: GangCounts) -> int:
-    done = noun.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED
+def _counted(spec: Gang, counts: GangCounts) -> int:
+    done = spec.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED
     return counts.active + (counts.succeeded if done else 0)
 
 
@@ -139,11 +139,11 @@ class MinAvailableCheck:
         gang = record.gang
         if gang is None:
             return None
-        noun = gang.spec
-        if noun is None or noun.problem is not None:
+        spec = gang.spec
+        if spec is None or spec.problem is not None:
             return "belongs to a gang of which nobody knows what it needs"
         gone = self._going(gang)
-        objection = _needed(gang, noun, record, gone, self._composites) or _over_budget(gang, noun, len(gone) + 1)
+        objection = _needed(gang, spec, record, gone, self._composites) or _over_budget(gang, spec, len(gone) + 1)
         if objection is None:
             gone[record.pod.uid] = record
         return objection
@@ -155,8 +155,8 @@ class MinAvailableCheck:
             if member.gang is not None:
                 by_gang.setdefault(member.gang, []).append(member)
         for gang, leaving in by_gang.items():
-            noun, count = gang.spec, len({*self._going(gang), *(member.pod.uid for member in leaving)})
-            objection = _over_budget(gang, noun, count) if noun is not None else None
+            spec, count = gang.spec, len({*self._going(gang), *(member.pod.uid for member in leaving)})
+            objection = _over_budget(gang, spec, count) if spec is not None else None
             if objection is not None:
                 return objection
         for gang, leaving in by_gang.items():
@@ -187,36 +187,36 @@ def whole_gang_of(record: PodRecord, state: ClusterState) -> list[PodRecord] | s
 
 
 def _needed(
-    gang: GangRecord, noun: Gang, record: PodRecord, gone: Mapping[str, PodRecord], composites: Composites
+    gang: GangRecord, spec: Gang, record: PodRecord, gone: Mapping[str, PodRecord], composites: Composites
 ) -> str | None:
-    if (noun.unit and len(gang.members) > 1) or composites.tied(gang):
+    if (spec.unit and len(gang.members) > 1) or composites.tied(gang):
         return "belongs to a gang that may only be disrupted as a whole"
     if is_leader(record):
         return "leads the other members of its gang"
-    if any_member_suffices(noun) and not disrupted_as_a_unit(gang, composites):
+    if any_member_suffices(spec) and not disrupted_as_a_unit(gang, composites):
         return None
     free, roles = dispensable_members(gang, composites)
     if free - len(gone) <= 0:
-        return f"is one of the {noun.min_member} members that its gang needs"
+        return f"is one of the {spec.min_member} members that its gang needs"
     role = record.pod.role
     alike = sum(1 for other in gone.values() if other.pod.role == role)
     if role in roles and roles[role] - alike <= 0:
-        return f"is one of the {dict(noun.roles)[role]} members of role {role} that its gang needs"
-    subquorum = SubgroupQuorum(gang, noun)
+        return f"is one of the {dict(spec.roles)[role]} members of role {role} that its gang needs"
+    subquorum = SubgroupQuorum(gang, spec)
     if not subquorum.can_lose(record, Counter(subquorum.subgroup_of(other) for other in gone.values())):
         return "belongs to one of the subgroups that its gang needs"
     return None
 
 
-def _over_budget(gang: GangRecord, noun: Gang, leaving: int) -> str | None:
+def _over_budget(gang: GangRecord, spec: Gang, leaving: int) -> str | None:
     """Volcano's job disruption budget, with its arithmetic (plugins/tdm): percentages are of all members."""
     total, running = len(gang.members), gang.count(MemberState.RUNNING)
-    if noun.min_available is not None:
-        least = noun.min_available.of(total)
+    if spec.min_available is not None:
+        least = spec.min_available.of(total)
         if running - leaving < least:
             return f"belongs to a gang that wants {least} of its members running, and {running} are"
-    if noun.max_unavailable is not None:
-        most = noun.max_unavailable.of(total)
+    if spec.max_unavailable is not None:
+        most = spec.max_unavailable.of(total)
         finished = gang.count(MemberState.SUCCEEDED) + gang.count(MemberState.FAILED)
         missing = total - finished - running
         if missing + leaving > most:

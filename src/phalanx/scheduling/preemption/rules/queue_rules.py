@@ -32,13 +32,13 @@ class QueueRules:
     """What the queues say to one question."""
 
     def __init__(self, session: Session, question: ReclaimRequest) -> None:
-        payer = question.payer
+        charge_path = question.charge_path
         self._session = session
         self._question = question
         self._plugins = session.pipeline.plugins("deserved")
         levels = (plugin.reclaim_level for plugin in self._plugins)
         self._levels = next((level for level in levels if level is not None), None)
-        self._chain = payer.queue.lineage() if payer.queue is not None else ()
+        self._chain = charge_path.queue.lineage() if charge_path.queue is not None else ()
         self._depths = {account: depth for depth, account in enumerate(self._chain)}
         self._named = {plugin: has_share(session, plugin) for plugin in self._plugins}
         self._shares: dict[tuple[Plugin, AccountRecord], Amounts] = {}

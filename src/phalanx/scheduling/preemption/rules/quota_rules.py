@@ -34,7 +34,7 @@ class QuotaRules:
         self._tree = tree
         self._question = question
         self._word = "runtime quota" if tree is Tree.KOORDINATOR else "min"
-        self._quota = quota_of(question.payer, tree)
+        self._quota = quota_of(question.charge_path, tree)
         self._chain = self._quota.lineage() if self._quota is not None else ()
         self._depths = {account: depth for depth, account in enumerate(self._chain)}
         self._named = has_min(session, tree)

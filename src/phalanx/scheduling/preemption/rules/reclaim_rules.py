@@ -20,7 +20,7 @@ _QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
 class ReclaimRules:
-    """All rules for one preemptor: a payer that asks for `wanted` in sum.
+    """All rules for one preemptor: a charge path that asks for `wanted` in sum.
 
     Speaks of the sums at the time when it is first asked about a reclaimee: ask before anything is tried.
 
@@ -38,7 +38,7 @@ class ReclaimRules:
     def __init__(
         self,
         session: Session,
-        payer: ChargePath,
+        charge_path: ChargePath,
         wanted: Amounts,
         *,
         preempt: bool,
@@ -46,17 +46,17 @@ class ReclaimRules:
         announced: bool = False,
         together: Mapping[ChargePath, Amounts] | None = None,
     ) -> None:
-        """`together` tells what all payers of the preemptor are yet to be charged, this one included: accounts
-        that they share are charged for all, and for room that is held already they have been. `announced`: see
-        `ReclaimRequest`."""
+        """`together` tells what all charge paths of the preemptor are yet to be charged, this one included:
+        accounts that they share are charged for all, and for room that is held already they have been. `announced`:
+        see `ReclaimRequest`."""
         ledger = session.ledger  # sums and faults as of now
-        self._fault = payer.fault.message if payer.fault is not None else None
+        self._fault = charge_path.fault.message if charge_path.fault is not None else None
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
         charges: dict[AccountRecord, dict[str, int]] = {}
-        for each, amounts in (together if together is not None else {payer: wanted}).items():
+        for each, amounts in (together if together is not None else {charge_path: wanted}).items():
             for account in each.path:
                 add_amounts(charges.setdefault(account, {}), amounts, 1)
-        question = ReclaimRequest(payer, wanted, charges, preempt, reclaim, announced)
+        question = ReclaimRequest(charge_path, wanted, charges, preempt, reclaim, announced)
         self._queues = QueueRules(session, question)
         kinds = session.memo("kinds of trees", lambda: {account.key.tree for account in ledger.accounts.values()})
         self._quotas = [QuotaRules(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]

@@ -86,12 +86,13 @@ class ReclaimRule(msgspec.Struct, frozen=True):
 
 
 class ReclaimRequest(msgspec.Struct, frozen=True):
-    """Who asks: `payer`, for `wanted` in sum. `charges` tell what every account of the preemptor would be charged
-    by all its payers. `preempt` and `reclaim` are what the policy has actions for. `announced` is somebody who has
-    no pods yet, so that what queues deserve does not count his request: it is what they would deserve if it did.
+    """Who asks: `charge_path`, for `wanted` in sum. `charges` tell what every account of the preemptor would be
+    charged by all its charge paths. `preempt` and `reclaim` are what the policy has actions for. `announced` is
+    somebody who has no pods yet, so that what queues deserve does not count his request: it is what they would
+    deserve if it did.
     """
 
-    payer: ChargePath
+    charge_path: ChargePath
     wanted: Amounts
     charges: Mapping[AccountRecord, Amounts]
     preempt: bool

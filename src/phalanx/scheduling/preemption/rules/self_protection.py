@@ -27,7 +27,7 @@ _STRICTNESS = tuple(SelfProtection)
 
 
 class ProtectionRule(msgspec.Struct, frozen=True):
-    """How far a payer's pods may protect themselves, by whose `word`; for at most `limit` seconds from their
+    """How far a charge path's pods may protect themselves, by whose `word`; for at most `limit` seconds from their
     binding on (0: without limit), by whose (`limiter`)."""
 
     reach: SelfProtection
@@ -36,17 +36,17 @@ class ProtectionRule(msgspec.Struct, frozen=True):
     limiter: str = ""
 
 
-def protection_rule(payer: ChargePath, default: SelfProtection) -> ProtectionRule:
+def protection_rule(charge_path: ChargePath, default: SelfProtection) -> ProtectionRule:
     """In every tree the account nearest to the leaf decides that says anything, among trees the strictest word; of
     all limits the shortest holds."""
     nearest: dict[Tree, tuple[SelfProtection, str]] = {}
     limits: list[tuple[int, str]] = []
-    for account in payer.path:
-        noun = account.spec
-        if noun is not None and noun.self_protection is not None:
-            nearest.setdefault(account.key.tree, (noun.self_protection, account.label))
-        if noun is not None and noun.max_protection:
-            limits.append((noun.max_protection, account.label))
+    for account in charge_path.path:
+        spec = account.spec
+        if spec is not None and spec.self_protection is not None:
+            nearest.setdefault(account.key.tree, (spec.self_protection, account.label))
+        if spec is not None and spec.max_protection:
+            limits.append((spec.max_protection, account.label))
     stated = min(nearest.values(), key=lambda each: _STRICTNESS.index(each[0]), default=(default, "the policy"))
     return ProtectionRule(*stated, *min(limits, default=(0, "")))
 
@@ -77,10 +77,10 @@ class ProtectedPods:
         self._needs: dict[tuple[ChargePath, Footprint], Needs | None] = {}
         self._hold: dict[tuple[ChargePath, EvictionReason], bool] = {}
         stated = sorted(self._stated(columns), key=_age)
-        self._by_payer: dict[ChargePath, list[PodRecord]] = {}
+        self._by_charge_path: dict[ChargePath, list[PodRecord]] = {}
         for record in stated:
             assert record.charge_path is not None
-            self._by_payer.setdefault(record.charge_path, []).append(record)
+            self._by_charge_path.setdefault(record.charge_path, []).append(record)
         self._cover(stated)
 
     def veto_that_counts(self, record: PodRecord, veto: EvictVeto, rule: ReclaimRule) -> EvictVeto | None:
@@ -98,9 +98,9 @@ class ProtectedPods:
 
     def why_overruled(self, record: PodRecord, rule: ReclaimRule) -> str | None:
         """Why what the pod's owner says does not count by this rule; None if it does."""
-        payer = record.charge_path
-        assert payer is not None
-        protection = self._rule(payer)
+        charge_path = record.charge_path
+        assert charge_path is not None
+        protection = self._rule(charge_path)
         if protection.reach is SelfProtection.NONE:
             return f"{protection.word} lets no pod protect itself"
         if protection.limit and bound_at(record.pod) + protection.limit <= self._session.now:
@@ -108,16 +108,16 @@ class ProtectedPods:
             return f"{protection.limiter} lets its pods protect themselves for {limit} only"
         if protection.reach is SelfProtection.ALL or record.pod.uid in self._covered:
             return None
-        if rule.reason is EvictionReason.PREEMPTED and not any(map(_states, payer.path)):
+        if rule.reason is EvictionReason.PREEMPTED and not any(map(_states, charge_path.path)):
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
 
-    def holds_for_all_pods(self, payer: ChargePath, rule: ReclaimRule) -> bool:
-        """Whether the owners' word counts for every pod of the payer's, now and later."""
-        key = (payer, rule.reason)
+    def holds_for_all_pods(self, charge_path: ChargePath, rule: ReclaimRule) -> bool:
+        """Whether the owners' word counts for every pod of the charge path, now and later."""
+        key = (charge_path, rule.reason)
         if key not in self._hold:
-            records = self._by_payer.get(payer, ())
-            self._hold[key] = not self._rule(payer).limit and all(
+            records = self._by_charge_path.get(charge_path, ())
+            self._hold[key] = not self._rule(charge_path).limit and all(
                 self.why_overruled(record, rule) is None for record in records
             )
         return self._hold[key]
@@ -144,11 +144,11 @@ class ProtectedPods:
             if veto is not None and veto.own:
                 yield veto
 
-    def _rule(self, payer: ChargePath) -> ProtectionRule:
-        found = self._rules.get(payer)
+    def _rule(self, charge_path: ChargePath) -> ProtectionRule:
+        found = self._rules.get(charge_path)
         if found is None:
             default = self._session.pipeline.policy.self_protection
-            found = self._rules[payer] = protection_rule(payer, default)
+            found = self._rules[charge_path] = protection_rule(charge_path, default)
         return found
 
     # what is covered
@@ -221,11 +221,11 @@ class ProtectedPods:
         self._covered.update(record.pod.uid for record in block)
         return True
 
-    def _needs_of(self, payer: ChargePath, footprint: Footprint) -> Needs | None:
+    def _needs_of(self, charge_path: ChargePath, footprint: Footprint) -> Needs | None:
         """What a pod takes of what its accounts have of their own; None where they have nothing of their own."""
-        key = (payer, footprint)
+        key = (charge_path, footprint)
         if key not in self._needs:
-            accounts = [account for account in payer.path if self._own_of(account)]
+            accounts = [account for account in charge_path.path if self._own_of(account)]
             self._needs[key] = (
                 tuple(
                     ((account, name), amount, share[name])
@@ -244,9 +244,9 @@ class ProtectedPods:
         if found is None:
             found = () if account.spec is not None and account.spec.problem else own_of(self._session, account)
             if not found and _states(account) and account.spec is not None and account.key.tree is Tree.QUEUE:
-                noun = account.spec  # no plugin speaks of what queues deserve
-                stated = dict(noun.deserved or ())
-                found = ({name: max(stated.get(name, 0), n) for name, n in noun.guarantee} | stated,)
+                spec = account.spec  # no plugin speaks of what queues deserve
+                stated = dict(spec.deserved or ())
+                found = ({name: max(stated.get(name, 0), n) for name, n in spec.guarantee} | stated,)
             self._own[account] = found
         return found
 

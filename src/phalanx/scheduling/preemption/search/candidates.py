@@ -212,7 +212,7 @@ class CandidateNodes:
             size *= 4
         yield rows.tolist()
         accounts = self._full_accounts()
-        minds = any(cls.affinity.restricts for cls in self._preemptor.classes)
+        minds = any(pod_class.affinity.restricts for pod_class in self._preemptor.classes)
         if accounts or minds or not len(rows):
             # Who keeps pods out of a whole domain may be on a node where none of them could be.
             more = self._reclaimees.rows_mask(None if minds else accounts)
@@ -229,13 +229,15 @@ class CandidateNodes:
         part: FloatArray = np.full(nodes.capacity, np.inf)
         room: IntArray = np.zeros(nodes.capacity, dtype=np.int64)
         present: BoolArray = reclaimees.rows_mask()
-        for cls in self._preemptor.classes:
-            wanted = cls.amounts[:, None]
+        for pod_class in self._preemptor.classes:
+            wanted = pod_class.amounts[:, None]
             copies = np.where(
-                self._session.placer.class_view(cls).static, (free[cls.columns] // wanted).min(axis=0), 0
+                self._session.placer.class_view(pod_class).static,
+                (free[pod_class.columns] // wanted).min(axis=0),
+                0,
             )
-            missing = (wanted - nodes.idle[cls.columns]).clip(min=0)
-            pods = np.ceil(missing / reclaimees.largest_on_rows(cls.columns).clip(min=1)).max(axis=0)
+            missing = (wanted - nodes.idle[pod_class.columns]).clip(min=0)
+            pods = np.ceil(missing / reclaimees.largest_on_rows(pod_class.columns).clip(min=1)).max(axis=0)
             better = (copies > 0) & present & (pods < best)
             best[better] = pods[better]
             part[better] = (missing / wanted).max(axis=0)[better]
@@ -247,8 +249,8 @@ class CandidateNodes:
     def _full_accounts(self) -> set[object]:
         """The accounts that do not allow the preemptor now."""
         full: set[object] = set()
-        for payer, wanted in self._preemptor.payers.items():
-            for bar in self._session.quota_check.bars(payer):
+        for charge_path, wanted in self._preemptor.charge_paths.items():
+            for bar in self._session.quota_check.bars(charge_path):
                 if any(bar.refuses(name, amount) for name, amount in wanted.items() if name in bar.ceiling.limits):
                     full.add(bar.account)
         return full

@@ -198,8 +198,8 @@ class VictimChoice:
 
     def _accounts_hold(self, victim: Victim) -> bool:
         """Whether no account of the preemptor in which the victim stands holds too much."""
-        overdrawn = self._context.session.quota_check.overdrawn(self._preemptor.payers)
-        return not any(account in payer.path for account in overdrawn for payer in victim.amounts)
+        overdrawn = self._context.session.quota_check.overdrawn(self._preemptor.charge_paths)
+        return not any(account in charge_path.path for account in overdrawn for charge_path in victim.amounts)
 
     def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
         """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""
@@ -259,7 +259,9 @@ class ExhaustiveSearch:
         self._victims = sorted(candidates, key=lambda victim: (victim_cost(victim), victim.order_key), reverse=True)
         self._twins = [_twin(victim) for victim in self._victims]
         # Candidates are judged by what accounts hold before anybody is off.
-        accounts = {account for victim in candidates for payer in victim.amounts for account in payer.path}
+        accounts = {
+            account for victim in candidates for charge_path in victim.amounts for account in charge_path.path
+        }
         holdings = {account: dict(self._context.holding(account)) for account in accounts}
         self._context = self._context._replace(holding=holdings.__getitem__)
         self._removed.remove(self._victims)

@@ -22,9 +22,9 @@ class AffinityDependents:
         book = session.state.nodes.affinity
         self._counted = {
             id(tally)
-            for cls in classes
-            if cls.affinity.restricts
-            for counter in cls.affinity_state(book).counters()
+            for pod_class in classes
+            if pod_class.affinity.restricts
+            for counter in pod_class.affinity_state(book).counters()
             for tally, _ in counter.parts
         }
 
@@ -32,9 +32,9 @@ class AffinityDependents:
         """Whether it matters to the preemptor at all which pods are where."""
         return bool(self._counted)
 
-    def includes(self, cls: ClassRecord) -> bool:
+    def includes(self, pod_class: ClassRecord) -> bool:
         """Whether a pod of the class matters for where it is."""
-        return any(id(tally) in self._counted for tally, _ in cls.affinity.tallies)
+        return any(id(tally) in self._counted for tally, _ in pod_class.affinity.tallies)
 
     def dependents_first(self, candidates: list[Victim]) -> list[Victim]:
         """Those who matter before those who only hold amounts."""

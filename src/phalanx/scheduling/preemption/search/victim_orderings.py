@@ -45,7 +45,7 @@ def victim_orderings(
 def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victim]:
     """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
     asked: dict[str, int] = {}
-    for wanted in preemptor.payers.values():
+    for wanted in preemptor.charge_paths.values():
         add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
 
     def part(victim: Victim) -> float:
@@ -60,8 +60,8 @@ def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victi
 def _node_by_node(session: Session, preemptor: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
     """Those first who make room where the least is lost; None if that is not enough."""
     per_node = PerNodeChoice(session, preemptor.classes, candidates)
-    for cls, count in preemptor.copies:
-        if not per_node.make_room_for(cls, count):
+    for pod_class, count in preemptor.copies:
+        if not per_node.make_room_for(pod_class, count):
             return None
     return per_node.chosen_first(candidates)
 
@@ -74,7 +74,7 @@ class PerNodeChoice:
 
     def __init__(self, session: Session, classes: Iterable[ClassRecord], candidates: Sequence[Victim]) -> None:
         self._session = session
-        columns = sorted({column for cls in classes for column in cls.columns.tolist()})
+        columns = sorted({column for pod_class in classes for column in pod_class.columns.tolist()})
         self._columns = columns
         self._victims: dict[int, list[tuple[Victim, Amounts]]] = {}
         self._parts: dict[Victim, dict[int, Amounts]] = {}
@@ -95,13 +95,13 @@ class PerNodeChoice:
         self._whole_gangs: set[GangRecord] = set()
         self._spent: dict[DispensableMembers, int] = {}
 
-    def make_room_for(self, cls: ClassRecord, count: int) -> bool:
+    def make_room_for(self, pod_class: ClassRecord, count: int) -> bool:
         """Makes room for so many copies beside those before; whether all have it."""
-        wanted = dict(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
+        wanted = dict(zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True))
         amounts = tuple(wanted.get(column, 0) for column in self._columns)
         placer = self._session.placer
-        mask = placer.open_rows(cls) if count == 1 else placer.class_view(cls).static
-        alone = self._session.placer.exclusive(cls)
+        mask = placer.open_rows(pod_class) if count == 1 else placer.class_view(pod_class).static
+        alone = self._session.placer.exclusive(pod_class)
         ways: list[tuple[EvictionCost, int, int]] = []
         turns: dict[int, int] = {}
         best: dict[int, list[Victim]] = {}

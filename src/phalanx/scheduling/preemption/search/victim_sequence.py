@@ -198,8 +198,8 @@ class _OrderSearch:
 def reclaimable_size(victim: Victim) -> int:
     """How much it holds of what its accounts have too much of, in amounts of different resources added up."""
     return sum(
-        victim.amounts[payer].get(name, 0)
-        for payer, rule in victim.rules.items()
+        victim.amounts[charge_path].get(name, 0)
+        for charge_path, rule in victim.rules.items()
         for name in {name for over in rule.must_exceed for name in over.limits}
     )
 
