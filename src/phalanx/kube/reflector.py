@@ -252,37 +252,38 @@ class Reflector(Generic[T]):
             self.state = ReflectorState.LISTING
         for page_size in (*[self._page_size] * LIST_RESTARTS, 0):
             try:
-                version, seen = await self._list_pages(page_size)
+                version, gone = await self._list_pages(page_size)
                 break
             except ApiError as error:
                 if not error.gone or page_size == 0:
                     raise
                 log.info("%s: the list grew too old while being read, starting it again", self._path)
-        for key in [key for key in self._index if key not in seen]:
+        for key in gone:
             self._forget(key)
         self._version = version
         self.state = ReflectorState.LISTING
         self._complete()
 
-    async def _list_pages(self, page_size: int) -> tuple[str, set[Key]]:
-        """The list's version and its keys. Pages are told as they come; absences only at the end."""
-        seen: set[Key] = set()
-        later, version, told = bool(self._index), "", self._clock()
+    async def _list_pages(self, page_size: int) -> tuple[str, list[Key]]:
+        """The list's version, and what is known and not in it. Pages are told as they come; absences only after."""
+        unseen, count = dict.fromkeys(self._index), 0
+        later, version, told = bool(unseen), "", self._clock()
         async with aclosing(self._pages.read(page_size, formed=not later)) as pages:
             async for page in pages:
                 self.last_contact, version = self._clock(), page.version
                 for first in range(0, len(page), AT_ONCE):
                     for found in page.objects[first : first + AT_ONCE]:
-                        seen.add(self._exists(found, self._head(found, b""), "", b"", listed=True))
+                        unseen.pop(self._exists(found, self._head(found, b""), "", b"", listed=True), None)
                     for item in page.items[first : first + AT_ONCE]:
                         raw = bytes(item)
-                        seen.add((later and self._unchanged(raw)) or self._present(raw, listed=True))
+                        unseen.pop((later and self._unchanged(raw)) or self._present(raw, listed=True), None)
                     self._tell_gathered()
                     await asyncio.sleep(0)
+                count += len(page)
                 if page.remaining and self._clock() - told >= PROGRESS:
                     told = self._clock()
-                    log.info("%s: %d of %d are read", self._path, len(seen), len(seen) + page.remaining)
-        return version, seen
+                    log.info("%s: %d of %d are read", self._path, count, count + page.remaining)
+        return version, list(unseen)
 
     def _unchanged(self, raw: bytes) -> Key | None:
         """The key of an object that is known in this state: most of a later list need not be decoded."""
