@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from phalanx.cluster.accounts import AccountRecord, ChargePath
-from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.placement.affinity_order import leaders_first
@@ -98,13 +101,36 @@ def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodB
 
 def least_amount(left: Sequence[tuple[PodBatch, int]], count: int, account: AccountRecord, resource: str) -> int:
     """What so many further members charge to an account at least, of a resource."""
-    costs = sorted(
-        (batch.cls.footprint.amounts.get(resource, 0), there)
-        for batch, there in left
-        if batch.payer is not None and account in batch.payer.path
+    return _least(
+        [
+            (batch.cls.footprint.amounts.get(resource, 0), there)
+            for batch, there in left
+            if batch.payer is not None and account in batch.payer.path
+        ],
+        count,
     )
+
+
+def beyond_all_nodes(
+    session: Session, first: str, known: Sequence[Footprint], left: Sequence[tuple[PodBatch, int]], count: int
+) -> tuple[str, int, int] | None:
+    """(resource, needed, offered) of which all nodes together, were they empty, offer less than members of known
+    footprints and `count` of those who are left need; None where there is enough. `first` is looked at first."""
+    totals, names, some = session.totals(), session.state.space.names, Counter(known)
+    columns = {column for each in some for column in np.flatnonzero(each.usage).tolist()}
+    for column in sorted(columns, key=lambda column: (names[column] != first, column)):
+        costs = [(int(batch.cls.footprint.usage[column]), there) for batch, there in left]
+        needed = sum(int(each.usage[column]) * copies for each, copies in some.items()) + _least(costs, count)
+        offered = totals.get(names[column], (0, 0))[0]
+        if needed > offered:
+            return names[column], needed, offered
+    return None
+
+
+def _least(costs: list[tuple[int, int]], count: int) -> int:
+    """The sum over so many of those of whom (cost, how many there are) is known, the cheapest first."""
     amount = 0
-    for cost, there in costs:
+    for cost, there in sorted(costs):
         amount += cost * min(there, count)
         count -= min(there, count)
     return amount

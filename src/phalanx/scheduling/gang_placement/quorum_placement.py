@@ -22,6 +22,7 @@ from phalanx.scheduling.gang_placement.pod_sets import (
     Order,
     PodBatch,
     batches_of,
+    beyond_all_nodes,
     hardest_first,
     leanest_first,
     least_amount,
@@ -514,8 +515,10 @@ class _Turn:
                 )
                 # A higher ceiling does not help who asks for more than there is.
                 used, total = excess.used - own, session.totals().get(excess.resource, (0, 0))[0]
-                change, lacking = excess.change if used + wanted <= total else "", max(0, wanted - total)
-                return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, lacking=lacking)
+                change = excess.change if used + wanted <= total else ""
+                tried = [*(record.footprint for record, _ in self._call.placed), *[cls.footprint] * count]
+                beyond = beyond_all_nodes(session, excess.resource, tried, others, missing - count)
+                return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, beyond=beyond)
         nodes = session.state.nodes
         alike = [row for record, row in self._call.placed if record.pod_class is cls]
         return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot, alike)
