@@ -186,12 +186,15 @@ class Paths:
         key = payer.key
         queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
         if queue is None:
-            payer.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
+            remedy = "create the queue, or name one that exists"
+            payer.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist", remedy)
             return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
         payer.queue = queue
         if queue.children or queue.key == ROOT or (queue.spec is not None and queue.spec.parental):
             payer.fault = Problem(
-                "QueueNotLeaf", f"queue {key.queue} has child queues and takes no pods of its own"
+                "QueueNotLeaf",
+                f"queue {key.queue} has child queues and takes no pods of its own",
+                "name one of its child queues",
             )
         path = self._leaf(payer, queue)
         payer.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
@@ -270,7 +273,8 @@ def _own_fault(record: AccountRecord) -> Problem | None:
     if noun.problem is not None:
         return noun.problem
     if noun.state in _SHUT:
-        return Problem("QueueClosed", f"{record.label} is {noun.state.value.lower()} and takes nothing new")
+        closed = f"{record.label} is {noun.state.value.lower()} and takes nothing new"
+        return Problem("QueueClosed", closed, "open it, or name another")
     return None
 
 

@@ -46,12 +46,6 @@ T = TypeVar("T")
 
 # A cycle that is short of time does at least one part in so many of its work.
 _LEAST_PART = 64
-# What helps who may be charged nothing, by what is wrong.
-_REMEDIES = {
-    "QueueNotFound": "create the queue, or name one that exists",
-    "QueueNotLeaf": "name one of its child queues",
-    "QueueClosed": "open it, or name another",
-}
 
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
@@ -233,7 +227,7 @@ class Session:
         payer = self.payer(unit)
         self.state.ledger.refresh()
         if payer.fault is not None:
-            return Blocked(payer.fault.code, payer.fault.message, _REMEDIES.get(payer.fault.code, ""))
+            return Blocked(payer.fault.code, payer.fault.message, payer.fault.remedy)
         for plugin in self.pipeline.plugins("blocked"):
             verdict = plugin.blocked(self, unit, payer)
             if verdict is not None:
