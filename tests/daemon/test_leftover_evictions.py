@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
+from phalanx.dialects.core import PodObject
 from phalanx.model.decisions import Evict
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
@@ -22,16 +25,29 @@ class World:
         self.state: ClusterState = state_of(*members, gang=Gang(G, source=REF, min_member=3))
         self.now = 1000.0
         self.evictions: list[Evict] = []
-        self.remnants = LeftoverEvictions(self.state, self.evictions.extend, lambda: self.now)
+        self.withdrawn: list[str] = []
+        self.leftovers = LeftoverEvictions(
+            self.state, self.evictions.extend, lambda pod: self.withdrawn.append(pod.name), lambda: self.now
+        )
 
     def lose(self, *names: str) -> None:
         for name in names:
             self.state.apply(PodRemoved(f"uid-{name}"))
 
+    def says(self, name: str, message: str = "phalanx: preempted", status: str = "True") -> None:
+        told = {"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler", "message": message}
+        seen = {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"conditions": [told]}}
+        self.leftovers.pod_seen(msgspec.convert(seen, PodObject))
+
+    def withdraws(self, at: float) -> list[str]:
+        self.withdrawn.clear()
+        self.check(at)
+        return self.withdrawn
+
     def check(self, at: float) -> list[str]:
         self.now = at
         self.evictions.clear()
-        self.remnants.check()
+        self.leftovers.check()
         return [evict.name for evict in self.evictions]
 
 
@@ -72,3 +88,44 @@ def test_who_could_not_be_evicted_stays() -> None:
     for name in ("p0", "p1"):
         world.state.pods.eviction_refused(f"uid-{name}", 1066)
     assert world.check(1010) == []
+
+
+def test_who_says_that_we_evict_it_and_is_not_evicted_is_told_that_it_stays() -> None:
+    world = World()
+    world.says("p0")
+    world.says("p1", "default-scheduler: preempting")
+    world.says("p2", "phalanx: preempted", "False")
+    assert [[*world.withdraws(at)] for at in (1000, 1004, 1005)] == [[], [], ["p0"]]
+    # The word did not get through.
+    assert [[*world.withdraws(at)] for at in (1006, 1010)] == [[], ["p0"]]
+    world.says("p0", "phalanx: the pod stays", "False")
+    assert world.withdraws(1020) == []
+
+
+def test_who_is_being_evicted_goes() -> None:
+    world = World()
+    world.says("p0")
+    world.check(1000)
+    world.state.pods.mark_evicting(world.state.pods["uid-p0"])
+    assert [[*world.withdraws(at)] for at in (1003, 1010, 1020)] == [[], [], []]
+    world.state.pods.eviction_refused("uid-p0", 1080)
+    assert [[*world.withdraws(at)] for at in (1021, 1024, 1025)] == [[], [], ["p0"]]
+
+
+def test_who_may_have_to_go_with_its_broken_gang_is_not_told_that_it_stays() -> None:
+    world = World()
+    world.says("p0")
+    world.says("p1")
+    assert world.withdraws(1000) == []
+    world.lose("p2", "p3")
+    assert [[*world.withdraws(at)] for at in (1003, 1004, 1005, 1030)] == [[], [], [], []]
+    assert world.state.gangs[G].count(MemberState.TERMINATING) == 2
+
+
+def test_nobody_is_told_after_it_is_gone() -> None:
+    world = World()
+    world.says("p0")
+    world.check(1000)
+    world.lose("p0")
+    world.leftovers.pod_gone("uid-p0")
+    assert world.withdraws(1010) == []

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from phalanx.daemon.controllers import leftover_evictions
 from tests.e2e.world import PODS, Object, World, condition
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -144,3 +145,28 @@ async def test_who_may_not_be_evicted_is_spared_and_others_are_chosen(world: Wor
     assert refused not in evicted
     assert set(deletions) == evicted | {refused}
     assert condition((await pods(world))[refused], "DisruptionTarget")["status"] == "False"
+
+
+async def test_who_was_told_to_go_before_a_crash_and_stays_is_told_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first scheduler dies between its word and its deed; then there is nobody to make room for."""
+    monkeypatch.setattr(leftover_evictions, "_STALE", 0.5)
+    await submit(world)
+    first = await world.scheduler(wait=False, concurrency=1)
+    first.wire.die("DELETE", "/pods/")
+    await asyncio.wait_for(first.wire.dead.wait(), 20)
+    await first.kill()
+    await world.delete(PODS, *GANG)
+
+    async def told(status: str) -> bool:
+        said = [condition(item, "DisruptionTarget").get("status") for item in (await pods(world)).values()]
+        return said.count(status) == 2
+
+    assert await told("True")
+    second = await world.scheduler()
+    # Even where the first attempt fails.
+    second.wire.lose("PATCH", "/pods/[abcd]/status$", times=1)
+    await world.until(lambda: told("False"), "two are told that they stay")
+    await world.settled(second)
+    assert await leaving(world) == set()

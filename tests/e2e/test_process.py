@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer, free_port
 from tests.e2e.processes import Process
 from tests.e2e.world import NODES, PODS, World, pod
+from tests.kube.certificates import Authority
+from tests.kube.stub_server import StubServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -111,6 +114,41 @@ async def test_it_can_be_ended_while_it_waits(place: Place) -> None:
     scheduler = await place.scheduler()
     await scheduler.says("waiting for the API server")
     assert await scheduler.end() == 0
+
+
+ALL = [("scheduler",), ("controllers",), ("scheduler", "--with-controllers")]
+
+
+def other_authority(place: Place, server: str, data: bytes) -> None:
+    document = yaml.safe_load(place.kubeconfig.read_text("utf-8"))
+    authority = {"certificate-authority-data": base64.b64encode(data).decode()}
+    document["clusters"][0]["cluster"] = {"server": server, **authority}
+    place.kubeconfig.write_text(yaml.safe_dump(document), "utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ALL, ids=" ".join)
+async def test_a_server_of_another_authority_is_told_once(
+    place: Place, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with StubServer(Authority().server_context(tmp_path, "127.0.0.1")) as server:
+        other_authority(place, server.url, Authority("stranger").pem)
+        process = await Process.start(*command, "--kubeconfig", place.kubeconfig)
+        place.processes.append(process)
+        await process.says(f"is not signed by the certificate authority of kubeconfig {place.kubeconfig}")
+        await asyncio.sleep(2.0)
+        assert process.count("WARNING") == len(process.lines) == process.count(server.url) == 1
+        assert await process.end() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ALL, ids=" ".join)
+async def test_an_authority_that_cannot_be_read_is_one_clear_error(place: Place, command: tuple[str, ...]) -> None:
+    other_authority(place, "https://127.0.0.1:1", b"no certificate")
+    process = await Process.start(*command, "--kubeconfig", place.kubeconfig)
+    assert await process.ends() == 1
+    assert len(process.lines) == 1
+    assert process.lines[0].startswith(f"Error: kubeconfig {place.kubeconfig}: cluster 'c', user 'u': cannot load")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConfigError, ConnectionLost, Unreachable
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Evict, EvictionReason
+from tests.cluster_content import pod
 from tests.execution.podserver import PodServer
 
 EVICT = Evict("uid-v", "ns", "v", "n1", EvictionReason.PREEMPTED, "it goes first", "gang ns/train", cause="c1")
@@ -342,3 +343,21 @@ async def test_who_was_spared_meanwhile_is_told_again(world: World) -> None:
         "PATCH v/status",
         "DELETE v",
     ]
+
+
+async def test_who_goes_after_all_is_told_so_after_it_was_told_that_it_stays(world: World) -> None:
+    """The last word is the one that counts."""
+    said: list[str] = []
+    world.server.before = lambda call: said.append(str(world.target()))
+    world.evictor.says_so = lambda uid: True
+    world.evictor.withdraw(pod("v", node="n1"))
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls == ["PATCH v/status", "PATCH v/status", "DELETE v"]
+    assert said == ["", "False", "True"]
+
+
+async def test_a_withdrawal_that_fails_holds_nobody_up(world: World) -> None:
+    world.server.fail("PATCH", "/v/status", error=ConnectionLost("reset"))
+    world.evictor.withdraw(pod("v", node="n1"))
+    assert (await world.evict()).outcome is EVICTED
+    assert world.target() == "True"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -368,10 +369,26 @@ class TestTls:
             ca = tmp_path / "ca.pem"
             ca.write_bytes(authority.pem)
             assert await self.ask(server.url, TlsSettings(authority_file=str(ca))) == OK.body
-            for stranger in (TlsSettings(authority=Authority("stranger").pem), TlsSettings()):
-                with pytest.raises(Unreachable, match=r"(?i)certificate"):
-                    await self.ask(server.url, stranger)
             assert await self.ask(server.url, TlsSettings(insecure=True)) == OK.body
+
+    async def test_who_should_have_signed_a_certificate_is_named(
+        self, tmp_path: Path, authority: Authority
+    ) -> None:
+        stranger, file = Authority("stranger").pem, tmp_path / "stranger.pem"
+        file.write_bytes(stranger)
+        trusted = {
+            "the certificate authority of kubeconfig k: cluster 'c'": TlsSettings(
+                authority=stranger, origin="kubeconfig k: cluster 'c'"
+            ),
+            f"the certificate authority in {file}": TlsSettings(authority_file=str(file)),
+            "any certificate authority of this system, and k names none": TlsSettings(origin="k"),
+        }
+        async with StubServer(authority.server_context(tmp_path, "127.0.0.1")) as server:
+            place = server.url.removeprefix("https://")
+            for words, tls in trusted.items():
+                told = re.escape(f"GET {POD}: the certificate of {place} is not signed by {words} (")
+                with pytest.raises(Unreachable, match=told):
+                    await self.ask(server.url, tls)
 
     async def test_an_authority_need_not_be_a_root(self, tmp_path: Path, authority: Authority) -> None:
         middle = Authority("middle", parent=authority)
@@ -382,7 +399,7 @@ class TestTls:
     async def test_tls_server_name_replaces_the_host(self, tmp_path: Path, authority: Authority) -> None:
         async with StubServer(authority.server_context(tmp_path, "inner.example")) as server:
             server.on("GET", POD, OK)
-            with pytest.raises(Unreachable, match=r"(?i)mismatch"):
+            with pytest.raises(Unreachable, match="is not accepted: IP address mismatch"):
                 await self.ask(server.url, TlsSettings(authority=authority.pem))
             named = TlsSettings(authority=authority.pem, server_name="inner.example")
             assert await self.ask(server.url, named) == OK.body

@@ -47,6 +47,14 @@ class TestDeserved:
         assert verdict.message == "queue a: 6 nvidia.com/gpu in use, deserved share 6; 1 more would exceed it"
         assert not verdict.unschedulable
 
+    def test_a_gang_larger_than_the_cluster_is_told_so_before_the_share(self) -> None:
+        world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
+        world.job("b", 4, queue="b", gpu=4).job("big", 13, queue="a", gpu=1).run()
+        verdict = world.why("big")
+        assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
+        assert "needs 13 nvidia.com/gpu, and all nodes together offer 12; besides, queue a: " in verdict.message
+        assert verdict.change == "add nodes that offer at least 1 nvidia.com/gpu more"
+
     def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
         world = cluster(10).queue("a", weight=1).queue("b", weight=1)
         world.pods("a", 10, queue="a", gpu=1).pods("b", 2, queue="b", gpu=1)

@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.gang import Problem
+from phalanx.model.pod import PodClass
 
 from .desk import Desk, policy, queue
 from .scenario import Scenario, limits
@@ -40,6 +41,32 @@ class TestQueues:
         desk = Desk(scenario)
         assert desk.limits("quotas", queue("none")) == {"cpu": 0}
         assert desk.limits("quotas", queue("any")) is None
+
+    def test_a_gang_larger_than_the_cluster_is_told_so_and_not_only_of_its_full_queue(self) -> None:
+        scenario = world(16).queue("a", capability={"cpu": 10}).job("first", 4, queue="a", cpu=1).run()
+        verdict = scenario.job("big", 18, queue="a", cpu=1).run().why("big")
+        assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", False)
+        assert verdict.message == (
+            "gang ns/big needs 18 cpu, and all nodes together offer 16; besides, queue a: 4 cpu in use, capability "
+            "10; 18 more would exceed it"
+        )
+        assert verdict.change == "ask for at most 10 cpu"
+        assert scenario.node("more", cpu=2).run().why("big").code == "QuotaExceeded"
+
+    def test_a_gang_larger_than_the_cluster_in_another_resource_than_its_quota_is_about(self) -> None:
+        scenario = world().queue("a", capability={"cpu": 2}).job("big", 3, queue="a", cpu=1, memory=400).run()
+        verdict = scenario.why("big")
+        assert verdict.message.startswith(
+            "gang ns/big needs 1200 memory, and all nodes together offer 1000; besides"
+        )
+        assert verdict.change == "add nodes that offer at least 200 memory more"
+
+    def test_what_no_node_is_asked_for_is_not_beyond_the_nodes(self) -> None:
+        """Devices that claims get are charged to accounts only."""
+        claims = PodClass(beside=(("nvidia.com/gpu", 4),))
+        scenario = world().queue("a", capability={"gpu": 8})
+        scenario.job("big", 3, queue="a", pod_class=claims, cpu=1).run()
+        assert scenario.why("big").code == "QuotaExceeded"
 
 
 class TestElasticQuotas:

@@ -188,12 +188,15 @@ class Paths:
         key = charge_path.key
         queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
         if queue is None:
-            charge_path.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
+            remedy = "create the queue, or name one that exists"
+            charge_path.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist", remedy)
             return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
         charge_path.queue = queue
         if queue.children or queue.key == ROOT or (queue.spec is not None and queue.spec.parental):
             charge_path.fault = Problem(
-                "QueueNotLeaf", f"queue {key.queue} has child queues and takes no pods of its own"
+                "QueueNotLeaf",
+                f"queue {key.queue} has child queues and takes no pods of its own",
+                "name one of its child queues",
             )
         path = self._leaf(charge_path, queue)
         charge_path.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
@@ -272,7 +275,8 @@ def _own_fault(record: AccountRecord) -> Problem | None:
     if spec.problem is not None:
         return spec.problem
     if spec.state in _SHUT:
-        return Problem("QueueClosed", f"{record.label} is {spec.state.value.lower()} and takes nothing new")
+        closed = f"{record.label} is {spec.state.value.lower()} and takes nothing new"
+        return Problem("QueueClosed", closed, "open it, or name another")
     return None
 
 

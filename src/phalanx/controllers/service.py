@@ -87,7 +87,12 @@ class ControllerService:
         recording = asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run))
         try:
             await run_while_leading(
-                self.leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self._client,
+                self.leadership,
+                self._serve_and_drain,
+                stopping=self._stopping,
+                ready=self.ready,
+                lost=self.stop,
             )
         finally:
             recording.cancel()

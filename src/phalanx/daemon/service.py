@@ -234,7 +234,7 @@ class SchedulerService:
         self._advance = AdvanceReservationStatuses(
             endpoint, self._pool, self._intake, event_publisher, record.advance_grants, holds, now
         )
-        self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, time.time)
+        self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, evictor.withdraw, time.time)
         self._inspection = Inspection(
             *(client, self.state, lambda: self.scheduler, self._verdict, self.condition, self._checks),
             *(self._settings, self.telemetry, lambda: self.observer.reflectors, self._pool, self._recorder),
@@ -250,11 +250,11 @@ class SchedulerService:
         self.executor.pod_seen(pod)
         if pod.spec.scheduler_name in self.options.scheduler_names:
             self.telemetry.pod_seen(pod)
-        for part in (self._made_groups, self._queue_gates, self._hub_lease):
+        for part in (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions):
             part.pod_seen(pod)
 
     def _pod_gone(self, uid: str) -> None:
-        parts = (self._made_groups, self._queue_gates, self._hub_lease)
+        parts = (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions)
         for part in (self.executor, self.telemetry, self._publisher, *parts):
             part.pod_gone(uid)
 

@@ -18,12 +18,15 @@ from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
 from phalanx.model.decisions import Evict
 from phalanx.model.gang import GangKey
+from phalanx.model.pod import Pod
 
 log = logging.getLogger(__name__)
 
 # How pods are evicted (policy phalanx.evictions).
 DELETE = "delete"
 EVICTION_API = "eviction-api"
+# An eviction looks again after so many seconds whether an earlier one of the same pod has been withdrawn.
+_NEXT_LOOK = 0.05
 
 
 class EvictionOutcome(enum.Enum):
@@ -124,12 +127,27 @@ class Evictor:
         self.says_so: Callable[[str], bool] = lambda uid: False
         # Pods that were told that they stay: what has been seen of them may be older than that.
         self._spared: set[str] = set()
+        # Pods that are being told so: who goes after all is told that later, so that it is the last word.
+        self._withdrawing: set[str] = set()
         self._attempts = attempts
         self._backoff = backoff
 
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self._spared.discard(uid)
+        self._withdrawing.discard(uid)
+
+    def withdraw(self, pod: Pod) -> None:
+        """Tells a pod that says it goes, and that is not being evicted, that it stays."""
+        if pod.uid not in self._withdrawing:
+            self._withdrawing.add(pod.uid)
+            self._pool.submit(Urgency.DELETE, lambda: self._withdraw(pod))
+
+    async def _withdraw(self, pod: Pod) -> None:
+        try:
+            await self._unmark(pod)
+        finally:
+            self._withdrawing.discard(pod.uid)
 
     def submit(
         self, evictions: Iterable[Evict], report: EvictReport, guard: EvictGuard = no_reason_to_stop
@@ -145,6 +163,8 @@ class Evictor:
 
     async def _advance(self, posting: _Posting) -> float | None:
         evict = posting.evict
+        if evict.uid in self._withdrawing:
+            return _NEXT_LOOK
         try:
             step = await self._step(posting)
         except Exception as error:
@@ -156,7 +176,7 @@ class Evictor:
             self._settle(posting, failed=step.outcome is EvictionOutcome.REFUSED)
         stays = step.outcome in (EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF)
         if stays and posting.marked is not False:
-            await self._unmark(posting)
+            await self._unmark(posting.evict)
         posting.report(step)
         return None
 
@@ -236,7 +256,7 @@ class Evictor:
             raise
         self._spared.discard(posting.evict.uid)
 
-    async def _say(self, evict: Evict, status: str, reason: str, message: str) -> None:
+    async def _say(self, pod: Evict | Pod, status: str, reason: str, message: str) -> None:
         condition = {
             "type": DISRUPTION_TARGET,
             "status": status,
@@ -244,20 +264,19 @@ class Evictor:
             "message": message,
             "lastTransitionTime": format_time(self._now()),
         }
-        patch = {"metadata": {"uid": evict.uid}, "status": {"conditions": [condition]}}
-        path = PODS.path(evict.namespace, evict.name, "status")
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        path = PODS.path(pod.namespace, pod.name, "status")
         await self._client.patch(path, patch, PatchType.STRATEGIC)
 
-    async def _unmark(self, posting: _Posting) -> None:
-        """A pod that stays must not have its next failure excused. Tried once: the disruption controller takes
-        back after two minutes what nobody has acted on.
+    async def _unmark(self, pod: Evict | Pod) -> None:
+        """A pod that stays must not have its next failure excused. Tried once: who looks for pods that go on
+        saying that they go (LeftoverEvictions) asks for it again.
         """
-        self._spared.add(posting.evict.uid)
+        self._spared.add(pod.uid)
         try:
-            await self._say(posting.evict, "False", "", f"{self._scheduler}: the pod stays")
+            await self._say(pod, "False", "", f"{self._scheduler}: the pod stays")
         except (ApiError, ConnectionLost, ConfigError) as error:
-            evict = posting.evict
-            log.debug("the condition of pod %s/%s was not taken back: %s", evict.namespace, evict.name, error)
+            log.debug("the condition of pod %s/%s was not taken back: %s", pod.namespace, pod.name, error)
 
     async def _refused(self, posting: _Posting, error: ApiError) -> EvictResult | float:
         evict = posting.evict

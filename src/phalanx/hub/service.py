@@ -22,7 +22,6 @@ from phalanx.hub.members.connection import ClusterConnection, ConnectionPace
 from phalanx.hub.members.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
 from phalanx.hub.told_users import ToldUsers
-from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
@@ -105,14 +104,18 @@ class HubService:
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self._client,
+                self.leadership,
+                self._serve,
+                stopping=self._stopping,
+                ready=self.ready,
+                lost=self.stop,
             )
         finally:
             self._estimates.close()
 
     async def _serve(self) -> None:
         await self.leadership.acquired()
-        await until_reachable(self._client)
         self._origin = (await self._client.get(NAMESPACES.path(None, "kube-system")))["metadata"]["uid"]
         dispatcher = Dispatcher(
             self._client,

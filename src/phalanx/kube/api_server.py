@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 
 async def until_reachable(client: KubeClient) -> None:
-    """Returns when the API server answers; says once per reason what it waits for."""
-    server, backoff, said = client.config.server, Backoff(base=0.5, cap=5.0), ""
+    """Returns when the API server answers; says once per reason what it waits for, however many wait."""
+    server, backoff = client.config.server, Backoff(base=0.5, cap=5.0)
     while True:
         try:
             await client.get("/version")
@@ -25,9 +25,8 @@ async def until_reachable(client: KubeClient) -> None:
             reason = f"{error.status} {error.reason}"
         except ConnectionLost as error:
             reason = str(error)
-        if reason != said:
-            said = reason
+        if client.contact.awaited(reason):
             log.warning("waiting for the API server at %s: %s", server, reason)
         await asyncio.sleep(backoff.next())
-    if said:
+    if client.contact.awaited(""):
         log.info("the API server at %s answers", server)

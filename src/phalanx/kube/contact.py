@@ -13,12 +13,19 @@ class Contact:
 
     def __init__(self) -> None:
         self._lost = False
+        # Why those wait who have not reached it yet.
+        self._awaited = ""
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def level(self) -> int:
         """How loudly to log that a request has failed: that the server is away has been told, once for all."""
         return logging.DEBUG if self._lost else logging.WARNING
+
+    def awaited(self, reason: str) -> bool:
+        """Somebody waits for a first answer for this reason ("" where it has come); True if that is news."""
+        news, self._awaited = reason != self._awaited, reason
+        return news
 
     def lost(self) -> bool:
         """Nobody could be reached just now; True for the first who finds that."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.lease import LeaderElector, LeadershipLost
@@ -90,6 +91,7 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
 
 
 async def run_while_leading(
+    client: KubeClient,
     leadership: Leadership,
     serve: Callable[[], Coroutine[Any, Any, None]],
     *,
@@ -97,7 +99,13 @@ async def run_while_leading(
     ready: asyncio.Event,
     lost: Callable[[], None],
 ) -> None:
-    """Runs `serve` until it ends, which raises what it raised, or until `stopping`; the lease is given up last."""
+    """Runs `serve` until it ends, which raises what it raised, or until `stopping`; the lease is given up last.
+
+    Nobody asks for anything before the API server answers: that it does not is told once. Raises ConfigError where
+    no connection could ever be made.
+    """
+    if not await _reached(client, stopping):
+        return
     leading = asyncio.create_task(leadership.run(lost))
     serving = asyncio.create_task(serve())
     told = asyncio.create_task(stopping.wait())
@@ -112,3 +120,18 @@ async def run_while_leading(
         await asyncio.gather(serving, told, return_exceptions=True)
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
+
+
+async def _reached(client: KubeClient, stopping: asyncio.Event) -> bool:
+    """Waits for the API server; False where the order to stop came first."""
+    reaching = asyncio.create_task(until_reachable(client))
+    told = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([reaching, told], return_when=asyncio.FIRST_COMPLETED)
+        if reaching.done():
+            await reaching
+        return reaching.done()
+    finally:
+        for task in (reaching, told):
+            task.cancel()
+        await asyncio.gather(reaching, told, return_exceptions=True)

@@ -97,10 +97,12 @@ class GroupRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """Why a gang is held before any node is looked at. `code` is CamelCase and stable, `message` is for people."""
+    """Why a gang is held before any node is looked at. `code` is CamelCase and stable, `message` is for people;
+    `remedy` is what helps, where the message does not say so."""
 
     code: str
     message: str
+    remedy: str = ""
 
 
 class GroupClaim(msgspec.Struct, frozen=True):

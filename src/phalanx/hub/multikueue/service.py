@@ -83,7 +83,12 @@ class MultiKueueService:
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
+                self._client,
+                self.leadership,
+                self._serve,
+                stopping=self._stopping,
+                ready=self.ready,
+                lost=self.stop,
             )
         finally:
             self._estimates.close()

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from phalanx.kube.auth.credentials import ClientCertificate
 from phalanx.kube.errors import ConfigError
 
-__all__ = ["TlsSettings"]
+__all__ = ["TlsSettings", "certificate_fault"]
+
+# OpenSSL's codes of a certificate that leads to no authority that is trusted (openssl-verification-options).
+_NOT_SIGNED = frozenset({2, 7, 18, 19, 20, 21})
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ class TlsSettings:
             or self.insecure
             or self.server_name
         )
+
+    @property
+    def trusted(self) -> str:
+        """Who has to have signed the server's certificate, for messages."""
+        if self.authority:
+            return f"the certificate authority of {self.origin}"
+        if self.authority_file:
+            return f"the certificate authority in {self.authority_file}"
+        return f"any certificate authority of this system, and {self.origin} names none"
 
     def context(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
         """A fresh context. ``certificate`` (of an exec plugin) wins over the settings' own.
@@ -105,6 +117,13 @@ class TlsSettings:
                 os.unlink(path)
         elif self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file, password=_no_password)
+
+
+def certificate_fault(error: ssl.SSLCertVerificationError, place: str, trusted: str) -> str:
+    """What is wrong with the certificate that a server showed; `trusted` says who should have signed it."""
+    if error.verify_code in _NOT_SIGNED:
+        return f"the certificate of {place} is not signed by {trusted} ({error.verify_message})"
+    return f"the certificate of {place} is not accepted: {error.verify_message}"
 
 
 def _no_password() -> str:

@@ -12,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from phalanx.kube.auth.credentials import ClientIdentity
+from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
@@ -37,7 +38,10 @@ class AiohttpTransport:
         headers: tuple[tuple[str, str], ...] = (),
         max_connections: int = 64,
         answer_limit: int = 0,
+        trusted: str = "",
     ) -> None:
+        """`trusted` tells who has to have signed the server's certificate."""
+        self._trusted = trusted
         self._server = server
         self._limit = answer_limit
         self._proxy = proxy_url
@@ -77,7 +81,7 @@ class AiohttpTransport:
         for last_try in (not call.repeatable, True):
             try:
                 call.check()
-                with _translated(call.method, call.target):
+                with _translated(call.method, call.target, self._trusted):
                     async with self._requests.request(
                         call.method,
                         url,
@@ -102,7 +106,7 @@ class AiohttpTransport:
         headers = {"Accept": accept}
         if identity.authorization is not None:
             headers["Authorization"] = identity.authorization
-        with _translated("GET", target):
+        with _translated("GET", target, self._trusted):
             async with self._streams.get(
                 URL(self._server + target, encoded=True),
                 headers=headers,
@@ -149,10 +153,16 @@ class _Stale(ConnectionLost):
 
 
 @contextmanager
-def _translated(method: str, target: str) -> Iterator[None]:
+def _translated(method: str, target: str, trusted: str) -> Iterator[None]:
     where = f"{method} {target.partition('?')[0]}"
     try:
         yield
+    except aiohttp.ClientConnectorCertificateError as error:
+        fault = error.certificate_error
+        if not isinstance(fault, ssl.SSLCertVerificationError):
+            raise Unreachable(f"{where}: {error}") from error
+        place = f"{error.host}:{error.port}"
+        raise Unreachable(f"{where}: {certificate_fault(fault, place, trusted)}") from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError) as error:
         raise Unreachable(f"{where}: {error}") from error
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:

@@ -46,6 +46,7 @@ def aiohttp_transport(
         headers=config.headers,
         max_connections=max_connections,
         answer_limit=config.answer_limit,
+        trusted=config.tls.trusted,
     )
 
 
@@ -61,6 +62,7 @@ def default_transport(
         context=context,
         streams=general,
         answer_limit=config.answer_limit,
+        trusted=config.tls.trusted,
         server_name=config.tls.server_name,
         user_agent=user_agent,
         headers=config.headers,

@@ -11,6 +11,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from phalanx.kube.auth.credentials import ClientIdentity
+from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
 from phalanx.kube.http.aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
@@ -36,7 +37,10 @@ class Http1Transport:
         headers: tuple[tuple[str, str], ...] = (),
         max_connections: int = 64,
         answer_limit: int = 0,
+        trusted: str = "",
     ) -> None:
+        """`trusted` tells who has to have signed the server's certificate."""
+        self._trusted = trusted
         self._answer_limit = answer_limit
         parts = urlsplit(server)
         assert parts.hostname is not None
@@ -176,6 +180,8 @@ class Http1Transport:
                 )
         except TimeoutError as error:
             raise Unreachable(f"no connection to {self._host}:{self._port} in time") from error
+        except ssl.SSLCertVerificationError as error:
+            raise Unreachable(certificate_fault(error, f"{self._host}:{self._port}", self._trusted)) from error
         except OSError as error:  # refused, unknown host, TLS: all before a byte of the request was sent
             raise Unreachable(f"cannot connect to {self._host}:{self._port}: {error}") from error
         return connection

@@ -27,6 +27,7 @@ _BEGINNINGS = tuple(
         (r"(gang|pod) \S+ waits for \d+ pod\(s\) to leave; ", "WaitingForEvictedPods"),
         (r"gang \S+ waits for CompositePodGroup ", "WaitingForComposite"),
         (r"gang \S+ waits for gang \S+( of its bundle:|, which does not name) ", "WaitingForBundle"),
+        (r"gang \S+ needs .+, and all nodes together offer ", "NotEnoughResources"),
         (r"gang \S+ asks for minResources that the cluster lacks", "NotEnoughResources"),
         (r"pod \S+ cannot be scheduled: ", "UnreadablePod"),
         (r"(gang|pod) \S+ is set aside because planning it failed", "PlanningFailed"),

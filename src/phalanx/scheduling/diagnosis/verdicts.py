@@ -274,11 +274,32 @@ def over_ceiling_for_pod(facts: OverQuota) -> Verdict:
 
 def over_ceiling_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
     message, change = _over(facts)
+    if facts.beyond is not None:
+        return _beyond_all_nodes(facts, facts.beyond, gang, message)
     return Verdict(
         QUOTA_EXCEEDED,
         f"{facts.placed} of the {facts.need} members that gang {gang.key} needs{_to_come(gang)} are allowed; "
         f"{message}",
         unschedulable=False,
+        needed=facts.need,
+        placeable=facts.placed,
+        members=gang.counts().present,
+        change=change,
+    )
+
+
+def _beyond_all_nodes(facts: OverQuota, beyond: tuple[str, int, int], gang: GangRecord, besides: str) -> Verdict:
+    """For a gang that no ceiling, were it ever so high, would help: it needs more than there is."""
+    name, needed, offered = beyond
+    change = f"add nodes that offer at least {format_quantity(needed - offered, name)} {name} more"
+    if name == facts.resource and 0 < facts.limit < offered and not facts.computed:
+        change = f"ask for at most {format_quantity(facts.limit, name)} {name}"
+    return Verdict(
+        NOT_ENOUGH_RESOURCES,
+        f"gang {gang.key} needs {format_quantity(needed, name)} {name}{_to_come(gang)}, and all nodes together "
+        f"offer {format_quantity(offered, name)}; besides, {besides}",
+        # Of a ceiling that somebody has stated more nodes are no way out.
+        unschedulable=facts.computed,
         needed=facts.need,
         placeable=facts.placed,
         members=gang.counts().present,
@@ -328,8 +349,7 @@ def _over(facts: OverQuota) -> tuple[str, str]:
     if facts.kept:
         ways.append("state a limit of its run time by which it ends before they start")
     if not ways and facts.computed:
-        more = f"add nodes that offer at least {format_quantity(facts.lacking, name)} {name} more"
-        ways.append(more if facts.lacking else "wait until others ask for less, or add nodes")
+        ways.append("wait until others ask for less, or add nodes")
     if not ways and facts.limit > 0:
         ways.append(f"ask for at most {limit} {name}")
     return message, ", or ".join(ways)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from phalanx.cluster.accounts import AccountRecord, ChargePath
-from phalanx.cluster.classes import ClassRecord
+import msgspec
+import numpy as np
+
+from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.placement.affinity_order import leaders_first
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
@@ -103,15 +108,54 @@ def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodB
     return [(batch, len(batch.members) - count) for batch, count in zip(batches, used, strict=True)]
 
 
-def least_amount(left: Sequence[tuple[PodBatch, int]], count: int, account: AccountRecord, resource: str) -> int:
-    """What so many further members charge to an account at least, of a resource."""
-    costs = sorted(
-        (batch.pod_class.footprint.amounts.get(resource, 0), there)
-        for batch, there in left
-        if batch.charge_path is not None and account in batch.charge_path.path
+def of_whole_gang(
+    session: Session,
+    excess: OverQuota,
+    pod_class: ClassRecord,
+    count: int,
+    tried: list[Footprint],
+    left: Sequence[tuple[PodBatch, int]],
+    more: int,
+) -> OverQuota:
+    """What is over a quota when `count` pods of a class are asked for, told of the whole gang: members that were
+    `tried` are part of what it wants, not of what is in use, and so are `more` of those who are left, the least."""
+    name = excess.resource
+    own = sum(footprint.amounts.get(name, 0) for footprint in tried)
+    least = _least(
+        [
+            (batch.pod_class.footprint.amounts.get(name, 0), there)
+            for batch, there in left
+            if batch.charge_path is not None and excess.account in batch.charge_path.path
+        ],
+        more,
     )
+    used, wanted = excess.used - own, excess.wanted + own + least
+    # A higher ceiling does not help who asks for more than there is.
+    change = excess.change if used + wanted <= session.totals().get(name, (0, 0))[0] else ""
+    beyond = _beyond_all_nodes(session, name, [*tried, *[pod_class.footprint] * count], left, more)
+    return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, beyond=beyond)
+
+
+def _beyond_all_nodes(
+    session: Session, first: str, known: Sequence[Footprint], left: Sequence[tuple[PodBatch, int]], count: int
+) -> tuple[str, int, int] | None:
+    """(resource, needed, offered) of which all nodes together, were they empty, offer less than members of known
+    footprints and `count` of those who are left need; None where there is enough. `first` is looked at first."""
+    totals, names, some = session.totals(), session.state.space.names, Counter(known)
+    columns = {column for each in some for column in np.flatnonzero(each.usage).tolist()}
+    for column in sorted(columns, key=lambda column: (names[column] != first, column)):
+        costs = [(int(batch.pod_class.footprint.usage[column]), there) for batch, there in left]
+        needed = sum(int(each.usage[column]) * copies for each, copies in some.items()) + _least(costs, count)
+        offered = totals.get(names[column], (0, 0))[0]
+        if needed > offered:
+            return names[column], needed, offered
+    return None
+
+
+def _least(costs: list[tuple[int, int]], count: int) -> int:
+    """The sum over so many of those of whom (cost, how many there are) is known, the cheapest first."""
     amount = 0
-    for cost, there in costs:
+    for cost, there in sorted(costs):
         amount += cost * min(there, count)
         count -= min(there, count)
     return amount

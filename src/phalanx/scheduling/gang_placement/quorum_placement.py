@@ -24,8 +24,8 @@ from phalanx.scheduling.gang_placement.pod_sets import (
     batches_of,
     hardest_first,
     leanest_first,
-    least_amount,
     left_of,
+    of_whole_gang,
 )
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
@@ -507,16 +507,9 @@ class _Turn:
             excess = excess or over_quota(charge_path, pod_class.footprint, 1, placed, need, place)
             assert excess is not None
             if not (excess.computed and not session.placer.fits(pod_class)):
-                # The gang's own members that were tried are part of what it wants, not of what is in use.
-                own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in self._placement.placed)
+                tried = [record.footprint for record, _ in self._placement.placed]
                 others = [each for number, each in enumerate(left) if number != failed]
-                wanted = (
-                    excess.wanted + own + least_amount(others, missing - count, excess.account, excess.resource)
-                )
-                # A higher ceiling does not help who asks for more than there is.
-                used, total = excess.used - own, session.totals().get(excess.resource, (0, 0))[0]
-                change, lacking = excess.change if used + wanted <= total else "", max(0, wanted - total)
-                return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, lacking=lacking)
+                return of_whole_gang(session, excess, pod_class, count, tried, others, missing - count)
         nodes = session.state.nodes
         alike = [row for record, row in self._placement.placed if record.pod_class is pod_class]
         return shortage(session.pipeline, nodes, pod_class, placed, need, missing, place, self._spot, alike)

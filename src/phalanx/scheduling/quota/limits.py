@@ -92,7 +92,7 @@ class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
 
     Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
     of `need` members were allowed before. `culprit` is the place, in its bundle, of the gang whose member it is.
-    `lacking` is how much more is asked for than all nodes offer, empty or not.
+    `beyond` is (a resource, how much of it the gang needs, the less that all nodes together offer).
     """
 
     account: AccountRecord
@@ -108,7 +108,7 @@ class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
     need: int = 1
     culprit: int = 0
     kept: int = 0
-    lacking: int = 0
+    beyond: tuple[str, int, int] | None = None
 
 
 class Blocked(msgspec.Struct, frozen=True):

@@ -46,12 +46,6 @@ T = TypeVar("T")
 
 # A cycle that is short of time does at least one part in so many of its work.
 _LEAST_PART = 64
-# What helps who may be charged nothing, by what is wrong.
-_REMEDIES = {
-    "QueueNotFound": "create the queue, or name one that exists",
-    "QueueNotLeaf": "name one of its child queues",
-    "QueueClosed": "open it, or name another",
-}
 
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
@@ -233,9 +227,7 @@ class Session:
         charge_path = self.charge_path(unit)
         self.state.ledger.refresh()
         if charge_path.fault is not None:
-            return Blocked(
-                charge_path.fault.code, charge_path.fault.message, _REMEDIES.get(charge_path.fault.code, "")
-            )
+            return Blocked(charge_path.fault.code, charge_path.fault.message, charge_path.fault.remedy)
         for plugin in self.pipeline.plugins("blocked"):
             verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
