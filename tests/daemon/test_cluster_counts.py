@@ -7,8 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics import cluster_counts
-from phalanx.daemon.metrics.accounts import AccountSeries, deserved_shares
+from phalanx.daemon.metrics.accounts import AccountSeries
 from phalanx.daemon.metrics.cluster_counts import OTHER, CountedCluster
+from phalanx.daemon.metrics.deserved import DeservedShares, nothing
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
@@ -139,7 +140,9 @@ class TestAccounts:
         """By weight, of what the cluster has: no queue says so itself. Slots for pods are of no interest."""
         world = Scenario().node("n", cpu=12, memory=2**34).queue("half", weight=1).queue("idle")
         world.job("runs", 4, cpu=2).job("large", 9, queue="half", cpu=2).settle()
-        series = AccountSeries(world.state, shares=lambda: deserved_shares(world.scheduler.new_session(world.now)))
+        series = AccountSeries(
+            world.state, deserved=DeservedShares(lambda: world.scheduler, lambda: world.now).as_of
+        )
         told = deserved(series)
         assert told.pop(("root", "memory")) == 2**34
         assert told == {("root", "cpu"): 12000, ("default", "cpu"): 6000, ("half", "cpu"): 6000}
@@ -156,7 +159,7 @@ class TestAccounts:
     def test_what_a_queue_says_itself_counts_where_the_policy_gives_nothing(self) -> None:
         world = Scenario().node("n", cpu=12).queue("q", deserved={"cpu": 4})
         assert deserved(AccountSeries(world.state)) == {("q", "cpu"): 4000}
-        assert deserved(AccountSeries(world.state, shares=dict)) == {}
+        assert deserved(AccountSeries(world.state, deserved=lambda copies: nothing)) == {}
 
 
 def deserved(series: AccountSeries) -> dict[tuple[str, str], float]:
