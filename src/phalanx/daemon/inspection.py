@@ -94,6 +94,10 @@ class Inspection:
         registry.register(StartMetrics(lambda: scheduler().cycle_history.reservations if self._leads() else None))
         registry.register(DefragmentationMetrics(lambda: scheduler() if self._leads() else None, time.time))
 
+    def gang_told(self, key: GangKey) -> None:
+        """A gang was told something else, or nothing any more."""
+        self._counted.touch(key)
+
     def checks(self) -> Mapping[str, bool]:
         return self._checks()
 
