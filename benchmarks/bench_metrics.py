@@ -6,11 +6,14 @@ python -m benchmarks.bench_metrics [--queues 10000]
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
+from typing import NamedTuple
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.metrics.accounts import AccountSeries, deserved_shares
+from phalanx.daemon.metrics.accounts import AccountSeries
+from phalanx.daemon.metrics.deserved import DeservedShares
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountUpdated, NodeUpdated, PodUpdated
 from phalanx.model.node import Node
@@ -19,6 +22,8 @@ from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 MOST_SECONDS = 0.1
+MOST_ON_THE_LOOP = 0.05
+_REPEATS = 5
 
 
 def main() -> int:
@@ -37,22 +42,46 @@ def main() -> int:
         pod = Pod("a", f"p{number}", f"p{number}", PodClass(asked), asked, "phalanx", queue=key.name)
         state.apply(PodUpdated(pod))
     assert not list(state.ledger.discrepancies(state.pods.values()))
-    series = AccountSeries(state, shares=lambda: deserved_shares(scheduler.new_session(1000.0)))
-    copied, written = list[float](), list[float]()
-    for _ in range(6):
-        # Shares are known since the last cycle, unless something has changed since; then the next finds them known.
-        begun = time.process_time()
-        accounts = series.snapshot()
-        between = time.process_time()
-        text = "\n".join(series.lines(accounts))
-        copied.append(between - begun)
-        written.append(time.process_time() - between)
-    copying, writing = sorted(copied[1:])[2], sorted(written[1:])[2]
-    print(
-        f"{options.queues} queues, {text.count(chr(10)):,} lines: CPU: copied in {1e3 * copying:.0f} ms, ", end=""
-    )
-    print(f"written in {1e3 * writing:.0f} ms (the first time in {1e3 * written[0]:.0f} ms)")
-    return 0 if copying + writing <= MOST_SECONDS else 1
+    series = AccountSeries(state, deserved=DeservedShares(lambda: scheduler, now=lambda: 1000.0).as_of)
+    gc.collect()
+    gc.freeze()
+    first, same, changed = _scrape(series), list[_Scrape](), list[_Scrape]()
+    for number in range(_REPEATS):
+        same.append(_scrape(series))
+        # Nobody waits for a cycle: what queues deserve has to be worked out for the scrape.
+        pod = Pod("a", f"more{number}", f"more{number}", PodClass(asked), asked, "phalanx", queue="queue-00000")
+        state.apply(PodUpdated(pod))
+        changed.append(_scrape(series))
+    print(f"{options.queues} queues, {first.lines:,} lines: CPU, on the loop and by a thread:")
+    unchanged, worked_out = _median(same), _median(changed)
+    for words, scrape in (
+        ("the first time", first),
+        ("as before", unchanged),
+        ("after a change of what is asked for", worked_out),
+    ):
+        print(f"  {words:36} {1e3 * scrape.copying:4.0f} ms {1e3 * scrape.writing:4.0f} ms")
+    kept = unchanged.copying + unchanged.writing <= MOST_SECONDS and worked_out.copying <= MOST_ON_THE_LOOP
+    return 0 if kept else 1
+
+
+class _Scrape(NamedTuple):
+    """Seconds."""
+
+    copying: float
+    writing: float
+    lines: int
+
+
+def _scrape(series: AccountSeries) -> _Scrape:
+    begun = time.process_time()
+    accounts = series.snapshot()
+    between = time.process_time()
+    text = "\n".join(series.lines(accounts))
+    return _Scrape(between - begun, time.process_time() - between, text.count("\n"))
+
+
+def _median(scrapes: list[_Scrape]) -> _Scrape:
+    return sorted(scrapes, key=lambda scrape: scrape.copying + scrape.writing)[len(scrapes) // 2]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from phalanx.scheduling.framework.points import (
     Vote,
 )
 from phalanx.scheduling.framework.timers import Timers
-from phalanx.scheduling.framework.view import ActionView, PodPlacer, View, WaitingUnit
+from phalanx.scheduling.framework.view import AccountView, ActionView, PodPlacer, View, WaitingUnit
 from phalanx.scheduling.quota.limits import Limit
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "MEMORY_COLUMN",
     "AccountKey",
     "AccountRecord",
+    "AccountView",
     "Action",
     "ActionView",
     "AdmissionPlugin",

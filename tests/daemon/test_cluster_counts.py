@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from phalanx.cluster import gangs
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics import cluster_counts
-from phalanx.daemon.metrics.accounts import AccountSeries, deserved_shares
+from phalanx.daemon.metrics.accounts import AccountSeries
 from phalanx.daemon.metrics.cluster_counts import OTHER, CountedCluster
+from phalanx.daemon.metrics.deserved import DeservedShares, nothing
+from phalanx.daemon.service import SchedulerOptions, SchedulerService
 from phalanx.daemon.telemetry import Telemetry
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.client import KubeClient
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
+from phalanx.model.node import Node
 from phalanx.model.verdict import Verdict
-from tests.scheduling.scenario import Scenario
+from phalanx.status.verdict_publisher import PublishingPace
+from tests.scheduling.scenario import Scenario, key
 
 
 def counted(world: Scenario) -> CountedCluster:
@@ -51,6 +63,103 @@ class TestWhatWaits:
         assert len(counts.waiting) == most + 1
         assert counts.waiting[OTHER, OTHER] == 5
         assert len(counts.oldest) <= most
+
+
+class TestUpkeep:
+    """What has changed is counted again, and nothing else."""
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_the_counts_are_those_of_counting_everything(self, seed: int) -> None:
+        choice, world = random.Random(seed), Scenario().nodes(2, cpu=4).queue("a")
+        told: dict[GangKey, Verdict] = {}
+        kept = CountedCluster(world.state, lambda: world.scheduler, told.get)
+        for step in range(40):
+            names = sorted({gang.key.name for gang in world.state.gangs.values()})
+            some = choice.choice(names or ["none"])
+            match choice.randrange(8):
+                case 0 | 1:
+                    world.job(
+                        f"g{step}", choice.randint(1, 5), cpu=1, queue=choice.choice(["a", "default", "late"])
+                    )
+                case 2 if names:
+                    world.gang(some, choice.randint(1, 4), created=choice.randint(0, 900))
+                case 3 if names:
+                    gone = [uid for uid, pod in world.state.pods.items() if pod.gang and pod.gang.key.name == some]
+                    world.gone(*gone[: choice.randint(1, 5)])
+                    if choice.random() < 0.5:
+                        world.no_gang(some)
+                case 4:
+                    world.queue(choice.choice(["a", "late"]), weight=step)
+                case 5:
+                    world.no_account(AccountKey(Tree.QUEUE, "late"))
+                case 6 if names:
+                    told[key(some)] = Verdict(choice.choice(["NotEnoughResources", "QueueNotFound"]), "words")
+                    kept.touch(key(some))
+                case _:
+                    world.work() if choice.random() < 0.5 else world.settle()
+            if choice.random() < 0.7:
+                anew = CountedCluster(world.state, lambda: world.scheduler, told.get)
+                touched = world.state.gangs.take_touched()
+                expected = anew.count(world.now)
+                world.state.gangs._touched = touched
+                assert kept.count(world.now) == expected
+
+    def test_only_those_are_looked_at_that_have_changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world, looks = Scenario().node("n", cpu=1), list[GangKey]()
+        for number in range(50):
+            world.job(f"g{number}", 2, cpu=1)
+        real = cluster_counts._state_of
+
+        def state_of(gang: GangRecord) -> str:
+            looks.append(gang.key)
+            return real(gang)
+
+        monkeypatch.setattr(cluster_counts, "_state_of", state_of)
+        counts = counted(world)
+        counts.count(world.now)
+        assert len(looks) == 50
+        counts.count(world.now)
+        assert len(looks) == 50
+        world.pod("g7-more", gang="g7", cpu=1)
+        counts.touch(key("g9"))
+        counts.touch(key("unknown"))
+        counts.count(world.now)
+        assert sorted(looks[50:]) == [key("g7"), key("g9")]
+
+    def test_where_nobody_asks_any_more_those_that_are_gone_are_not_kept_in_mind(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(gangs, "_MOST_GONE", 5)
+        world = Scenario()
+        counts = counted(world)
+        counts.count(world.now)
+        for number in range(9):
+            world.gang(f"g{number}").no_gang(f"g{number}")
+        assert world.state.gangs.take_touched() is None
+        world.job("new", 1, cpu=1)
+        assert counts.count(world.now).gangs["waiting"] == 1
+
+    async def test_what_a_gang_was_told_is_counted_at_once_though_nothing_else_changes(self) -> None:
+        """It is told a moment after the cycle; in a quiet cluster nothing else may happen for long."""
+        pace = PublishingPace(settle=0, settle_members=0)
+        client = KubeClient(ClusterConfig("http://127.0.0.1:1"))
+        service = SchedulerService(client, SchedulerOptions(leader_elect=False, pace=pace))
+        for event in Scenario().node("n", cpu=1).job("large", 2, cpu=1).events:
+            service.state.apply(event)
+
+        def waiting() -> list[str]:
+            lines = service._inspection.counted()
+            return [line.partition(" ")[0] for line in lines if line.startswith("phalanx_gangs_waiting{")]
+
+        series = 'phalanx_gangs_waiting{{queue="default",reason="{}"}}'
+        assert waiting() == [series.format("")]
+        plan = service.scheduler.cycle(1000)
+        service._publisher.plan_decided(plan)
+        service._verdict_publisher.publish_due()
+        assert waiting() == [series.format("NotEnoughResources")]
+        service.state.apply(NodeUpdated(Node("more", allocatable=(("cpu", 9000), ("pods", 9)))))
+        service._publisher.plan_decided(service.scheduler.cycle(1001))
+        assert waiting() == []
 
 
 def test_a_standby_says_what_there_is_and_not_who_has_a_turn_nor_why_others_wait() -> None:
@@ -139,7 +248,9 @@ class TestAccounts:
         """By weight, of what the cluster has: no queue says so itself. Slots for pods are of no interest."""
         world = Scenario().node("n", cpu=12, memory=2**34).queue("half", weight=1).queue("idle")
         world.job("runs", 4, cpu=2).job("large", 9, queue="half", cpu=2).settle()
-        series = AccountSeries(world.state, shares=lambda: deserved_shares(world.scheduler.new_session(world.now)))
+        series = AccountSeries(
+            world.state, deserved=DeservedShares(lambda: world.scheduler, lambda: world.now).as_of
+        )
         told = deserved(series)
         assert told.pop(("root", "memory")) == 2**34
         assert told == {("root", "cpu"): 12000, ("default", "cpu"): 6000, ("half", "cpu"): 6000}
@@ -156,7 +267,7 @@ class TestAccounts:
     def test_what_a_queue_says_itself_counts_where_the_policy_gives_nothing(self) -> None:
         world = Scenario().node("n", cpu=12).queue("q", deserved={"cpu": 4})
         assert deserved(AccountSeries(world.state)) == {("q", "cpu"): 4000}
-        assert deserved(AccountSeries(world.state, shares=dict)) == {}
+        assert deserved(AccountSeries(world.state, deserved=lambda copies: nothing)) == {}
 
 
 def deserved(series: AccountSeries) -> dict[tuple[str, str], float]:

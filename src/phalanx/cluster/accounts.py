@@ -83,10 +83,11 @@ class AccountRecord(ResourceSums):
     quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` says why
     nothing new may be charged here or below. `guarantee` is what is kept for the account while it does not use it,
     `reserved_for_children` what is kept so for all children together, `guaranteed_resources` the resources for
-    which there is any such thing here or below.
+    which there is any such thing here or below. `capability` is the declared ceiling, as a mapping.
     """
 
     __slots__ = (
+        "capability",
         "children",
         "fault",
         "guarantee",
@@ -105,6 +106,7 @@ class AccountRecord(ResourceSums):
         self.parent: AccountRecord | None = None
         self.children: dict[AccountKey, AccountRecord] = {}
         self.weight = spec.weight if spec is not None else 1
+        self.capability: Mapping[str, int] = dict(spec.capability) if spec is not None else {}
         self.fault: Problem | None = None
         self.guarantee: Amounts = {}
         self.reserved_for_children: Amounts = {}
@@ -112,6 +114,29 @@ class AccountRecord(ResourceSums):
 
     def __repr__(self) -> str:
         return f"AccountRecord({self.key}, used={self.used}, asked={self.pending})"
+
+    def copy_alone(self) -> AccountRecord:
+        """The account as it is now, with the same parent and the same children."""
+        copy = AccountRecord(self.key, self.spec)
+        copy.weight, copy.fault, copy.parent, copy.children = self.weight, self.fault, self.parent, self.children
+        copy.guarantee, copy.guaranteed_resources = self.guarantee.copy(), self.guaranteed_resources.copy()
+        copy.follow(self)
+        return copy
+
+    def follow(self, other: AccountRecord) -> None:
+        """Takes over what changes without a change of the trees. Mostly nothing has."""
+        if self.used != other.used:
+            self.used = other.used.copy()
+        if self.pending != other.pending:
+            self.pending = other.pending.copy()
+        if self.running != other.running:
+            self.running = other.running.copy()
+        if self.releasing != other.releasing:
+            self.releasing = other.releasing.copy()
+        if self.nominated != other.nominated:
+            self.nominated = other.nominated.copy()
+        if self.reserved_for_children != other.reserved_for_children:
+            self.reserved_for_children = other.reserved_for_children.copy()
 
     @property
     def label(self) -> str:

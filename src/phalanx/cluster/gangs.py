@@ -11,6 +11,9 @@ from phalanx.cluster.pods.victim_index import VictimIndex
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import Gang, GangKey
 
+# So many gangs may be gone before whoever asks what has changed has to look at all that are there.
+_MOST_GONE = 10_000
+
 
 class GangTable(dict[GangKey, GangRecord]):
     """Gangs by key, while they are declared or have members; read as a mapping, changed by the methods here.
@@ -25,6 +28,8 @@ class GangTable(dict[GangKey, GangRecord]):
         self._ledger = ledger
         self._changes = changes
         self._victims = victims
+        # Collected from the first time that somebody asks; None: any gang may have changed.
+        self._touched: set[GangKey] | None = None
 
     def declare(self, gang: Gang) -> None:
         """An object says that the gang is this."""
@@ -85,6 +90,14 @@ class GangTable(dict[GangKey, GangRecord]):
         self._changes.gangs[key] = None
         self.composites.changed(key)
         self.inqueue.stale.add(key)
+        if self._touched is not None:
+            self._touched.add(key)
+
+    def take_touched(self) -> set[GangKey] | None:
+        """The gangs that have changed since the last call, those that are gone included; None where any may have.
+        One part of the process may ask."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def _recharge(self, record: GangRecord) -> None:
         """The gang may stand in another queue now."""
@@ -102,3 +115,5 @@ class GangTable(dict[GangKey, GangRecord]):
     def _discard_if_empty(self, record: GangRecord) -> None:
         if record.spec is None and not record.members and not record.placeholders:
             self.pop(record.key, None)
+            if self._touched is not None and len(self._touched) > len(self) + _MOST_GONE:
+                self._touched = None  # nobody asks any more

@@ -29,10 +29,10 @@ class Ledger:
     """A forest of accounts; a pod is charged to every account on its paths.
 
     Changes are noted per charge path and carried up the paths when somebody reads (`settle`), so a thousand pods of
-    one charge path cost one addition per account. `shape_version` counts changes of accounts, weights and the
-    cluster's size, `demand_version` those and changes of what is asked for or held in sum: all that may change
-    anybody's share. `relief` counts the changes after which something that was refused for its accounts' sake may
-    be allowed.
+    one charge path cost one addition per account. `rebuilds` counts how often the declared accounts were made anew,
+    `shape_version` changes of accounts, weights and the cluster's size, `demand_version` those and changes of what
+    is asked for or held in sum: all that may change anybody's share. `relief` counts the changes after which
+    something that was refused for its accounts' sake may be allowed.
     """
 
     def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
@@ -45,6 +45,7 @@ class Ledger:
         self._stale = False
         # Collected from the first time that somebody asks; None: any account may have changed.
         self._moved: dict[AccountKey, AccountRecord] | None = None
+        self.rebuilds = 0
         self.shape_version = 0
         self.demand_version = 0
         self.relief = 0
@@ -68,6 +69,11 @@ class Ledger:
     @property
     def charge_paths(self) -> Iterable[ChargePath]:
         return self._charge_paths.values()
+
+    def charged_queues(self) -> set[AccountKey]:
+        """The queues that pods are charged to directly; mostly those without children."""
+        paths = self._charge_paths.values()
+        return {path.queue.key for path in paths if path.queue is not None}
 
     # what the world says
 
@@ -257,6 +263,7 @@ class Ledger:
             for account in charge_path.path:
                 account.merge(charge_path, asked=charge_path.fault is None)
         self._stale = False
+        self.rebuilds += 1
         self._moved = None
 
     def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:

@@ -10,13 +10,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from phalanx.cluster.account_copies import AccountCopies
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_list import GangList
-from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot, Shares, deserved_shares
+from phalanx.daemon.metrics.accounts import AccountSeries, AccountSnapshot
 from phalanx.daemon.metrics.api_requests import ApiRequests
 from phalanx.daemon.metrics.cluster_counts import CountedCluster
 from phalanx.daemon.metrics.debugging import compared_with_api, pod_story, state_dump
 from phalanx.daemon.metrics.defragmentation import DefragmentationMetrics
+from phalanx.daemon.metrics.deserved import DeservedShares, Share, nothing
 from phalanx.daemon.metrics.exposition import labels, lines_of
 from phalanx.daemon.metrics.fragmentation import Fragmentation
 from phalanx.daemon.metrics.starts import StartMetrics
@@ -73,7 +75,8 @@ class Inspection:
         self._telemetry = telemetry
         self._counted = CountedCluster(state, scheduler, told)
         self._fragmentation = Fragmentation(state)
-        self._accounts = AccountSeries(state, telemetry.endpoint.accounts, self._shares)
+        self._deserved = DeservedShares(scheduler)
+        self._accounts = AccountSeries(state, telemetry.endpoint.accounts, self._deserved_by)
         self._gangs = GangList(state, scheduler, told)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
@@ -90,6 +93,10 @@ class Inspection:
         client.answered = self._requests.answered
         registry.register(StartMetrics(lambda: scheduler().cycle_history.reservations if self._leads() else None))
         registry.register(DefragmentationMetrics(lambda: scheduler() if self._leads() else None, time.time))
+
+    def gang_told(self, key: GangKey) -> None:
+        """A gang was told something else, or nothing any more."""
+        self._counted.touch(key)
 
     def checks(self) -> Mapping[str, bool]:
         return self._checks()
@@ -114,25 +121,28 @@ class Inspection:
     def _leads(self) -> bool:
         return self._checks()["leader"]
 
-    def _shares(self) -> Shares | None:
-        """What the policy gives queues now. Mostly the last cycle has worked it out; else the next need not. A
-        standby has not counted what they used before, so it tells nothing."""
-        scheduler = self._scheduler()
-        if not scheduler.pipeline.plugins("deserved"):
-            return None
+    def _deserved_by(self, copies: AccountCopies) -> Share | None:
+        """What the policy gives queues. A standby has not counted what they used before, so it tells nothing."""
         checks = self._checks()
         if not checks["leader"] or not checks["synced"]:
-            return {}
+            return nothing if self._scheduler().pipeline.plugins("deserved") else None
         try:
-            return deserved_shares(scheduler.new_session(time.time()))
+            return self._deserved.as_of(copies)
         except Exception as error:
             self._failures.record_failure("plugin", "what queues deserve", error)
-            return {}
+            return nothing
 
     async def counted_apart(self) -> str:
-        """What queues and quotas have is copied in a moment and written by a thread: planning goes on meanwhile."""
+        """What queues and quotas have is copied in a moment; what they deserve is worked out, and all of it
+        written, by a thread: planning goes on meanwhile."""
         async with self._writing:
-            return await asyncio.to_thread(_text, self._accounts, self._accounts.snapshot())
+            snapshot = self._accounts.snapshot()
+            try:
+                return await asyncio.to_thread(_text, self._accounts, snapshot)
+            except Exception as error:
+                self._failures.record_failure("plugin", "what queues deserve", error)
+            snapshot = msgspec.structs.replace(snapshot, deserved=nothing)
+            return await asyncio.to_thread(_text, self._accounts, snapshot)
 
     async def refusal(self, request: web.Request) -> web.Response | None:
         try:

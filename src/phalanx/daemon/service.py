@@ -491,7 +491,7 @@ class SchedulerService:
 
     def _tell_group(self, key: GangKey) -> None:
         """Looks again at what the objects say that a gang and its composites come from."""
-        for tell in self._groups_told:
+        for tell in (*self._groups_told, self._inspection.gang_told):
             tell(key)
 
     def _gang_touched(self, key: GangKey) -> None:

@@ -46,7 +46,7 @@ class AccountReport:
         used = {name: amount for name, (_, amount) in session.totals().items()}
         self._idle = {name: max(0, offered - used[name]) for name, offered in self.totals.items()}
         self._busiest = dominant_resource(used.items(), self.totals) or CPU
-        self._shares = ToldShares(session)
+        self._shares = ToldShares(session, session.pipeline)
         self._gangs = self._count_gangs()
         self._refused = self._refused_demand()
         self._rights: dict[AccountKey, Mapping[str, int]] = {}

@@ -7,50 +7,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from phalanx.cluster.account_copies import AccountCopies
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics.cluster_counts import OTHER
+from phalanx.daemon.metrics.deserved import Share
 from phalanx.daemon.metrics.exposition import escaped, labels, lines_of
-from phalanx.model.account import Account, AccountKey, Tree
-from phalanx.scheduling.ordering.entitlements import ToldShares
+from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.session.session import Session
 
 _TREES = (Tree.QUEUE, Tree.ELASTIC_QUOTA)
 _RESOURCE = "phalanx_account_resource"
 _SHARE = "phalanx_account_share"
 _INFO = "phalanx_account_info"
 
-Shares = Mapping[AccountKey, dict[str, int]]
-
-
-class AccountAmounts(msgspec.Struct, frozen=True, gc=False):
-    """What an account had when somebody asked. A `leaf` has no declared account below it."""
-
-    key: AccountKey
-    parent: str
-    spec: Account | None
-    used: dict[str, int]
-    pending: dict[str, int]
-    deserved: dict[str, int]
-    leaf: bool
-
 
 class AccountSnapshot(msgspec.Struct, frozen=True):
-    """`offered` is what all nodes offer, by resource."""
+    """`offered` is what all nodes offer, by resource. `deserved` is what the policy gives a queue; None where it
+    gives nothing: then it is what the queue says itself."""
 
     offered: dict[str, int]
-    accounts: list[AccountAmounts]
-
-
-def deserved_shares(session: Session) -> Shares:
-    """What the policy gives each queue, as `phalanx queue list` shows it."""
-    shares = ToldShares(session)
-    return {
-        key: shares.of("deserved", record)
-        for key, record in session.ledger.accounts.items()
-        if key.tree is Tree.QUEUE
-    }
+    copies: AccountCopies
+    deserved: Share | None
 
 
 class AccountSeries:
@@ -58,53 +36,41 @@ class AccountSeries:
     those that hold and ask for the largest part of the cluster; the rest is summed up (OTHER), of those without
     children, so that nothing counts twice.
 
-    `snapshot` is taken by whoever changes the state, `lines` are written by any one thread at a time. What is
-    declared changes rarely: its lines are kept as text. `shares` says what queues deserve, None where the policy
-    does not: then it is what they say themselves.
+    `snapshot` is taken by whoever changes the state, `lines` are written by any thread before the next is taken.
+    What is declared changes rarely: its lines are kept as text. `deserved` tells what queues deserve.
     """
 
     def __init__(
-        self, state: ClusterState, most: int = 500, shares: Callable[[], Shares | None] = lambda: None
+        self,
+        state: ClusterState,
+        most: int = 500,
+        deserved: Callable[[AccountCopies], Share | None] = lambda copies: None,
     ) -> None:
         self._state = state
         self._most = most
-        self._shares = shares
+        self._deserved = deserved
+        self._copies = AccountCopies(state.ledger, _TREES)
         self._declared: dict[AccountKey, _Declared] = {}
 
     def snapshot(self) -> AccountSnapshot:
         if not self._most:
-            return AccountSnapshot({}, [])
-        self._state.ledger.settle()
-        shares = self._shares()
-
-        def deserved(record: AccountRecord) -> dict[str, int]:
-            if shares is not None and record.key.tree is Tree.QUEUE:
-                return shares.get(record.key, {})
-            return dict(record.spec.deserved or ()) if record.spec is not None else {}
-
-        accounts = [
-            AccountAmounts(
-                record.key,
-                record.parent.key.name if record.parent is not None else "",
-                record.spec,
-                dict(record.used),
-                dict(record.pending),
-                deserved(record),
-                not record.children,
-            )
-            for record in self._state.ledger.accounts.values()
-            if record.key.tree in _TREES and (record.spec is not None or record.used or record.pending)
-        ]
-        return AccountSnapshot(self._state.offered(), accounts)
+            return AccountSnapshot({}, self._copies, None)
+        self._copies.refresh()
+        return AccountSnapshot(self._state.offered(), self._copies, self._deserved(self._copies))
 
     def lines(self, snapshot: AccountSnapshot) -> Iterator[str]:
         if not self._most:
             return
-        accounts, rest = self._largest(snapshot)
+        told = [
+            account
+            for account in snapshot.copies.accounts.values()
+            if account.spec is not None or account.used or account.pending
+        ]
+        accounts, rest = self._largest(told, snapshot.offered)
         infos, shares = list[str](), list[str]()
         yield from lines_of(_RESOURCE, ())
         for account in accounts:
-            deserved = {name: amount for name, amount in account.deserved.items() if amount}
+            deserved = {name: amount for name, amount in _deserved(snapshot, account).items() if amount}
             kinds = (("used", account.used), ("pending", account.pending), ("deserved", deserved))
             yield from _amounts(account.key, kinds)
             shares.append(_share(account.key, account.used, snapshot.offered))
@@ -124,13 +90,14 @@ class AccountSeries:
             there = {account.key for account in accounts}
             self._declared = {key: kept for key, kept in self._declared.items() if key in there}
 
-    def _largest(self, snapshot: AccountSnapshot) -> tuple[Sequence[AccountAmounts], Sequence[AccountAmounts]]:
+    def _largest(
+        self, accounts: list[AccountRecord], offered: Mapping[str, int]
+    ) -> tuple[Sequence[AccountRecord], Sequence[AccountRecord]]:
         """(those with series of their own, the others)."""
-        accounts, offered = snapshot.accounts, snapshot.offered
         if len(accounts) <= self._most:
             return accounts, ()
 
-        def size(account: AccountAmounts) -> tuple[float, AccountKey]:
+        def size(account: AccountRecord) -> tuple[float, AccountKey]:
             wanted = dict(account.used)  # a Counter takes three times as long
             for name, amount in account.pending.items():
                 wanted[name] = wanted.get(name, 0) + amount
@@ -140,11 +107,21 @@ class AccountSeries:
         ranked = sorted(accounts, key=lambda account: (account.key.name == OTHER, *size(account)))
         return ranked[: self._most], ranked[self._most :]
 
-    def _of_declaration(self, account: AccountAmounts) -> _Declared:
+    def _of_declaration(self, account: AccountRecord) -> _Declared:
         known = self._declared.get(account.key)
-        if known is None or known.spec is not account.spec or known.parent != account.parent:
+        if known is None or known.spec is not account.spec or known.parent != _parent(account):
             known = self._declared[account.key] = _Declared(account)
         return known
+
+
+def _deserved(snapshot: AccountSnapshot, account: AccountRecord) -> Mapping[str, int]:
+    if snapshot.deserved is not None and account.key.tree is Tree.QUEUE:
+        return snapshot.deserved(account)
+    return dict(account.spec.deserved or ()) if account.spec is not None else {}
+
+
+def _parent(account: AccountRecord) -> str:
+    return account.parent.key.name if account.parent is not None else ""
 
 
 def _share(key: AccountKey, used: Mapping[str, int], offered: Mapping[str, int]) -> str:
@@ -152,12 +129,12 @@ def _share(key: AccountKey, used: Mapping[str, int], offered: Mapping[str, int])
     return f'{_SHARE}{{account="{escaped(key.name)}",family="{key.tree}"}} {share:.6g}'
 
 
-def _sums(accounts: Iterable[AccountAmounts]) -> dict[Tree, tuple[Counter[str], Counter[str]]]:
+def _sums(accounts: Iterable[AccountRecord]) -> dict[Tree, tuple[Counter[str], Counter[str]]]:
     """What those without children have and wait for, by family."""
     sums: dict[Tree, tuple[Counter[str], Counter[str]]] = {}
     for account in accounts:
         used, pending = sums.setdefault(account.key.tree, (Counter(), Counter()))
-        if account.leaf:
+        if not account.children:
             used.update(account.used)
             pending.update(account.pending)
     return sums
@@ -168,8 +145,8 @@ class _Declared:
 
     __slots__ = ("info", "parent", "spec", "text")
 
-    def __init__(self, account: AccountAmounts) -> None:
-        self.spec, self.parent = spec, parent = account.spec, account.parent
+    def __init__(self, account: AccountRecord) -> None:
+        self.spec, self.parent = spec, parent = account.spec, _parent(account)
         self.info = f"{_INFO}{labels(account=account.key.name, family=account.key.tree, parent=parent)} 1"
         stated: dict[str, dict[str, int]] = {}
         if spec is not None:

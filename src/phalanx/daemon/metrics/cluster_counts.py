@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,8 +33,68 @@ class ClusterCounts(msgspec.Struct, frozen=True):
     nodes: dict[str, int]
 
 
+class CountedGang(NamedTuple):
+    """As what a gang counts; one that waits for anything with its queue and the code of what it was told."""
+
+    state: str
+    waits: tuple[str, str] | None = None
+    created: int = 0
+
+
+class GangTally:
+    """How many gangs there are of each kind, kept up to date gang by gang."""
+
+    def __init__(self) -> None:
+        self.states = dict.fromkeys(("waiting", "partly_bound", "running", "evicting"), 0)
+        self.reasons: dict[tuple[str, str], int] = {}
+        self._gangs: dict[GangKey, CountedGang] = {}
+        # When those that wait were created, by queue, and the eldest of each whose answer still holds.
+        self._created: dict[str, dict[GangKey, int]] = {}
+        self._eldest: dict[str, int] = {}
+
+    def __contains__(self, key: GangKey) -> bool:
+        return key in self._gangs
+
+    def put(self, key: GangKey, gang: CountedGang | None) -> None:
+        """The gang counts as this from now on; None: it does not count."""
+        old = self._gangs.pop(key, None)
+        if old is not None:
+            self._count(key, old, -1)
+        if gang is not None:
+            self._gangs[key] = gang
+            self._count(key, gang, 1)
+
+    def eldest(self) -> dict[str, int]:
+        """queue -> when the eldest that waits was created, where that is known."""
+        for queue, created in self._created.items():
+            if queue not in self._eldest:
+                self._eldest[queue] = min(created.values())
+        return self._eldest
+
+    def _count(self, key: GangKey, gang: CountedGang, step: int) -> None:
+        self.states[gang.state] += step
+        if gang.waits is None:
+            return
+        number = self.reasons.get(gang.waits, 0) + step
+        if number:
+            self.reasons[gang.waits] = number
+        else:
+            del self.reasons[gang.waits]
+        if not gang.created:
+            return
+        queue = gang.waits[0]
+        self._eldest.pop(queue, None)
+        if step > 0:
+            self._created.setdefault(queue, {})[key] = gang.created
+            return
+        created = self._created[queue]
+        del created[key]
+        if not created:
+            del self._created[queue]
+
+
 class CountedCluster:
-    """Counts anew only when something has changed."""
+    """Looks again at the gangs that have changed since the last count, or were told something else (`touch`)."""
 
     def __init__(
         self, state: ClusterState, scheduler: Callable[[], Scheduler], told: Callable[[GangKey], Verdict | None]
@@ -41,9 +102,17 @@ class CountedCluster:
         self._state = state
         self._scheduler = scheduler
         self._told = told
-        self._version = -1
+        self._gangs = GangTally()
+        self._touched: set[GangKey] = set()
+        self._rebuilds = -1
+        self._pods_version = (-1, -1, -1)
         self._assumed = 0
-        self._gangs: tuple[dict[str, int], dict[tuple[str, str], int], dict[str, int]] = ({}, {}, {})
+
+    def touch(self, key: GangKey) -> None:
+        """What the gang was told has changed. One that did not wait when it was last counted is counted again
+        anyway as soon as it does."""
+        if key in self._gangs:
+            self._touched.add(key)
 
     def lines(self, now: float, leads: bool = True) -> Iterator[str]:
         """The exposition, as of `now` (seconds since the epoch). A standby (`leads` is False) says nothing of who
@@ -63,36 +132,45 @@ class CountedCluster:
         yield from lines_of("scheduler_cache_size", ((labels(type=kind), size) for kind, size in sizes.items()))
 
     def count(self, now: float) -> ClusterCounts:
-        if self._version != self._state.version:
-            self._version = self._state.version
-            self._gangs = self._count_gangs()
-            self._assumed = sum(pod.state is MemberState.ASSUMED for pod in self._state.pods.values())
-        by_state, waiting, eldest = self._gangs
+        self._recount_gangs()
+        state = self._state
+        # A pod that is placed is a change of the first kind, one whose binding has failed or is confirmed is not.
+        version = state.version, state.capacity_version, state.bound_version
+        if version != self._pods_version:
+            self._pods_version = version
+            self._assumed = sum(pod.state is MemberState.ASSUMED for pod in state.pods.values())
+        gangs = self._gangs
+        eldest = gangs.eldest()
         return ClusterCounts(
             self._scheduler().queue.pending_counts(),
-            by_state,
-            waiting,
-            {queue: max(0.0, now - created) for queue, created in eldest.items()},
+            dict(gangs.states),
+            _capped(gangs.reasons),
+            {queue: max(0.0, now - created) for queue, created in sorted(eldest.items())[:MOST_SERIES]},
             self._count_nodes(),
         )
 
-    def _count_gangs(self) -> tuple[dict[str, int], dict[tuple[str, str], int], dict[str, int]]:
-        by_state = dict.fromkeys(("waiting", "partly_bound", "running", "evicting"), 0)
-        reasons: Counter[tuple[str, str]] = Counter()
-        eldest: dict[str, int] = {}
-        for key, gang in self._state.gangs.items():
-            state = _state_of(gang)
-            if not state:
-                continue
-            by_state[state] += 1
-            if not gang.pending:
-                continue
-            queue, verdict = _queue_of(gang), self._told(key)
-            reasons[queue, verdict.code if verdict is not None else ""] += 1
-            created = gang.spec.created if gang.spec is not None else 0
-            if created:
-                eldest[queue] = min(created, eldest.get(queue, created))
-        return by_state, _capped(reasons), dict(sorted(eldest.items())[:MOST_SERIES])
+    def _recount_gangs(self) -> None:
+        ledger, gangs = self._state.ledger, self._state.gangs
+        ledger.refresh()
+        changed = gangs.take_touched()
+        # Where accounts have changed, any gang may stand in a queue that is there now or is not any more.
+        if changed is None or self._rebuilds != ledger.rebuilds:
+            self._rebuilds, self._gangs = ledger.rebuilds, GangTally()
+            for key, gang in gangs.items():
+                self._gangs.put(key, self._look(gang))
+        else:
+            for key in changed | self._touched:
+                record = gangs.get(key)
+                self._gangs.put(key, self._look(record) if record is not None else None)
+        self._touched.clear()
+
+    def _look(self, gang: GangRecord) -> CountedGang | None:
+        state = _state_of(gang)
+        if not state or not gang.pending:
+            return CountedGang(state) if state else None
+        verdict = self._told(gang.key)
+        created = gang.spec.created if gang.spec is not None else 0
+        return CountedGang(state, (_queue_of(gang), verdict.code if verdict is not None else ""), created)
 
     def _count_nodes(self) -> dict[str, int]:
         closed = sum(1 for node in self._state.nodes.nodes if node is not None and node.unschedulable)
@@ -116,8 +194,8 @@ def _queue_of(gang: GangRecord) -> str:
     return path.queue.key.name if path is not None and path.queue is not None else ""
 
 
-def _capped(counts: Counter[tuple[str, str]]) -> dict[tuple[str, str], int]:
+def _capped(counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
     """The most frequent series; what is left is summed up."""
-    kept = dict(sorted(counts.most_common(MOST_SERIES)))
-    rest = counts.total() - sum(kept.values())
+    kept = dict(sorted(Counter(counts).most_common(MOST_SERIES)))
+    rest = sum(counts.values()) - sum(kept.values())
     return kept | ({(OTHER, OTHER): rest} if rest else {})

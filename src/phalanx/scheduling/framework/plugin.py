@@ -45,6 +45,9 @@ class Plugin(OrderPlugin, QuotaPlugin, EvictionPlugin, LifecyclePlugin, FilterPl
     """How the network is parted; that of the first plugin that says something counts."""
     usage_decay: UsageDecay | None = None
     """How far what accounts have held counts; that of the first plugin that says something counts."""
+    deserved_from_accounts: ClassVar[bool] = False
+    """Whether `deserved` looks at nothing but accounts and what there is for them to share: it may then be given an
+    `AccountView`, and be asked by another thread."""
     needs_node_usage: ClassVar[bool] = False
     """Whether it looks at what nodes really use (metrics.k8s.io), which somebody has to read then."""
 

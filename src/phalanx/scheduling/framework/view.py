@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.ledger import Ledger
@@ -12,12 +12,11 @@ from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.gangs.quorum import QuorumRequirement
+from phalanx.scheduling.quota.queue_tree import ShareView
 from phalanx.scheduling.quota.usage_history import UsageHistory
 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
-
-T = TypeVar("T")
 
 
 class PodPlacer(Protocol):
@@ -27,13 +26,41 @@ class PodPlacer(Protocol):
         """Rows for up to `count` copies of the class, in placement order, fewer if fewer fit."""
 
 
-class View(Protocol):
+class UsageAverages(Protocol):
+    """What accounts have held."""
+
+    def decayed(self, record: AccountRecord, now: float) -> Mapping[str, float]:
+        """resource -> the fading average of what the account held."""
+
+
+class AccountView(ShareView, Protocol):
+    """One cycle as far as shares go: what asks for no more than this is answered from a copy as well
+    (`deserved_from_accounts`)."""
+
+    now: float
+
+    @property
+    def history(self) -> UsageAverages:
+        """What accounts have held."""
+
+    @property
+    def usage_decay(self) -> UsageDecay:
+        """How far the policy lets what accounts have held count."""
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
+
+    def usable(self) -> Mapping[str, int]:
+        """resource -> what queues can have of what there is to share: not what nobody tolerates, nor what pods of
+        no queue hold."""
+
+
+class View(AccountView, Protocol):
     """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch.
 
     `placer` tells where the scheduler would put pods, `timers` when a plugin last did what it does now and then.
     """
 
-    now: float
     state: ClusterState
     history: UsageHistory
     timers: Timers
@@ -46,13 +73,6 @@ class View(Protocol):
     def ledger(self) -> Ledger:
         """The accounts, up to date."""
 
-    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
-
-    @property
-    def usage_decay(self) -> UsageDecay:
-        """How far the policy lets what accounts have held count."""
-
     def priority(self, gang: GangRecord | PodRecord) -> int:
         """A pod's priority; of a gang the group's own, else the highest among its members."""
 
@@ -61,9 +81,6 @@ class View(Protocol):
 
     def requirement(self, gang: GangRecord) -> QuorumRequirement:
         """What a plan must place for the gang's quorum to hold."""
-
-    def totals(self) -> dict[str, tuple[int, int]]:
-        """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""

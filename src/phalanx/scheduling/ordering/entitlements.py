@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.model.resources import PODS
+from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.view import AccountView
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
@@ -71,13 +73,15 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
 
 
 class ToldShares:
-    """What the policy gives queues at one moment, as people and Prometheus are told of it."""
+    """What the policy gives queues at one moment, as people and Prometheus are told of it. Of a copy only those
+    plugins may be asked that say so (`deserved_from_accounts`)."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, view: AccountView, pipeline: Pipeline) -> None:
+        self._view = view
+        self._pipeline = pipeline
         self._pods_count = any(
             name == PODS
-            for account in session.ledger.accounts.values()
+            for account in view.ledger.accounts.values()
             if account.key.tree is Tree.QUEUE and (spec := account.spec) is not None
             for limits in (spec.guarantee, spec.deserved or (), spec.capability)
             for name, _ in limits
@@ -86,8 +90,8 @@ class ToldShares:
     def of(self, point: str, queue: AccountRecord) -> dict[str, int]:
         """In the words of the first plugin that says something (`deserved`, `nominal_quota`). Slots for pods are
         only of interest where some queue speaks of them."""
-        for plugin in self._session.pipeline.plugins(point):
-            found: Mapping[str, int] | None = getattr(plugin, point)(self._session, queue)
+        for plugin in self._pipeline.plugins(point):
+            found: Mapping[str, int] | None = getattr(plugin, point)(self._view, queue)
             if found is not None:
                 told = dict(found)
                 if not self._pods_count:

@@ -26,7 +26,31 @@ QUEUE_CLOSED = "QueueClosed"
 _NOTHING: Amounts = {}
 
 
-class QueueView(Protocol):
+class Accounts(Protocol):
+    """The accounts at one moment: the ledger, or a copy of it."""
+
+    @property
+    def accounts(self) -> dict[AccountKey, AccountRecord]: ...
+
+    def charged_queues(self) -> set[AccountKey]:
+        """The queues that pods are charged to directly; mostly those without children."""
+
+
+class ShareView(Protocol):
+    """Accounts, and what there is for them to share."""
+
+    @property
+    def ledger(self) -> Accounts:
+        """The accounts, up to date."""
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
+
+    def offered(self) -> Amounts:
+        """resource -> what there is to share: what nodes offer, or hold where that is more."""
+
+
+class QueueView(ShareView, Protocol):
     """What is asked about the cycle that is being planned."""
 
     state: ClusterState
@@ -34,9 +58,6 @@ class QueueView(Protocol):
     @property
     def ledger(self) -> Ledger:
         """The accounts, up to date."""
-
-    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
@@ -65,7 +86,7 @@ def guarantee(queue: AccountRecord) -> Amounts:
 
 
 def capability(queue: AccountRecord) -> Amounts:
-    return dict(queue.spec.capability) if queue.spec is not None and queue.spec.capability else _NOTHING
+    return queue.capability
 
 
 def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
@@ -78,24 +99,23 @@ def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
     return sums
 
 
-def offered(session: QueueView) -> dict[str, int]:
+def offered(state: ClusterState) -> dict[str, int]:
     """resource -> what there is to share: what nodes offer, or hold where that is more."""
-    nodes = session.state.nodes
-    sums = exact_sums(np.maximum(nodes.allocatable, nodes.used))
-    return dict(zip(session.state.space.names, sums, strict=True))
+    sums = exact_sums(np.maximum(state.nodes.allocatable, state.nodes.used))
+    return dict(zip(state.space.names, sums, strict=True))
 
 
-def usable(session: QueueView) -> dict[str, int]:
+def usable(state: ClusterState) -> dict[str, int]:
     """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
     what pods of nobody's queue hold on the others."""
-    state = session.state
+    state.ledger.settle()
     nodes, tolerances = state.nodes, list(state.pods.tolerations)
     # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
     open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
     rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
     # What is nominated counts as if it were there: while it is placed it is.
-    ours = session.ledger.accounts[ROOT].used
+    ours = state.ledger.accounts[ROOT].used
     what = np.maximum(nodes.allocatable, nodes.used)[:, rows], nodes.used[:, rows]
     found = zip(state.space.names, *map(exact_sums, what), strict=True)
     return {name: amount - max(0, used - ours.get(name, 0)) for name, amount, used in found}
@@ -163,12 +183,12 @@ class QueueShareRequests:
         return self._sums.get(queue.key, _NOTHING)
 
 
-def real_capabilities(session: QueueView) -> RealCapabilities:
+def real_capabilities(session: ShareView) -> RealCapabilities:
     return session.memo("real capabilities", lambda: _real_capabilities(session))
 
 
-def _real_capabilities(session: QueueView) -> RealCapabilities:
-    return RealCapabilities(offered(session), capability(session.ledger.accounts[ROOT]))
+def _real_capabilities(session: ShareView) -> RealCapabilities:
+    return RealCapabilities(session.offered(), capability(session.ledger.accounts[ROOT]))
 
 
 def admission_room(session: QueueView, gang: GangRecord) -> int:

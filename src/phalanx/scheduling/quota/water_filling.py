@@ -46,13 +46,21 @@ def deserved(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[s
             for claim, request in zip(claims, requests, strict=True):
                 amounts[claim.name][resource] = request
             continue
-        guaranteed = sum(claim.guarantee.get(resource, 0) for claim in claims)
-        claimants = []
-        for claim, request in zip(claims, requests, strict=True):
-            floor = claim.guarantee.get(resource, 0)
-            limit = real_capability(amount, guaranteed, floor, claim.capability.get(resource))
-            weight = claim.weights.get(resource, claim.weight)
-            claimants.append(ShareClaimant(claim.name, weight, min(request, limit), floor))
+        floors = [claim.guarantee.get(resource, 0) for claim in claims]
+        limit = max(0, amount - sum(floors))
+        # What each could have at most (see `real_capability`), but not less than its guarantee.
+        caps = [
+            max(floor, min(request, limit + floor, claim.capability.get(resource, request)))
+            for claim, request, floor in zip(claims, requests, floors, strict=True)
+        ]
+        if sum(caps) <= amount:
+            for claim, cap in zip(claims, caps, strict=True):
+                amounts[claim.name][resource] = cap
+            continue
+        claimants = [
+            ShareClaimant(claim.name, claim.weights.get(resource, claim.weight), cap, floor)
+            for claim, cap, floor in zip(claims, caps, floors, strict=True)
+        ]
         for name, share in fill(amount, claimants).items():
             amounts[name][resource] = share
     return amounts

@@ -32,6 +32,7 @@ from phalanx.scheduling.queue.signatures import (
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Blocked, Limit
+from phalanx.scheduling.quota.queue_tree import offered, usable
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.decisions import Decisions
@@ -173,6 +174,14 @@ class Session:
     def totals_version(self) -> int:
         """As of which version of the cluster `totals` speak."""
         return self._totals_version
+
+    def offered(self) -> Mapping[str, int]:
+        """resource -> what there is to share: what nodes offer, or hold where that is more."""
+        return self.memo("offered", lambda: offered(self.state))
+
+    def usable(self) -> Mapping[str, int]:
+        """The same without what no queue can have."""
+        return self.memo("usable", lambda: usable(self.state))
 
     def forget_totals(self) -> None:
         """What is asked from now on is as of now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.accounts import add_amounts
-from phalanx.plugin import AccountRecord, Arguments, Limit, Tree, View
+from phalanx.plugin import AccountRecord, AccountView, Arguments, Limit, Tree, View
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
 from phalanx.scheduling.quota.queue_tree import Amounts, capability, guarantee, real_capabilities, takes_part
@@ -27,6 +27,7 @@ class Capacity(QueueAdmission):
     """
 
     name = "capacity"
+    deserved_from_accounts = True
     without_effect = _DEVICES
     arguments = (_RECLAIM_LEVEL, *_DEVICES)
 
@@ -48,7 +49,7 @@ class Capacity(QueueAdmission):
             return None
         return session.memo(("capacity", account.key), lambda: _limit_of(session, account))
 
-    def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
+    def deserved(self, session: AccountView, account: AccountRecord) -> Amounts | None:
         return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
 
     def nominal_quota(self, session: View, account: AccountRecord) -> Amounts | None:
@@ -65,10 +66,10 @@ class Capacity(QueueAdmission):
         )
         return frozenset(name for name, _ in declared).union(*below)
 
-    def _deserved(self, session: View, account: AccountRecord) -> Amounts:
+    def _deserved(self, session: AccountView, account: AccountRecord) -> Amounts:
         return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))
 
-    def _deserve(self, session: View, account: AccountRecord) -> Amounts:
+    def _deserve(self, session: AccountView, account: AccountRecord) -> Amounts:
         spec = account.spec
         declared = dict(spec.deserved or ()) if spec is not None else {}
         below: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from phalanx.plugin import AccountKey, AccountRecord, Arguments, ChargePath, Plugin, UsageDecay, View
+from phalanx.plugin import AccountKey, AccountRecord, AccountView, Arguments, ChargePath, Plugin, UsageDecay, View
 from phalanx.scheduling.quota.usage_history import shifted_weights
 
 Turn = tuple[bool, float]
@@ -69,7 +69,7 @@ class Fairshare(Plugin):
         return account.weight <= 0, _dominant_share(both, _totals(session), 2 * weight)
 
 
-def surplus_weights(session: View, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
+def surplus_weights(session: AccountView, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
     """By what siblings share what is left, in units of 1 / WEIGHT_SCALE: their weights, unless the policy shifts
     them."""
     records = {record.key: record for record in siblings}
@@ -96,6 +96,6 @@ def _dominant_share(amounts: Mapping[str, float], totals: Mapping[str, int], div
     return best
 
 
-def _totals(session: View) -> dict[str, int]:
+def _totals(session: AccountView) -> dict[str, int]:
     """resource -> what all nodes together offer."""
     return session.memo("fairshare: totals", lambda: {name: both[0] for name, both in session.totals().items()})

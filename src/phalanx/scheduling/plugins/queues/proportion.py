@@ -7,11 +7,10 @@ from types import MappingProxyType
 
 from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import add_amounts
-from phalanx.plugin import AccountKey, AccountRecord, Arguments, Limit, Tree, View
+from phalanx.plugin import AccountKey, AccountRecord, AccountView, Arguments, Limit, Tree, View
 from phalanx.scheduling.plugins.queues.fairshare import surplus_weights
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.quota.queue_tree import (
     Amounts,
     capability,
@@ -20,7 +19,6 @@ from phalanx.scheduling.quota.queue_tree import (
     real_capabilities,
     requested,
     takes_part,
-    usable,
 )
 from phalanx.scheduling.quota.usage_history import WEIGHT_SCALE
 from phalanx.scheduling.quota.water_filling import ShareRequest, deserved
@@ -39,6 +37,7 @@ class Proportion(QueueAdmission):
     """
 
     name = "proportion"
+    deserved_from_accounts = True
 
     def __init__(self, arguments: Arguments) -> None:
         pass
@@ -55,10 +54,10 @@ class Proportion(QueueAdmission):
             return None
         return session.memo(("proportion", account.key), lambda: self._limit_of(session, account))
 
-    def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
+    def deserved(self, session: AccountView, account: AccountRecord) -> Amounts | None:
         return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
 
-    def nominal_quota(self, session: View, account: AccountRecord) -> Amounts | None:
+    def nominal_quota(self, session: AccountView, account: AccountRecord) -> Amounts | None:
         if account.key.tree is not Tree.QUEUE:
             return None
         return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
@@ -94,7 +93,7 @@ class Proportion(QueueAdmission):
         }
         return Limit("deserved share", reals.binding(limits), computed=True)
 
-    def _unshared(self, session: View, account: AccountRecord) -> Amounts:
+    def _unshared(self, session: AccountView, account: AccountRecord) -> Amounts:
         """What a queue's parent may share out and neither it nor any of its children deserves."""
         parent = account.parent
         assert parent is not None
@@ -104,21 +103,21 @@ class Proportion(QueueAdmission):
             left = dict(_offered(parent, shares.get(parent.key, _NONE), shares))
             for child in parent.children.values():
                 add_amounts(left, shares.get(child.key, _NONE), -1)
-            add_amounts(left, _own(parent, _charged(session)), -1)
+            add_amounts(left, _own(parent, session.ledger.charged_queues()), -1)
             return left
 
         return session.memo(("unshared", parent.key), compute)
 
-    def _deserved(self, session: View) -> dict[AccountKey, Amounts]:
+    def _deserved(self, session: AccountView) -> dict[AccountKey, Amounts]:
         return session.memo("deserved shares", lambda: deserved_shares(session))
 
 
-def deserved_shares(session: View) -> dict[AccountKey, Amounts]:
+def deserved_shares(session: AccountView) -> dict[AccountKey, Amounts]:
     """What every queue that requests something deserves, per resource that the cluster has."""
     return _shares(session, _needs(session))
 
 
-def entitled_shares(session: View) -> dict[AccountKey, Amounts]:
+def entitled_shares(session: AccountView) -> dict[AccountKey, Amounts]:
     """What every queue that takes part would deserve if all of them asked for everything."""
     queues = [session.ledger.accounts[ROOT]]
     for queue in queues:
@@ -127,21 +126,21 @@ def entitled_shares(session: View) -> dict[AccountKey, Amounts]:
     return _shares(session, {queue.key: everything for queue in queues})
 
 
-def _shared(session: View) -> Amounts:
+def _shared(session: AccountView) -> Amounts:
     """What all queues together can have."""
     return session.memo("shared by queues", lambda: _share_out(session))
 
 
-def _share_out(session: View) -> dict[str, int]:
-    left = usable(session)
+def _share_out(session: AccountView) -> dict[str, int]:
+    left = session.usable()
     return {name: min(amount, left[name]) for name, amount in real_capabilities(session).total.items()}
 
 
-def _shares(session: View, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
+def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
     """What every queue deserves that could use so much."""
     root = session.ledger.accounts[ROOT]
     shares: dict[AccountKey, Amounts] = {ROOT: _shared(session)}
-    charged = _charged(session)
+    charged = session.ledger.charged_queues()
     parents = [root]
     for parent in parents:
         children = [child for child in parent.children.values() if child.key in needs]
@@ -172,37 +171,36 @@ def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, A
 
 
 def _needs(
-    session: View, more: Mapping[AccountKey, Amounts] = MappingProxyType({})
+    session: AccountView, more: Mapping[AccountKey, Amounts] = MappingProxyType({})
 ) -> dict[AccountKey, dict[str, int]]:
     """What each queue that takes part and requests something could use, itself and through its children; `more` is
     what some queues might ask for besides."""
     order = [session.ledger.accounts[ROOT]]
     for queue in order:
         order.extend(child for child in queue.children.values() if takes_part(child))
-    charged = _charged(session)
+    charged = session.ledger.charged_queues()
     needs: dict[AccountKey, dict[str, int]] = {}
     for queue in reversed(order):
         need = _own(queue, charged)
-        add_amounts(need, more.get(queue.key, _NONE), 1)
+        if queue.key in more:
+            add_amounts(need, more[queue.key], 1)
         for child in queue.children.values():
             below = needs.get(child.key)
             if below is None:
                 continue
             limits, least = capability(child), guarantee(child)
-            if limits or least:
-                names = below.keys() | least.keys()
-                below = {name: min(below.get(name, 0), limits.get(name, UNLIMITED)) for name in names}
-                below = {name: max(amount, least.get(name, 0)) for name, amount in below.items()}
             for name, amount in below.items():
+                if name in limits:
+                    amount = min(amount, limits[name])
+                if name in least:
+                    amount = max(amount, least[name])
                 need[name] = need.get(name, 0) + amount
+            for name, amount in least.items():
+                if name not in below:
+                    need[name] = need.get(name, 0) + amount
         if need:
             needs[queue.key] = need
     return needs
-
-
-def _charged(session: View) -> set[AccountKey]:
-    """The queues that pods are charged to directly; mostly those without children."""
-    return {charge_path.queue.key for charge_path in session.ledger.charge_paths if charge_path.queue is not None}
 
 
 def _own(queue: AccountRecord, charged: set[AccountKey]) -> dict[str, int]:

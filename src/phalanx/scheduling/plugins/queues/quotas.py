@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT
 from phalanx.plugin import AccountKey, AccountRecord, Arguments, Limit, Plugin, Tree, View
-from phalanx.scheduling.quota.queue_tree import offered, requested
+from phalanx.scheduling.quota.queue_tree import requested
 from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
 
@@ -111,7 +111,7 @@ def _runtime_limits(session: View) -> dict[AccountKey, Limit]:
 
 def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
     """What the trees may share: all that nodes offer, less what runs beside the trees."""
-    total = offered(session)
+    total = dict(session.offered())
     for account in accounts:
         if account.key.name in KOORDINATOR_BESIDE:
             for name, amount in account.used.items():

@@ -1,0 +1,57 @@
+"""What queues share at one moment, to be worked out by another thread while planning goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+from phalanx.cluster.account_copies import AccountCopies
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.model.account import AccountKey
+from phalanx.scheduling.session.session import Session
+
+T = TypeVar("T")
+
+
+class CopiedAccounts:
+    """The session's `AccountView`: it refers to nothing that changes, as long as the copies are not refreshed."""
+
+    def __init__(self, session: Session, copies: AccountCopies) -> None:
+        self.now = session.now
+        self.usage_decay = decay = session.usage_decay
+        self.ledger = copies
+        shifts = bool(decay.shift and decay.half_life is not None)
+        self.history = CopiedUsage(session, copies if shifts else None)
+        self._totals = session.totals()
+        self._offered, self._usable = session.offered(), session.usable()
+        self._found: dict[Hashable, Any] = {}
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        if key not in self._found:
+            self._found[key] = compute()
+        found: T = self._found[key]
+        return found
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        return self._totals
+
+    def offered(self) -> Mapping[str, int]:
+        return self._offered
+
+    def usable(self) -> Mapping[str, int]:
+        return self._usable
+
+
+class CopiedUsage:
+    """What accounts have held; nothing where it makes no difference to anybody's share."""
+
+    def __init__(self, session: Session, copies: AccountCopies | None) -> None:
+        self._averages: dict[AccountKey, Mapping[str, float]] = {}
+        if copies is not None:
+            accounts = session.ledger.accounts
+            self._averages = {
+                key: dict(session.history.decayed(accounts[key], session.now)) for key in copies.accounts
+            }
+
+    def decayed(self, record: AccountRecord, now: float) -> Mapping[str, float]:
+        return self._averages.get(record.key, {})
