@@ -75,6 +75,7 @@ class Observer:
         self._pod_gone = pod_gone
         feed = self._feed = ObjectFeed(intake, state, changed, gang_touched, failures or Failures(), arrivals)
         self.kinds = CustomKinds(client, intake, feed, discovered, discovery_period)
+        self.nodes = self._reflector(NODES, decode_node, self._node)
         reader = PodReader()
         self.pods = Reflector(
             client,
@@ -85,8 +86,8 @@ class Observer:
             failures=feed.failures,
             sink_all=self._pods,
             form=ItemForm(PodForm, reader.of_form),
+            after=self.nodes.synced,  # for pods are charged to them
         )
-        self.nodes = self._reflector(NODES, decode_node, self._node)
         self._caught_up = asyncio.Event()
         intake.group_objects.postpone()
         self._others = [
@@ -140,11 +141,10 @@ class Observer:
             self._tasks = tasks
             for reflector in (self.nodes, *self._others):
                 self._running[reflector] = tasks.create_task(reflector.run())
+            # Groups early, as the server makes their list slowly.
             self.kinds.start(tasks)
-            tasks.create_task(self._catch_up())
-            # Nodes first, for pods are charged to them; groups meanwhile, as the server makes their list slowly.
-            await self.nodes.synced.wait()
             self._running[self.pods] = tasks.create_task(self.pods.run())
+            tasks.create_task(self._catch_up())
 
     async def _catch_up(self) -> None:
         await self.kinds.synced()

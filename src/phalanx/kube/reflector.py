@@ -75,6 +75,7 @@ class Reflector(Generic[T]):
       the events that came together. No two of them are of the same object, and the order of all changes is kept.
     - ``form``, where given, reads pages of the first list; what it makes of an object is what ``decode`` makes of
       it. Such changes have no ``raw``.
+    - ``after``, where given, is waited for before the first object is told; what is listed is asked for meanwhile.
 
     ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
     server was last heard, ``synced`` is set by the first complete list. ``restarts`` counts what ended lists and
@@ -102,6 +103,7 @@ class Reflector(Generic[T]):
         failures: Failures | None = None,
         sink_all: Callable[[Sequence[Upsert[T]]], None] | None = None,
         form: ItemForm[T] | None = None,
+        after: asyncio.Event | None = None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -115,6 +117,7 @@ class Reflector(Generic[T]):
         self._identify = identify
         self._told = sink
         self._told_all = sink_all
+        self._after = after
         #: What exists and has not been told yet, for `sink_all`.
         self._gathered: dict[Key, Upsert[T]] = {}
         self._failures = failures or Failures()
@@ -271,6 +274,8 @@ class Reflector(Generic[T]):
         async with aclosing(self._pages.read(page_size, formed=not later)) as pages:
             async for page in pages:
                 self.last_contact, version = self._clock(), page.version
+                if self._after is not None:
+                    await self._after.wait()
                 for first in range(0, len(page), AT_ONCE):
                     for found in page.objects[first : first + AT_ONCE]:
                         unseen.pop(self._exists(found, self._head(found, b""), "", b"", listed=True), None)
