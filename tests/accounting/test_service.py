@@ -123,7 +123,9 @@ class Cluster:
 
 
 @pytest_asyncio.fixture
-async def cluster(tmp_path: Path, location: str) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+    # What comes within so many seconds is written together: tests need not wait longer.
+    monkeypatch.setattr("phalanx.accounting.service._GATHER", 0.05)
     server = ApiServer(ServerOptions(controllers=frozenset({"definitions"})))
     await server.start()
     admin_file, account_file = tmp_path / "admin", tmp_path / "account"

@@ -41,6 +41,8 @@ _EDIT: list[Object] = [
 ]
 # Within which a gang of somebody else is bound, whatever a tenant does.
 CANARY_SECONDS = 10.0
+# For how long it is looked that something does not happen: what happens takes a tenth of a second.
+LOOKING = 0.8
 X_K8S = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 VOLCANO = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 NATIVE = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
@@ -219,7 +221,7 @@ class Tenant(World):
 
         await self.until(enough, f"{count} of {prefix or 'all'} are bound")
 
-    async def never(self, holds: Callable[[], Any], what: str, seconds: float = 2.0) -> None:
+    async def never(self, holds: Callable[[], Any], what: str, seconds: float = LOOKING) -> None:
         """Looks for so long that something does not come about."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -232,7 +234,7 @@ class Tenant(World):
         placement = await self.placement()
         return sorted(name for name, node in placement.items() if node and name.startswith(prefix))
 
-    async def at_most(self, count: int, prefix: str = "", seconds: float = 2.0) -> None:
+    async def at_most(self, count: int, prefix: str = "", seconds: float = LOOKING) -> None:
         async def more() -> bool:
             return len(await self.bound(prefix)) > count
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.attacks.arena import Arena
-from tests.e2e.conftest import cluster
+from tests.e2e.conftest import hurried, running
 from tests.e2e.world import Cluster
 
-__all__ = ["arena", "cluster"]
+__all__ = ["arena", "cluster", "hurried"]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Over TLS: who somebody is, a token says, and nobody sends one over plain HTTP."""
+    async with running(tmp_path_factory.mktemp("attacks"), insecure=False) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -5,7 +5,6 @@ The tenants here have careless roles: what RBAC would refuse is for the policies
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from phalanx.kube.own_objects import LABELS
 from phalanx.kube.paths import Resource
 from tests.attacks.arena import MARK, QUEUE_NAME, VOLCANO, X_K8S, Arena, Tenant, made, member
 from tests.e2e.test_devices import gpu_node, policy, told, wants
-from tests.e2e.world import PODS, Cluster, pod
+from tests.e2e.world import PODS, Cluster, World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -37,12 +36,13 @@ async def guarded(cluster: Cluster) -> AsyncIterator[None]:
     """With the policies, and without them again for whoever comes next."""
     manifests = policies("phalanx", LABELS)
     await install_policies(cluster.client, manifests)
-    await asyncio.sleep(3)  # API servers look for new policies now and then
+    # API servers look for new policies now and then.
+    await World(cluster).noticed(3)
     yield
     for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
         for name in {manifest["metadata"]["name"] for manifest in manifests}:
             await cluster.client.delete(f"{ADMISSION}/{plural}/{name}")
-    await asyncio.sleep(3)
+    await World(cluster).noticed(3)
 
 
 async def refused(write: Any, words: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_device_plugin_may_where_it_is_let(arena: Arena) -> None:
         [{"apiGroups": ["phalanx.dev"], "resources": ["schedulingresults"], "verbs": ["write"]}],
         everywhere=True,
     )
-    await asyncio.sleep(1)
+    await arena.noticed(1)
     await tenant.patch(PODS, "p", {"metadata": {"annotations": {"volcano.sh/bind-phase": "success"}}})
 
 
@@ -160,7 +160,7 @@ async def test_a_queue_is_used_by_whom_an_administrator_lets(arena: Arena) -> No
         tenant.client.patch(NAMESPACES.path(None, tenant.namespace), listed, PatchType.MERGE), "administrator"
     )
     await arena.client.patch(NAMESPACES.path(None, tenant.namespace), listed, PatchType.MERGE)
-    await asyncio.sleep(1)  # admission sees namespaces through a watch
+    await arena.noticed(1)  # admission sees namespaces through a watch
     await tenant.group("g", 1, queue=queue)
     await tenant.patch(PODS, "p", {"metadata": {"annotations": notes}})
     await refused(tenant.patch(VOLCANO, "g", {"spec": {"queue": other}}), f"queue {other} may not")
@@ -171,7 +171,7 @@ async def test_a_queue_is_used_by_whom_an_administrator_lets(arena: Arena) -> No
         "verbs": ["use"],
     }
     await arena.grant(tenant, [rule], everywhere=True)
-    await asyncio.sleep(1)
+    await arena.noticed(1)
     await tenant.patch(VOLCANO, "g", {"spec": {"queue": other}})
     await tenant.group("default", 1, queue="default")
 
@@ -192,7 +192,7 @@ async def test_a_pod_is_charged_to_a_quota_of_its_namespace(arena: Arena) -> Non
     await refused(tenant.patch(PODS, "p", {"metadata": {"labels": {QUOTA_NAME: "rich"}}}), "may not be used here")
     listed = {"metadata": {"annotations": {"phalanx.dev/quotas": "rich"}}}
     await arena.client.patch(NAMESPACES.path(None, tenant.namespace), listed, PatchType.MERGE)
-    await asyncio.sleep(1)
+    await arena.noticed(1)
     await tenant.patch(PODS, "p", {"metadata": {"labels": {QUOTA_NAME: "rich"}}})
 
 
@@ -213,7 +213,7 @@ async def test_the_scheduler_itself_is_not_kept_from_its_work(arena: Arena) -> N
     queue = await arena.queue()
     listed = {"metadata": {"annotations": {"phalanx.dev/queues": queue}}}
     await arena.client.patch(NAMESPACES.path(None, tenant.namespace), listed, PatchType.MERGE)
-    await asyncio.sleep(1)
+    await arena.noticed(1)
     await tenant.group("g", 2, queue=queue)
     await tenant.pods("g-0", "g-1", **member("g"))
     await tenant.until_bound("g-0", "g-1")

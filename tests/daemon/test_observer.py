@@ -116,7 +116,11 @@ async def test_a_budget_is_followed_from_its_beginning_to_its_end(client: KubeCl
         assert not state.budgets["default"]
 
 
-async def test_who_may_not_read_budgets_schedules_without_them(server: ApiServer, client: KubeClient) -> None:
+async def test_who_may_not_read_budgets_schedules_without_them(
+    server: ApiServer, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.kube.reflector.REFUSED", 0.5)
+    monkeypatch.setattr("phalanx.kube.reflector.REFUSED_PAUSE", 0.1)
     server.faults.answer("GET", "/poddisruptionbudgets", 403, times=1000)
     async with observing(client) as (_, state):
         await client.create(PODS, pod("a", app="web"))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,38 @@ from tests.e2e.rights import Rights
 from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
 from tests.upstream import Shape, newest, oldest
 
+# What schedulers in this process look at now and then, they look at more often: nobody need wait for it (seconds).
+PERIODS = {
+    "phalanx.daemon.service._TIMEOUT_PERIOD": 0.2,
+    "phalanx.daemon.controllers.made_groups._GATHER": 0.1,
+    "phalanx.status.account_status.PERIOD": 0.2,
+}
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in PERIODS.items():
+        monkeypatch.setattr(name, seconds)
+
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """With our CRDs installed. No controllers and no kubelets: tests report phases and delete what they made."""
+    """With our CRDs installed. No controllers and no kubelets: tests report phases and delete what they made.
+
+    It speaks plain HTTP: each watch of each scheduler is a connection of its own, and their handshakes would take
+    half of the time. Over TLS, with tokens, go test_native_releases, test_local_claims and tests/attacks.
+    """
+    async with running(tmp_path_factory.mktemp("e2e"), insecure=True) as made:
+        yield made
+
+
+@asynccontextmanager
+async def running(directory: Path, *, insecure: bool) -> AsyncIterator[Cluster]:
     named = os.environ.get("PHALANX_E2E_KUBECONFIG")
     server = None
-    kubeconfig = Path(named) if named else tmp_path_factory.mktemp("e2e") / "kubeconfig"
+    kubeconfig = Path(named) if named else directory / "kubeconfig"
     if not named:
-        server = ApiServer(ServerOptions(controllers=frozenset({"definitions"})))
+        server = ApiServer(ServerOptions(controllers=frozenset({"definitions"}), insecure=insecure))
         await server.start()
         server.write_kubeconfig(kubeconfig)
     try:

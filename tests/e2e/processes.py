@@ -1,4 +1,4 @@
-"""Our commands as child processes, with their output and their end."""
+"""Our commands, as child processes or in this one, with their output and their end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,37 @@ import asyncio
 import contextlib
 import signal
 import sys
+import threading
 from pathlib import Path
+from unittest.mock import patch
+
+from click.testing import CliRunner
+
+from phalanx.cli.main import main
 
 PATIENCE = 30.0
+# Commands in this process write to what stands in for its stdout: one at a time.
+_ONE = threading.Lock()
+
+
+async def command(*arguments: str | Path) -> tuple[int, str]:
+    """Runs a command that ends by itself; its exit code, and all that it said. A thread of this process runs it: a
+    process of its own would import for half a second."""
+    async with asyncio.timeout(PATIENCE):
+        return await asyncio.to_thread(_run, *map(str, arguments))
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    with _ONE, CliRunner().isolation() as (_, _, output), patch.object(sys, "argv", ["phalanx", *arguments]):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+        said = output.getvalue().decode().replace("\r\n", "\n")
+    return (code if isinstance(code, int) else 0 if code is None else 1), "\n".join(
+        line.rstrip() for line in said.splitlines()
+    )
 
 
 class Process:

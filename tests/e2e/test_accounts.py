@@ -49,7 +49,7 @@ async def test_a_quota_tells_what_runs_and_says_no_more_when_nothing_changes(wor
     await world.phase("Running", "a", "b")
     await world.until_status(QUOTA, "quota", used={"cpu": "3", "nvidia.com/gpu": "0"})
     await world.until_event("Synced", "quota")
-    await world.settled(scheduler, quiet=2.5)
+    await world.settled(scheduler, quiet=1.0)
     await world.delete(PODS, "a")
     await world.until_status(QUOTA, "quota", used={"cpu": "1500m", "nvidia.com/gpu": "0"})
 

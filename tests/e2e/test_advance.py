@@ -174,5 +174,5 @@ async def test_nothing_is_written_while_nothing_changes(world: World, tmp_path: 
     await until(world, "never", phase="Pending")
     await world.settled(running)
     written = len(running.wire.writes)
-    await world.settled(running, quiet=3.0)
+    await world.settled(running, quiet=1.0)
     assert len(running.wire.writes) == written

@@ -9,11 +9,23 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from phalanx.cli.bench.objects import LABEL, NAMESPACES
+from phalanx.cli.bench import silence
+from phalanx.cli.bench.objects import LABEL, NAMESPACES, Groups, Workload
+from phalanx.cli.bench.silence import tell_of_silence
+from phalanx.cli.bench.stopwatch import Stopwatch
 from tests.e2e.processes import Process
-from tests.e2e.world import NODES, World
+from tests.e2e.world import NODES, PODS, Cluster, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def swept(cluster: Cluster) -> AsyncIterator[None]:
+    """A cluster's controllers would delete the pods of a namespace that goes; here others would see them."""
+    yield
+    for item in (await cluster.client.list_all(PODS.path()))["items"]:
+        if (namespace := item["metadata"]["namespace"]).startswith("bench-"):
+            await cluster.client.delete(PODS.path(namespace, item["metadata"]["name"]), grace_seconds=0)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -60,6 +72,24 @@ async def test_who_is_ended_cleans_up(world: World, number: signal.Signals, code
     assert await left(world) == []
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["nobody is there", "somebody holds the lease"])
+async def test_what_is_known_of_a_scheduler_that_binds_nothing_is_said(
+    world: World, there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(silence, "SILENCE", 0.05)
+    name = f"{world.name}-nobody"
+    if there:
+        lease = {"metadata": {"name": f"{name}-scheduler"}, "spec": {"holderIdentity": "somebody"}}
+        await world.make({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+    workload = Workload(world.namespace, 1, 4, name, Groups.SCHEDULER_PLUGINS)
+    await tell_of_silence(world.client, workload, Stopwatch(world.client, world.namespace))
+    said = capsys.readouterr().err
+    assert "after 0.05 s no pod is bound yet" in said
+    words = "is held by somebody" if there else f"nothing shows that a scheduler named '{name}' runs"
+    assert words in said
+
+
+@pytest.mark.slow
 async def test_that_nobody_binds_is_said_soon(world: World) -> None:
     name = f"{world.name}-nobody"
     size = ["--pods", "8", "--nodes", "2", "--scheduler-name", name]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, command
 from tests.e2e.world import NODES, PODS, Object, World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -63,8 +63,7 @@ async def spread(world: World) -> None:
 
 
 async def ask(world: World, *arguments: str) -> tuple[int, str]:
-    process = await Process.start("defrag", *arguments, "--kubeconfig", world.cluster.kubeconfig)
-    return await process.ends(), process.output
+    return await command("defrag", *arguments, "--kubeconfig", world.cluster.kubeconfig)
 
 
 async def taints(world: World) -> list[str]:

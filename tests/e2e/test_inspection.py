@@ -18,7 +18,7 @@ from phalanx.daemon.metrics.families import FAMILIES, Kind
 from phalanx.kube.paths import Resource
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 from phalanx_local.server import free_port
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, command
 from tests.e2e.world import World
 from tests.kube.certificates import Authority
 
@@ -210,11 +210,11 @@ async def test_whoever_may_list_pods_sees_their_gangs_and_the_command_line_asks_
     authority.write_bytes(inside.authority.pem)
     monkeypatch.setenv("PHALANX_SCHEDULER_TOKEN", reader)
     asked = ("jobs", "-n", world.namespace, "--scheduler", inside.base, "--scheduler-ca", str(authority))
-    listed = await Process.start(*asked, "-o", "name", "--kubeconfig", world.cluster.kubeconfig)
-    assert (await listed.ends(), set(listed.lines)) == (0, {"podgroup/pair", "pod/large"})
+    code, listed = await command(*asked, "-o", "name", "--kubeconfig", world.cluster.kubeconfig)
+    assert (code, set(listed.splitlines())) == (0, {"podgroup/pair", "pod/large"})
     plain = inside.base.replace("https", "http").replace("127.0.0.1", "198.51.100.1")
-    refused = await Process.start("jobs", "--scheduler", plain, "--kubeconfig", world.cluster.kubeconfig)
-    assert (await refused.ends(), "sent unencrypted" in refused.output) == (2, True)
+    code, refusal = await command("jobs", "--scheduler", plain, "--kubeconfig", world.cluster.kubeconfig)
+    assert (code, "sent unencrypted" in refusal) == (2, True)
 
 
 async def test_every_metric_is_served_as_it_is_declared(world: World, inside: Inside) -> None:

@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 
 from phalanx.reports.jobs.kinds import COMMANDS, NATIVE_JOBS, VOLCANO_JOBS
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, command
 from tests.e2e.world import PODS, World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def run(world: World, *arguments: str) -> tuple[int, str]:
-    process = await start(world, *arguments)
-    return await process.ends(), process.output
+    return await command(*located(world, *arguments))
 
 
 async def start(world: World, *arguments: str) -> Process:
-    where = ("--kubeconfig", world.cluster.kubeconfig, "-n", world.namespace)
+    return await Process.start(*located(world, *arguments))
+
+
+def located(world: World, *arguments: str) -> tuple[str, ...]:
+    where = ("--kubeconfig", str(world.cluster.kubeconfig), "-n", world.namespace)
     before = arguments.index("--") if "--" in arguments else len(arguments)
-    return await Process.start(*arguments[:before], *where, *arguments[before:])
+    return (*arguments[:before], *where, *arguments[before:])
 
 
 async def submit(world: World, name: str, *more: str) -> None:

@@ -14,7 +14,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, command
 from tests.e2e.test_job_command import phase, run, submit
 from tests.e2e.world import World, pod
 
@@ -32,8 +32,7 @@ async def gang(world: World, name: str, minimum: int, members: int, **what: Any)
 
 
 async def cluster_wide(world: World, *arguments: str) -> tuple[int, str]:
-    process = await Process.start(*arguments, "--kubeconfig", world.cluster.kubeconfig)
-    return await process.ends(), process.output
+    return await command(*arguments, "--kubeconfig", world.cluster.kubeconfig)
 
 
 async def items(world: World, *arguments: str) -> list[dict[str, Any]]:

@@ -73,7 +73,7 @@ async def test_a_gang_that_only_pods_declare_can_be_listed_and_has_a_status(
     await world.phase("Running", "a", "b")
     await world.until_status(X_K8S, "g", phase="Running", running=2)
     # In a steady state nothing is written.
-    await world.settled(scheduler, quiet=1.5)
+    await world.settled(scheduler, quiet=0.6)
     assert await find(world, SIGS, "g") is None
 
 
@@ -126,7 +126,7 @@ async def test_a_restarted_scheduler_knows_it(world: World) -> None:
     await world.until_status(X_K8S, "g", phase="Scheduling")
     await first.stop()
     again = await world.scheduler()
-    await world.settled(again, quiet=1.5)
+    await world.settled(again, quiet=0.6)
     after = await world.get(X_K8S, "g")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"] or (
         after["spec"] == before["spec"] and after["metadata"]["uid"] == before["metadata"]["uid"]
@@ -151,7 +151,7 @@ async def test_who_writes_its_spec_makes_it_his_own(world: World) -> None:
 
     await world.until(left_alone, "nothing of ours is left on it")
     await world.delete(PODS, "a", "b")
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     assert (await world.get(X_K8S, "g"))["spec"]["minMember"] == 2
 
 
@@ -199,7 +199,7 @@ async def test_the_policy_switches_it_off(world: World, tmp_path: Any) -> None:
     await world.scheduler(config=str(policy))
     await world.pods("a", "b", **labelled())
     await world.until_bound("a", "b")
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     assert await find(world, X_K8S, "g") is None
 
 
@@ -213,6 +213,6 @@ async def test_what_another_scheduler_has_made_for_its_own_gang_is_left_to_it(wo
         "spec": {"minMember": 2},
     }
     made_by_another = await world.make(document)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     await world.settled(scheduler, quiet=0.5)
     assert (await world.get(X_K8S, "g"))["metadata"] == made_by_another["metadata"]

@@ -127,7 +127,7 @@ async def test_a_restart_in_the_middle_changes_nothing_and_the_end_uncordons(wor
     mark = await node(world)
     await (first.kill() if how == "killed" else first.stop())
     second = await world.scheduler()
-    await world.settled(second, quiet=2.5)
+    await world.settled(second, quiet=1.0)
     assert [write for write in second.wire.writes if "/nodes/" in str(write) or "maintenance" in str(write)] == []
     assert await node(world) == mark
     await world.client.delete(WINDOWS.path(None, world.name))
@@ -171,7 +171,7 @@ async def test_who_uncordons_in_the_middle_means_it(world: World) -> None:
     await window(world, "n1", start=-5, end=HOUR)
     await until_cordoned(world)
     await world.patch_node("n1", {"spec": {"unschedulable": None}})
-    await world.settled(scheduler, quiet=2.5)
+    await world.settled(scheduler, quiet=1.0)
     assert (await node(world))[0] is False
 
 
@@ -186,7 +186,7 @@ async def test_a_steady_state_writes_nothing(world: World) -> None:
     await world.until_status(WINDOWS, world.name, phase="Scheduled")
     await world.settled(scheduler)
     count = scheduler.wire.count()
-    await world.settled(scheduler, quiet=3.0)
+    await world.settled(scheduler, quiet=1.0)
     assert scheduler.wire.count() == count
 
 

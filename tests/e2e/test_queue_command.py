@@ -13,7 +13,7 @@ import pytest
 from phalanx.daemon.controllers.usage_record import DATA_KEY, encode
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.quota.usage_history import AccountUsage
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, command
 from tests.e2e.test_accounts import QUEUE, QUEUE_NAME, QUOTA, made
 from tests.e2e.world import PODS, World
 
@@ -25,8 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def ask(world: World, *arguments: str) -> tuple[int, str]:
-    process = await Process.start(*arguments, "--kubeconfig", world.cluster.kubeconfig)
-    return await process.ends(), process.output
+    return await command(*arguments, "--kubeconfig", world.cluster.kubeconfig)
 
 
 async def filled(world: World) -> str:
@@ -107,7 +106,7 @@ async def test_what_was_spent_in_the_past_holds_in_the_dry_run_too(world: World)
             "data": {DATA_KEY: encode([used])},
         }
     )
-    for command in (["queue", "describe", name], ["why", "pod/late", "-n", world.namespace]):
-        code, output = await ask(world, *command, "--lease-namespace", world.namespace)
+    for words in (["queue", "describe", name], ["why", "pod/late", "-n", world.namespace]):
+        code, output = await ask(world, *words, "--lease-namespace", world.namespace)
         assert code == 0, output
         assert "BudgetSpent" in output

@@ -54,7 +54,7 @@ async def test_the_gate_is_lifted_for_as_many_as_the_queue_takes(world: World, t
     for name in ("a", "b", "c"):
         await gated(world, name)
     assert set(await world.until_bound("a", "b")) >= {"a", "b"}
-    await asyncio.sleep(2)
+    await asyncio.sleep(0.7)
     assert await gates_of(world, "c") == [GATE]
     await world.delete(PODS, "a")
     await world.until_bound("c")
@@ -73,7 +73,7 @@ async def test_what_was_let_go_and_has_no_node_yet_is_kept_for(world: World, tmp
         return await gates_of(world, "a") == []
 
     await world.until(let_go, "the gate of a is lifted although there is no node")
-    await asyncio.sleep(2)
+    await asyncio.sleep(0.7)
     assert await gates_of(world, "b") == [GATE]
 
 

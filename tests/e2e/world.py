@@ -232,6 +232,12 @@ class World:
         for name in names:
             await self.client.delete(resource.path(self.namespace, name), grace_seconds=0)
 
+    async def noticed(self, seconds: float) -> None:
+        """Waits for what a real API server notices after a while: rights, policies, what a namespace says. The
+        embedded one notices at once."""
+        if self.cluster.server is None:
+            await asyncio.sleep(seconds)
+
     # asking
 
     async def list(self, resource: Resource) -> list[Object]:
@@ -324,8 +330,8 @@ class World:
         found: Object = await self.until(told, f"event {reason} about {about or 'anything'} saying {words!r}")
         return found
 
-    async def settled(self, *schedulers: Running, quiet: float = 1.0) -> None:
-        """Waits until these schedulers have written nothing for a while."""
+    async def settled(self, *schedulers: Running, quiet: float = 0.6) -> None:
+        """Waits until these schedulers have written nothing for a while: three times what they wait for at most."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         last, since = [0] * len(schedulers), loop.time()

@@ -26,6 +26,7 @@ from phalanx.status.group_status import GroupStatuses
 from phalanx.status.status_endpoint import StatusEndpoint
 from tests.cluster_content import Recorded, node
 from tests.dialects.objects import KUBE_BATCH, NATIVE, NATIVE_1_36, VOLCANO, X_K8S, container, group, pod
+from tests.status.conftest import GATHER
 
 G = GangKey("default", "g")
 WHY = "gang default/train goes first"
@@ -109,7 +110,7 @@ class World:
         for event in self.intake.group(self.kind, self.api.document):
             self.state.apply(event)
         self.statuses.touch(G)
-        await asyncio.sleep(0.11)
+        await asyncio.sleep(2 * GATHER)
         async with asyncio.timeout(5):
             await self.pool.drained()
         status: dict[str, Any] = self.api.document["status"]

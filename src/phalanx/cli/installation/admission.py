@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING
 
-import yaml
+from phalanx.model.text.yaml_text import decode_yaml_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ def policies(scheduler_name: str, labels: Mapping[str, str]) -> list[Manifest]:
     found: list[Manifest] = []
     for name in sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(".yaml")):
         text = directory.joinpath(name).read_text(encoding="utf-8").replace(_SCHEDULER, scheduler_name)
-        for manifest in yaml.safe_load_all(text):
+        for manifest in decode_yaml_all(text):
             manifest["metadata"]["labels"] = dict(labels)
             found.append(manifest)
     return found

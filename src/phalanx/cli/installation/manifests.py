@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import yaml
-
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
 from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
@@ -18,6 +16,7 @@ from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
 from phalanx.jobs.spec import BATCH, BUS, FLOW
 from phalanx.kube.own_objects import LABELS, default_lease, name_prefix
+from phalanx.model.text.yaml_text import decode_yaml
 
 Manifest = dict[str, Any]
 
@@ -42,7 +41,7 @@ def definitions() -> list[Manifest]:
         if entry.name.endswith(".yaml")
     ]
     files.sort(key=lambda file: (any(f".{group}." in file.name for group in retired), file.name))
-    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    return [decode_yaml(file.read_text(encoding="utf-8")) for file in files]
 
 
 def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease: str = "") -> list[Manifest]:

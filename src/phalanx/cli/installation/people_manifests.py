@@ -17,7 +17,9 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
     """`phalanx-viewer` is gathered by the cluster's role `view`; the others have to be bound. `scheduler_rules` are
     those of the scheduler's ClusterRole."""
     looks, submits, gives = PEOPLE
-    viewer = _role(looks, [*_kinds(READ), *_seen(scheduler_rules)])
+    known = definitions()
+    read = list(_kinds(known, READ))
+    viewer = _role(looks, [*read, *_seen(read, scheduler_rules)])
     viewer["metadata"]["labels"][f"{RBAC}/aggregate-to-view"] = "true"
     return [
         viewer,
@@ -25,7 +27,7 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
             submits,
             [
                 *job_rules(list(_WRITE)),
-                *_kinds(READ),
+                *read,
                 make_rule([""], ["pods", "pods/log", "events"], READ),
                 make_rule(["events.k8s.io"], ["events"], READ),
                 make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ),
@@ -33,13 +35,17 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
         ),
         # Not gathered by `edit`: quotas are in namespaces, and who may edit one could raise his own. (The admission
         # policy about quotas asks for `manage`.)
-        _role(gives, [*_kinds(READ), *_kinds(_WRITE, ("queues",)), *_kinds((*_WRITE, "manage"), _QUOTAS)]),
+        _role(
+            gives,
+            [*read, *_kinds(known, _WRITE, ("queues",)), *_kinds(known, (*_WRITE, "manage"), _QUOTAS)],
+        ),
     ]
 
 
-def _seen(rules: Iterable[Manifest]) -> Iterator[Manifest]:
-    """What a dry run reads (`phalanx why`, `phalanx queue`, `phalanx what-if`) is what the scheduler reads."""
-    ours = {(group, name) for rule in _kinds(READ) for group in rule["apiGroups"] for name in rule["resources"]}
+def _seen(read: Iterable[Manifest], rules: Iterable[Manifest]) -> Iterator[Manifest]:
+    """What a dry run reads (`phalanx why`, `phalanx queue`, `phalanx what-if`) is what the scheduler reads, beside
+    what everybody may read."""
+    ours = {(group, name) for rule in read for group in rule["apiGroups"] for name in rule["resources"]}
     for rule in rules:
         verbs = [verb for verb in rule["verbs"] if verb in READ]
         named = [(group, name) for group in rule["apiGroups"] for name in rule["resources"]]
@@ -47,10 +53,10 @@ def _seen(rules: Iterable[Manifest]) -> Iterator[Manifest]:
             yield make_rule(rule["apiGroups"], rule["resources"], verbs)
 
 
-def _kinds(verbs: Iterable[str], only: tuple[str, ...] = ()) -> Iterator[Manifest]:
-    """Of the kinds whose definitions we bring, by group; with their statuses where they are read."""
+def _kinds(known: Iterable[Manifest], verbs: Iterable[str], only: tuple[str, ...] = ()) -> Iterator[Manifest]:
+    """Of the kinds whose definitions we bring (`known`), by group; with their statuses where they are read."""
     groups: dict[str, list[str]] = {}
-    for each in definitions():
+    for each in known:
         name = each["spec"]["names"]["plural"]
         if not only or name in only:
             groups.setdefault(each["spec"]["group"], []).append(name)
