@@ -205,7 +205,11 @@ async def test_the_account_of_the_chart_has_the_rights_that_the_page_needs(share
     assert watch.tables["nodes"].get("shy-node") is not None
 
 
-async def test_a_dashboard_that_may_not_read_the_cluster_says_so(site: Site) -> None:
+async def test_a_dashboard_that_may_not_read_the_cluster_says_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.kube.reflector.REFUSED", 0.5)
+    monkeypatch.setattr("phalanx.kube.reflector.REFUSED_PAUSE", 0.1)
     config = site.server.tenant_kubeconfig("ours")
     (site.directory / "tenant.kubeconfig").write_text(json.dumps(config))
     async with KubeClient(load_config(str(site.directory / "tenant.kubeconfig"))) as client:

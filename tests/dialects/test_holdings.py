@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.usage_status import QuotaUsage, exact_quantity
+from phalanx.dialects.quotas.usage_status import QuotaUsage
 from phalanx.model.resources import parse_amount
+from phalanx.model.text.quantity import canonical_quantity
 from tests.dialects.objects import (
     KUBE_BATCH_QUEUE,
     QUOTA,
@@ -140,4 +141,4 @@ def test_one_write_makes_the_status_true(held: dict[str, int], stated: dict[str,
 
 @given(st.integers(0, 2**53), st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi"]))
 def test_no_amount_is_rounded(amount: int, resource: str) -> None:
-    assert parse_amount(resource, exact_quantity(amount, resource)) == amount
+    assert parse_amount(resource, canonical_quantity(amount, resource)) == amount

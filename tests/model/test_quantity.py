@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.model.text.quantity import Quantity, QuantityError, exact_quantity, parse_quantity, read_quantity
+from phalanx.model.resources import parse_amount
+from phalanx.model.text.quantity import (
+    MAX_AMOUNT,
+    Quantity,
+    QuantityError,
+    canonical_quantity,
+    exact_quantity,
+    format_quantity,
+    parse_quantity,
+    read_quantity,
+)
 
 NANO = 10**9
 
@@ -118,3 +128,44 @@ def test_the_canonical_spelling_reads_back_as_the_same_amount(nano: int, style: 
     # A binary amount that no binary suffix fits is spelled as a plain number, which then counts as decimal.
     if style != "binary" or str(quantity).endswith("i"):
         assert str(again) == str(quantity)
+
+
+@pytest.mark.parametrize(
+    ("resource", "text", "told"),
+    [
+        ("cpu", "0", "0"),
+        ("cpu", "500m", "500m"),
+        ("cpu", "64", "64"),
+        ("cpu", "123456789123", "123456789123"),
+        ("cpu", "1234567891234", "1.2e12"),
+        ("cpu", "1999999999999", "1.9e12"),  # cut: not more than there is
+        ("cpu", "1e18", "9e12+"),
+        ("cpu", "1" + 59 * "0", "9e12+"),
+        ("memory", "0", "0"),
+        ("memory", "4Gi", "4Gi"),
+        ("memory", "12345Mi", "12.1Gi"),
+        ("memory", "1e30", "8Pi+"),
+        ("hugepages-2Mi", "1e30", "8Pi+"),
+        ("nvidia.com/gpu", "8", "8"),
+        ("nvidia.com/gpu", "999999999999999", "999999999999999"),
+        ("nvidia.com/gpu", "1e15", "1e15"),
+        ("nvidia.com/gpu", "1e60", "9e15+"),
+    ],
+)
+def test_people_read_amounts_and_no_rows_of_digits(resource: str, text: str, told: str) -> None:
+    assert format_quantity(parse_amount(resource, text), resource) == told
+
+
+def test_sums_of_what_was_cut_are_short_as_well() -> None:
+    assert format_quantity(3 * MAX_AMOUNT, "cpu") == "2.7e13+"
+    assert format_quantity(3 * MAX_AMOUNT, "memory") == "24Pi"
+    assert format_quantity(10**40, "memory") == "8.6e21Ei"
+    assert format_quantity(-MAX_AMOUNT, "cpu") == "-9e12"
+
+
+@given(st.integers(-(10**45), 10**45), st.sampled_from(["cpu", "memory", "pods"]))
+def test_no_amount_is_told_at_length_and_a_program_reads_it_whole(amount: int, resource: str) -> None:
+    assert len(format_quantity(amount, resource)) <= 18
+    exact = read_quantity(canonical_quantity(amount, resource)).nano
+    capped = abs(amount) > 2**63
+    assert capped or exact == amount * (10**6 if resource == "cpu" else NANO)

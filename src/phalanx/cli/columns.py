@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from phalanx.cli.listing.harmless import harmless
-from phalanx.model.resources import PODS, parse_amount
-from phalanx.model.text.quantity import format_quantity
+from phalanx.model.resources import PODS, scale_of
+from phalanx.model.text.quantity import format_quantity, parse_quantity
 
 _GAP = "   "
 NONE = "<none>"
@@ -47,7 +47,7 @@ def without_slots(amounts: Mapping[str, str]) -> dict[str, str]:
 
 
 def rounded(resource: str, amount: str) -> str:
-    return format_quantity(parse_amount(resource, amount), resource)
+    return format_quantity(parse_quantity(amount, scale_of(resource)), resource)
 
 
 def percent(share: float) -> str:

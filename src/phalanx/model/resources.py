@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from phalanx.model.text.quantity import MAX_AMOUNT as MAX_AMOUNT
 from phalanx.model.text.quantity import parse_quantity
 
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
-
-# Amounts are clamped here so that sums over a node stay far inside int64 and single amounts are exact in float64.
-# 2**53 bytes are 8 PiB on one node: more than any, so a clamped request still never fits.
-MAX_AMOUNT = 2**53
 
 # Sorted by name, no zero amounts: equal requests are equal (and hash equal) as values.
 Requests = tuple[tuple[str, int], ...]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from phalanx.cluster.account_paths import ALL_ELASTIC_QUOTAS
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.dialects.quotas.usage_status import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.resources import CPU, PODS
 from phalanx.model.text.duration import format_duration, format_moment
+from phalanx.model.text.quantity import canonical_quantity
 from phalanx.reports.account_entries import (
     NO_COUNTS,
     AccountEntry,
@@ -275,7 +275,7 @@ def quota_name(record: AccountRecord) -> str:
 
 def amounts(found: Mapping[str, int], *, zeros: bool = False) -> Amounts:
     """As exact quantities, by name; a ceiling of nothing is one (`zeros`)."""
-    return {name: exact_quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
+    return {name: canonical_quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from phalanx.cli.listing.ages import age
 from phalanx.cli.listing.node_names import compress
 from phalanx.cli.listing.table import Column
 from phalanx.model.resources import CPU, MEMORY
-from phalanx.model.text.quantity import format_quantity
+from phalanx.model.text.quantity import canonical_quantity, format_quantity
 from phalanx.reports.nodes.entries import Amounts, NodeEntry, NodeGroup, NodeState, PoolSummary, ReasonGroup
 
 _COLOURS = {
@@ -99,8 +99,8 @@ def document(entry: msgspec.Struct) -> Any:
     def plain(value: object) -> Any:
         if isinstance(value, Amounts):
             return {
-                "cpu": format_quantity(value.cpu, CPU),
-                "memory": format_quantity(value.memory, MEMORY),
+                "cpu": canonical_quantity(value.cpu, CPU),
+                "memory": canonical_quantity(value.memory, MEMORY),
                 "gpu": _gpus(value.gpu),
             }
         if isinstance(value, tuple):

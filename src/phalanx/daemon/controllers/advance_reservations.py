@@ -18,7 +18,7 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning
 from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.advance_reservation import NO_END
-from phalanx.model.text.quantity import format_quantity
+from phalanx.model.text.quantity import canonical_quantity
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, EndReason, GrantPhase, Refusal
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
@@ -205,7 +205,7 @@ def _occurrences(grant: AdvanceGrant) -> tuple[int, ...]:
 
 def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (name, format_quantity(amount, name)) for name, amount in sorted(amounts.items()) if name != "pods"
+        (name, canonical_quantity(amount, name)) for name, amount in sorted(amounts.items()) if name != "pods"
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from phalanx.model.account import Account, AccountState, Tree
 from phalanx.model.resources import CPU, MEMORY, PODS, parse_amount
-from phalanx.model.text.quantity import QuantityError
+from phalanx.model.text.quantity import QuantityError, canonical_quantity
 
 # Volcano's phases of a PodGroup and the fields of a Queue's status that count them.
 _COUNTS = {
@@ -23,7 +23,6 @@ _COUNTS = {
     "Unknown": "unknown",
 }
 _KUBE_BATCH_COUNTS = ("pending", "running", "unknown")
-_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):
@@ -128,7 +127,7 @@ def _amounts(
         else:
             same = not amount and not zeros
         if not same:
-            changed[name] = exact_quantity(amount, name)
+            changed[name] = canonical_quantity(amount, name)
     gone = sorted(name for name in stated if name not in desired and (zeros or _read(name, stated[name]) != 0))
     return {**changed, **dict.fromkeys(gone)}
 
@@ -138,14 +137,3 @@ def _read(name: str, value: object) -> int | None:
         return parse_amount(name, value)
     except QuantityError:
         return None
-
-
-def exact_quantity(amount: int, resource: str) -> str:
-    """The amount as Kubernetes' canonical quantity: nothing is rounded."""
-    if resource == CPU:
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):
-        for power, suffix in zip(range(60, 0, -10), _SUFFIXES, strict=True):
-            if amount and amount % 2**power == 0:
-                return f"{amount >> power}{suffix}"
-    return str(amount)

@@ -12,7 +12,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NODES
 from phalanx.kube.errors import ApiError
 from phalanx.model.resources import parse_amount
-from phalanx.model.text.quantity import QuantityError, format_quantity
+from phalanx.model.text.quantity import QuantityError, canonical_quantity
 
 #: Resources that are told, those that most nodes offer first: a hostile cluster could name any number.
 _MOST_RESOURCES = 24
@@ -40,7 +40,7 @@ async def read_capacity(client: KubeClient) -> Capacity:
 
 def written(amounts: Mapping[str, int]) -> dict[str, str]:
     """As quantities, in the order of their names."""
-    return {name: format_quantity(amount, name) for name, amount in sorted(amounts.items())}
+    return {name: canonical_quantity(amount, name) for name, amount in sorted(amounts.items())}
 
 
 def _sum(nodes: list[Json]) -> dict[str, int]:

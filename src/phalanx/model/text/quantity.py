@@ -18,6 +18,11 @@ from phalanx.model.text.decoding import MAX_NUMBER, quoted
 NANO: Final = 10**9
 # The API server caps at the same bound, so a larger number is not an error but "more than anything".
 MAX_QUANTITY: Final = 2**63 - 1
+# Amounts are cut here so that sums over a node stay far inside int64 and single amounts are exact in float64.
+# 2**53 bytes are 8 PiB on one node: more than any, so a request that was cut still never fits.
+MAX_AMOUNT: Final = 2**53
+# Nobody counts the digits of such a number.
+_ABSURD: Final = 10**15
 
 QuantityStyle = Literal["binary", "decimal", "exponent"]
 
@@ -136,17 +141,48 @@ def _scaled(text: str, scale: int) -> int:
 
 
 def format_quantity(amount: int, resource: str) -> str:
-    """The amount as a person writes it: `500m` CPU, `4Gi` memory, `8` GPUs.
+    """The amount as a person writes it: `500m` CPU, `4Gi` memory, `8` GPUs; `1.2e12` of what is absurd.
 
-    `amount` is in the units of `resource` (see `phalanx.model.resources`).
+    `amount` is in the units of `resource` (see `phalanx.model.resources`). MAX_AMOUNT, at which others are cut, is
+    told as `9e12+`. Where a program reads it, `canonical_quantity` belongs.
     """
+    if _is_bytes(resource):
+        # Sums of memory may well be larger than what is asked for at once.
+        return _bytes(amount) + ("+" if amount == MAX_AMOUNT else "")
+    if abs(amount) >= _ABSURD:
+        text = _first_digits(amount // 1000 if resource == "cpu" else amount)
+        return text + ("+" if amount >= MAX_AMOUNT else "")
+    return canonical_quantity(amount, resource)
+
+
+def canonical_quantity(amount: int, resource: str) -> str:
+    """The amount as a quantity that a program reads: nothing is rounded."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
-            size = _BINARY[suffix]
-            if amount and amount % size == 0:
+    if amount and _is_bytes(resource):
+        for suffix, size in reversed(_BINARY.items()):
+            if amount % size == 0:
                 return f"{amount // size}{suffix}"
-            if abs(amount) >= 10 * size:
-                return f"{amount / size:.1f}{suffix}"
     return str(amount)
+
+
+def _is_bytes(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+
+
+def _bytes(amount: int) -> str:
+    for suffix, size in reversed(_BINARY.items()):
+        if abs(amount) >= _ABSURD * size:
+            return _first_digits(amount // size) + suffix
+        if amount and amount % size == 0:
+            return f"{amount // size}{suffix}"
+        if abs(amount) >= 10 * size:
+            return f"{amount / size:.1f}{suffix}"
+    return str(amount)
+
+
+def _first_digits(number: int) -> str:
+    """`9.1e12`: cut rather than rounded, so that it is not more than there is."""
+    digits = str(abs(number))
+    mantissa = f"{digits[0]}.{digits[1]}".removesuffix(".0")
+    return f"{'-' if number < 0 else ''}{mantissa}e{len(digits) - 1}"
