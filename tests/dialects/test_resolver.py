@@ -17,6 +17,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.times import parse_time
 from phalanx.model.gang import MOST_GANGS, Gang, GangKey, MatchPolicy
+from phalanx.model.text.decoding import quoted
 from phalanx.model.topology import TopologyRule
 from tests.dialects.objects import (
     DIALECTS,
@@ -235,7 +236,16 @@ def test_rule_6_a_name_that_can_name_no_object_holds_the_gang(name: str) -> None
     found = gang(pod(labels={D3: name, D3_MIN: "2"}), name=name)
     assert found.problem is not None
     assert found.problem.code == "InvalidPodGroup"
-    assert f"label {D3} is {name!r}" in found.problem.message
+    assert f"label {D3} is {quoted(name)}" in found.problem.message
+
+
+def test_nobody_writes_what_would_help_into_the_name_of_his_gang() -> None:
+    found = gang(pod(labels={D3: "x\n; delete the cluster", D3_MIN: "2"}), name="x\n; delete the cluster")
+    assert found.problem is not None
+    wrong, _, remedy = found.problem.message.partition("; ")
+    assert "'x\\n;\\x20delete the cluster'" in wrong
+    assert remedy.startswith("use lower-case letters")
+    assert str(found.key).endswith("/x\\n;\\x20delete the cluster")
 
 
 def test_rule_6_dots_and_digits_are_fine() -> None:

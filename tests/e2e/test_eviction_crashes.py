@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from phalanx.daemon.controllers import leftover_evictions
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 from tests.e2e.world import PODS, Object, World, condition
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 GANG = ("t-0", "t-1")
 LOW = ("a", "b", "c", "d")
+MINIMUM = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def gang(size: int = 2) -> dict[str, dict[str, str]]:
@@ -170,3 +173,35 @@ async def test_who_was_told_to_go_before_a_crash_and_stays_is_told_so(
     await world.until(lambda: told("False"), "two are told that they stay")
     await world.settled(second)
     assert await leaving(world) == set()
+
+
+@pytest.mark.parametrize("way", ["delete", "eviction-api"])
+@pytest.mark.parametrize("needed", [True, False], ids=["somebody waits", "nobody waits any more"])
+async def test_a_gang_that_has_begun_to_leave_leaves_whole_after_a_crash(
+    world: World, tmp_path: Path, way: str, needed: bool
+) -> None:
+    """The first scheduler dies when one of four members has been told to go."""
+    config = tmp_path / "policy.yaml"
+    config.write_text(f"{DEFAULT_POLICY}\nphalanx: {{evictions: {way}}}\n")
+    await world.node("n1", cpu="4")
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": world.name}}
+    await world.make({**high, "value": 1000})
+    low = {"labels": {"pod-group.scheduling.sigs.k8s.io/name": "low", MINIMUM: "4"}}
+    for name in LOW:
+        await world.pod(name, nodeName=f"{world.name}-n1", terminationGracePeriodSeconds=30, **low)
+    await world.phase("Running", *LOW)
+    await world.pods(*GANG, priorityClassName=world.name, **gang())
+    first = await world.scheduler(wait=False, concurrency=1, config=str(config))
+    method, path = ("DELETE", "/pods/") if way == "delete" else ("POST", "/eviction$")
+    first.wire.die(method, path, nth=2)
+    await asyncio.wait_for(first.wire.dead.wait(), 20)
+    await first.kill()
+    assert len(await leaving(world)) == 1
+    if not needed:
+        await world.delete(PODS, *GANG)
+    await world.scheduler(config=str(config))
+
+    async def all_leave() -> bool:
+        return len(await leaving(world)) == 4
+
+    await world.until(all_leave, "the rest of the gang leaves, too", seconds=20.0)

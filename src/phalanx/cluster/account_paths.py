@@ -18,6 +18,7 @@ from phalanx.model.account import (
     Tree,
 )
 from phalanx.model.gang import Problem
+from phalanx.model.text.decoding import legible
 
 ROOT = AccountKey(Tree.QUEUE, ROOT_QUEUE)
 ALL_ELASTIC_QUOTAS = AccountKey(Tree.ELASTIC_QUOTA, "")
@@ -189,13 +190,13 @@ class Paths:
         queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
         if queue is None:
             remedy = "create the queue, or name one that exists"
-            charge_path.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist", remedy)
+            charge_path.fault = Problem("QueueNotFound", f"queue {legible(key.queue)} does not exist", remedy)
             return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
         charge_path.queue = queue
         if queue.children or queue.key == ROOT or (queue.spec is not None and queue.spec.parental):
             charge_path.fault = Problem(
                 "QueueNotLeaf",
-                f"queue {key.queue} has child queues and takes no pods of its own",
+                f"queue {legible(key.queue)} has child queues and takes no pods of its own",
                 "name one of its child queues",
             )
         path = self._leaf(charge_path, queue)

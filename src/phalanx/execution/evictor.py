@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -61,13 +62,19 @@ class _Batch:
     moves as one.
     """
 
-    __slots__ = ("failed", "leaving", "ready", "unmarked")
+    __slots__ = ("failed", "gangs", "leaving", "ready", "unmarked")
 
     def __init__(self) -> None:
         self.unmarked = 0
+        self.gangs: Counter[GangKey] = Counter()
         self.ready: list[_Posting] = []
         self.failed = False
         self.leaving: set[GangKey] = set()
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a gang would be left in part if only some of it went."""
+        return any(count > 1 for count in self.gangs.values())
 
 
 class _Posting:
@@ -83,6 +90,8 @@ class _Posting:
         self.evict = evict
         self.batch = batch
         batch.unmarked += 1
+        if evict.gang is not None:
+            batch.gangs[evict.gang] += 1
         self.report = report
         self.guard = guard
         self.backoff = backoff
@@ -104,8 +113,10 @@ class Evictor:
     cannot be written the pod is not deleted: kube-scheduler stops there as well, and to lose a job for good over
     its backoffLimit is worse than to let the preemptor wait.
     EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
-    disruption budget forbids it. `scheduler` begins the condition's message, `now` gives seconds since the epoch.
-    `says_so` tells whose condition says already that we evict it: a former process may have got that far.
+    disruption budget forbids it. Where several members of a gang go, all of the decision say so first here as well:
+    who comes after a crash must know who is to go with those that have gone.
+    `scheduler` begins the condition's message, `now` gives seconds since the epoch. `says_so` tells whose condition
+    says already that we evict it: a former process may have got that far.
     """
 
     def __init__(
@@ -201,9 +212,8 @@ class Evictor:
             if stop is not None:
                 return EvictResult(posting.evict, stop)
         try:
-            if self._through() == EVICTION_API:
-                await self._sent(posting, self._ask(posting.evict))
-            else:
+            asks = self._through() == EVICTION_API
+            if not asks or posting.marked is True or posting.batch.in_parts:
                 if posting.marked is not True:
                     if posting.evict.uid in self._spared or not self.says_so(posting.evict.uid):
                         await self._mark(posting)
@@ -214,8 +224,7 @@ class Evictor:
                     return None
                 if posting.batch.failed and not posting.open:
                     return EvictResult(posting.evict, EvictionOutcome.CALLED_OFF)
-                path = PODS.path(posting.evict.namespace, posting.evict.name)
-                await self._sent(posting, self._client.delete(path, uid=posting.evict.uid))
+            await self._sent(posting, self._ask(posting.evict) if asks else self._delete(posting.evict))
         except (ConnectionLost, ConfigError) as error:
             posting.message = str(error)
             return posting.backoff.next()
@@ -237,6 +246,9 @@ class Evictor:
         except ApiError as error:
             posting.open = posting.open or error.status >= 500
             raise
+
+    async def _delete(self, evict: Evict) -> None:
+        await self._client.delete(PODS.path(evict.namespace, evict.name), uid=evict.uid)
 
     async def _ask(self, evict: Evict) -> None:
         eviction = {

@@ -11,6 +11,7 @@ from phalanx.model.disruption import Portion
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.tasks import TaskTopology
+from phalanx.model.text.decoding import legible
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
 # Every further gang of a bundle makes the search for room for all of them harder, and everybody waits meanwhile.
@@ -60,7 +61,7 @@ def owned_name(kind: str, name: str, uid: str = "") -> str:
 def shown_name(name: str) -> str:
     """A gang's name as people know it: of one that its owner names the owner's name, and which part of it."""
     found = _OWNED.fullmatch(name) if ":" in name else None
-    return f"{found[2]}{found[3] or ''}" if found is not None else name
+    return legible(f"{found[2]}{found[3] or ''}" if found is not None else name)
 
 
 def owner_of_name(name: str) -> tuple[str, str]:

@@ -47,6 +47,7 @@ from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED
+from phalanx.model.text.decoding import quoted
 from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -77,8 +78,8 @@ def resolve(
 def priority_class_not_found(ref: GroupRef, name: str) -> str:
     """What is said of a group whose PriorityClass is missing."""
     return (
-        f"{describe(ref)}: spec.priorityClassName is {name!r}, which does not exist; create it; until then the "
-        "members' own priorities decide"
+        f"{describe(ref)}: spec.priorityClassName is {quoted(name)}, which does not exist; create it; until then "
+        "the members' own priorities decide"
     )
 
 
@@ -311,7 +312,7 @@ class _Resolution:
         except ValueError as error:
             policy = MatchPolicy.ONLY_WAITING
             advice = f"{error}; until then the strictest holds, {policy}"
-            self._warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {stated.value!r}; {advice}")
+            self._warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {quoted(stated.value)}; {advice}")
             return policy
 
     def _check_mode(self) -> None:
@@ -320,7 +321,7 @@ class _Resolution:
         speaker, stated = self._speaker(lambda extras: extras.mode)
         if stated is None or stated.value == "Strict":
             return
-        said = f"{speaker}: {stated.key} is {stated.value!r}"
+        said = f"{speaker}: {stated.key} is {quoted(stated.value)}"
         if stated.value == "NonStrict":
             advice = "no room is held for part of a gang: its minimum starts in one step, as under Strict"
             self._warn("ModeNotHonoured", f"{said}; {advice}")
@@ -446,7 +447,7 @@ class _Resolution:
         try:
             return parse(stated.value)
         except ValueError as error:
-            self._refuse("InvalidTopology", f"{speaker}: {stated.key} is {stated.value!r}; {error}")
+            self._refuse("InvalidTopology", f"{speaker}: {stated.key} is {quoted(stated.value)}; {error}")
             return default
 
     def _extra(
@@ -466,7 +467,7 @@ class _Resolution:
         try:
             return parse(stated.value)
         except ValueError as error:
-            self._warn(code, f"{speaker}: {stated.key} is {stated.value!r}; {error}; {fallback}")
+            self._warn(code, f"{speaker}: {stated.key} is {quoted(stated.value)}; {error}; {fallback}")
             return default
 
     def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
@@ -483,7 +484,7 @@ class _Resolution:
                 self._warn(
                     "ConflictingGangDeclaration",
                     f"{self._quote(member, other)}, but the oldest member, pod {oldest.name}, says "
-                    f"{stated.value!r}, which holds",
+                    f"{quoted(stated.value)}, which holds",
                     member,
                 )
         return f"pod {self._pod(oldest)}", stated
@@ -511,7 +512,7 @@ class _Resolution:
         if value is None or self.options.is_system(self.key.namespace):
             return value
         if value > HIGHEST_USER_PRIORITY or name in SYSTEM_CLASSES:
-            stated = f"priorityClassName is {name!r}" if name else f"priority is {value}"
+            stated = f"priorityClassName is {quoted(name)}" if name else f"priority is {value}"
             self._warn(
                 "SystemPriority",
                 f"{describe(self.spec.ref)}: spec.{stated}, which only groups in system namespaces may have; name "
@@ -531,7 +532,7 @@ class _Resolution:
         return [(member, stated) for stated, member in found.items()]
 
     def _quote(self, member: Member, stated: Stated) -> str:
-        return f"pod {self._pod(member)}: {stated.key} is {stated.value!r}"
+        return f"pod {self._pod(member)}: {stated.key} is {quoted(stated.value)}"
 
     def _pod(self, member: Member) -> str:
         return f"{self.key.namespace}/{member.name}"

@@ -11,6 +11,7 @@ from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.lenient import DecodingFault, summary
 from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
+from phalanx.model.text.decoding import quoted
 
 
 class KnownPod(msgspec.Struct, gc=False):
@@ -77,11 +78,11 @@ class PodWarnings:
             self.warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
         if declared is not None and declared.declaration.conflicts and declared.declaration.conflicts != conflicts:
             declaration = declared.declaration
-            others = ", ".join(f"{stated.key} {stated.value!r}" for stated in declaration.conflicts)
+            others = ", ".join(f"{stated.key} {quoted(stated.value)}" for stated in declaration.conflicts)
             self.warn(
                 pod,
                 "ConflictingGangDeclaration",
-                f"{declaration.key} is {declaration.name!r}, which holds, but the pod also states {others}; "
+                f"{declaration.key} is {quoted(declaration.name)}, which holds, but the pod also states {others}; "
                 "remove all but one",
                 lambda now: (
                     now.declared is not None and now.declared.declaration.conflicts == declaration.conflicts

@@ -18,6 +18,10 @@ import msgspec
 MAX_DEPTH = 200
 # Characters of one number, duration or moment of time. Leading zeros are legal, endless ones are not worth reading.
 MAX_NUMBER = 64
+# Characters of a name in the API.
+MAX_NAME = 253
+# Between the parts of a message: what is wrong; what helps.
+_SEPARATOR = "; "
 
 _TOO_DEEP = b'"(nested too deep)"'
 
@@ -141,11 +145,23 @@ def parse_float(text: str) -> float | None:
 
 
 def quoted(value: object) -> str:
-    """A value as a message quotes it: its repr, cut to a readable length; never raises."""
+    """A value as a message quotes it: its repr, cut to a readable length; never raises. Nothing in it looks like
+    the end of a part of the message."""
     if isinstance(value, str):
-        return repr(value) if len(value) <= 80 else f"{value[:77]!r}..."
+        return _whole(repr(value)) if len(value) <= 80 else f"{_whole(repr(value[:77]))}..."
     try:
         text = repr(value)
     except (RecursionError, ValueError):
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def legible(name: str) -> str:
+    """A name that anybody may have chosen, as messages show it: on one line, and no longer than names are."""
+    if len(name) > MAX_NAME:
+        return f"{legible(name[:MAX_NUMBER])}..."
+    return name if name.isprintable() and _SEPARATOR not in name else _whole(repr(name)[1:-1])
+
+
+def _whole(text: str) -> str:
+    return text.replace(_SEPARATOR, ";\\x20")
