@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from phalanx.controllers import served_watches
 from phalanx.controllers.controller import WatchedKind
 from phalanx.controllers.served_watches import ServedWatches
+from phalanx.kube import reflector
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Change, Delete, Upsert
 from phalanx.kube.client import KubeClient
@@ -120,3 +122,27 @@ async def test_of_two_versions_that_are_served_one_is_watched(client: KubeClient
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_who_may_list_nothing_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reflector, "REFUSED", 0.1)
+    monkeypatch.setattr(served_watches, "_AGAIN", 0.05)
+    server = ApiServer(ServerOptions(insecure=True))
+    server.faults.answer("GET", "/pods", 403, times=10_000)
+    await server.start()
+    async with KubeClient(ClusterConfig(server.url)) as client:
+        watches = ServedWatches(client, [Watcher()], Failures())
+        running = asyncio.create_task(watches.run())
+        waiting = asyncio.create_task(watches.synced())
+        try:
+            done, _ = await asyncio.wait({waiting, running}, timeout=2.0)
+            assert not done
+            said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+            assert sum("may list nothing" in each for each in said) == 1
+        finally:
+            for task in (running, waiting):
+                task.cancel()
+            await asyncio.gather(running, waiting, return_exceptions=True)
+    await server.stop()

@@ -47,10 +47,19 @@ class ServedWatches:
         self._changed = asyncio.Event()
 
     async def synced(self) -> None:
-        """Returns when all objects of the kinds that are served have been told once."""
+        """Returns when all objects of the kinds that are served, and that may be listed, have been told once: not
+        while none of them may."""
         await self._looked.wait()
         for _, reflector, _ in list(self._running.values()):
             await reflector.synced.wait()
+        said = False
+        while self._running and all(
+            reflector.state is ReflectorState.FORBIDDEN for _, reflector, _ in self._running.values()
+        ):
+            if not said:
+                log.error("this account may list nothing that is needed here: give it its rights (phalanx install)")
+            said = True
+            await asyncio.sleep(_AGAIN)
 
     async def run(self) -> None:
         """Until cancelled."""
