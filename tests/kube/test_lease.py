@@ -311,6 +311,27 @@ async def test_an_answer_that_does_not_come_is_told_in_words(
     assert "leases/phalanx: no answer in 0.1 s" in caplog.text
 
 
+async def test_what_goes_on_failing_is_told_once(
+    client: KubeClient, store: LeaseStore, steps: Steps, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who has no right to the lease asks again every two seconds."""
+    store.fault = refusal(403, "Forbidden")
+    steps.plans = [
+        nothing,
+        nothing,
+        nothing,
+        lambda: setattr(store, "fault", refusal(500, "InternalError")),
+        nothing,
+    ]
+    task = asyncio.create_task(elector(client, steps).run())
+    await asyncio.wait_for(steps.over.wait(), 5)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [("403" in each, "500" in each) for each in told] == [(True, False), (False, True)]
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
 async def test_a_short_outage_is_survived(client: KubeClient, store: LeaseStore, steps: Steps) -> None:
     me = elector(client, steps)
 

@@ -89,6 +89,8 @@ class LeaderElector:
         #: The lease as last read or written; None when it has to be read.
         self._lease: dict[str, Any] | None = None
         self._seen_version = ""
+        #: What was told of the last failure, which is not told again before something else happens.
+        self._told = ""
         self._seen_at = float("-inf")
 
     def is_leader(self, margin: float = 0.0) -> bool:
@@ -157,8 +159,11 @@ class LeaderElector:
         except (ApiError, ConnectionLost, ConfigError, TimeoutError) as error:
             self._lease = None  # whatever happened to the lease, the next attempt has to look
             if not (isinstance(error, ApiError) and error.status == 409):
-                log.warning("%s: %s", self._path, _words(error, patience))
+                words = _words(error, patience)
+                log.log(logging.DEBUG if words == self._told else logging.WARNING, "%s: %s", self._path, words)
+                self._told = words
             return False
+        self._told = ""
         if success:
             self._trusted_until = started + self._renew_deadline
         return success
