@@ -36,6 +36,20 @@ class TestQueues:
         assert verdict.message == "queue a: 2 cpu in use, capability 2; 1 more would exceed it"
         assert verdict.change == "free 1 cpu charged to queue a, or raise its capability to 3"
 
+    @pytest.mark.parametrize(("nodes", "helps"), [(5, True), (1, False)])
+    def test_that_raising_it_helps_is_said_though_others_in_the_queue_ask_for_more_than_there_is(
+        self, nodes: int, helps: bool
+    ) -> None:
+        """What a queue deserves is no more than its capability, and rises with it as long as there is room."""
+        scenario = Scenario().queue("a", capability={"cpu": 16}).queue("b")
+        for number in range(nodes):
+            scenario.node(f"n{number}", cpu=20)
+        scenario.job("runs", 2, queue="a", cpu=8).job("other", 4, queue="b", cpu=1).settle()
+        scenario.job("never", 200, queue="a", cpu=4).job("asks", 2, queue="a", cpu=4).settle()
+        verdict = scenario.why("asks")
+        assert verdict.message.endswith("queue a: 16 cpu in use, capability 16; 8 more would exceed it")
+        assert ("raise its capability to 24" in verdict.change) == helps
+
     def test_a_capability_of_nothing_is_not_the_same_as_none(self) -> None:
         scenario = world().queue("none", capability={"cpu": 0}).queue("any")
         desk = Desk(scenario)

@@ -17,8 +17,9 @@ class Limit(msgspec.Struct, frozen=True):
     `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
     as an imperative to which the amount is added, "" where only others' giving way does; `hint` is another whole
     imperative. `computed` ceilings follow from what the cluster has and others ask for: more nodes raise them, so
-    where nodes lack room as well, that is the reason to give. With `reserves` what the account's children are
-    guaranteed and do not use counts as used, except towards the child it is kept for.
+    where nodes lack room as well, that is the reason to give. `follows` says by how much, per resource, one would
+    rise if what somebody has stated for the same account were raised. With `reserves` what the account's children
+    are guaranteed and do not use counts as used, except towards the child it is kept for.
     """
 
     word: str
@@ -27,6 +28,7 @@ class Limit(msgspec.Struct, frozen=True):
     hint: str = ""
     computed: bool = False
     reserves: bool = False
+    follows: Mapping[str, int] = {}
 
 
 class Bar(msgspec.Struct, frozen=True):

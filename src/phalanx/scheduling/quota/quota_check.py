@@ -79,6 +79,7 @@ class QuotaCheck:
             return None
         self._ledger.settle()
         found: list[OverQuota] = []
+        followers: list[OverQuota] = []
         for bar in self.bars(charge_path):
             ceiling = bar.ceiling
             for name, amount in footprint.amounts.items():
@@ -87,7 +88,8 @@ class QuotaCheck:
                     continue
                 if bar.refuses(name, wanted):
                     limit, used, _ = bar.state(name)
-                    found.append(
+                    follows = used + wanted - limit <= ceiling.follows.get(name, -1)
+                    (followers if follows else found).append(
                         OverQuota(
                             bar.account,
                             ceiling.word,
@@ -103,6 +105,7 @@ class QuotaCheck:
                             culprit,
                         )
                     )
+        found = found or followers
         if not found:
             return self._over_kept(charge_path, footprint, placed, need, culprit)
         # What somebody has stated explains more than what was computed from it.

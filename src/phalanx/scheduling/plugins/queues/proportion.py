@@ -85,13 +85,17 @@ class Proportion(QueueAdmission):
         limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
         # What a capability alone keeps small is limited by it anyway; two limits would hide that raising it helps.
         declared = capability(account)
+        follows = {
+            name: self._unshared(session, account).get(name, 0)
+            for name, limit in limits.items()
+            if limit == declared.get(name)
+        }
         limits = {
             name: limit
             for name, limit in limits.items()
-            if limit != declared.get(name)
-            or wanted.get(name, 0) - limit > self._unshared(session, account).get(name, 0)
+            if name not in follows or wanted.get(name, 0) - limit > follows[name]
         }
-        return Limit("deserved share", reals.binding(limits), computed=True)
+        return Limit("deserved share", reals.binding(limits), computed=True, follows=follows)
 
     def _unshared(self, session: AccountView, account: AccountRecord) -> Amounts:
         """What a queue's parent may share out and neither it nor any of its children deserves."""
