@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from phalanx.cli.columns import columns, fields
 from phalanx.cli.jobs.gang_columns import COLUMNS, nodes_or_reason
 from phalanx.cli.listing.formats import OutputFormat, custom_cells, parse_output, print_documents
-from phalanx.cli.listing.harmless import MOST, harmless, harmless_json, harmless_lines
+from phalanx.cli.listing.harmless import MOST, cells_of, harmless, harmless_json, harmless_lines
 from phalanx.cli.listing.progress import Progress
 from phalanx.cli.listing.sorting import sorted_entries
 from phalanx.cli.listing.table import Table, colours_wanted
@@ -56,6 +56,10 @@ def test_escapes_are_spelled_out_in_every_kind_of_table() -> None:
 def test_a_giant_cell_is_cut() -> None:
     assert len(harmless("x" * 10**6)) == MOST
     assert len(harmless("\x1b" * 10**6)) < 5 * MOST
+
+
+def test_a_name_of_any_length_widens_no_table() -> None:
+    assert [len(cell) for cell in cells_of(["x" * 10**5, "", "y" * 500], "-")] == [253, 1, 500]
 
 
 def test_json_means_the_same_and_is_safe_to_look_at() -> None:

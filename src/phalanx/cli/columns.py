@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from phalanx.cli.listing.harmless import harmless
+from phalanx.cli.listing.harmless import cells_of, harmless
 from phalanx.model.resources import PODS, scale_of
 from phalanx.model.text.quantity import format_quantity, parse_quantity
 
@@ -14,7 +14,7 @@ NONE = "<none>"
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Left-aligned, as wide as needed; empty cells are shown as `<none>`."""
-    table = [list(header), *([harmless(cell) or NONE for cell in row] for row in rows)]
+    table = [list(header), *(cells_of(row, NONE) for row in rows)]
     widths = [max(len(row[place]) for row in table) for place in range(len(header))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 

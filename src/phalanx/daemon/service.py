@@ -263,7 +263,7 @@ class SchedulerService:
         # One line a namespace: whoever copies a thousand pods need not fill the log.
         if (key, namespace) not in self._distrusted and len(self._distrusted) < _MOST_COMPLAINTS:
             self._distrusted.add((key, namespace))
-            log.warning("pod %s/%s: annotation %s is not of our making and is ignored", namespace, name, key)
+            log.warning("pod %s/%s: annotation %s was not written for it by us: ignored", namespace, name, key)
 
     def _refused(self, node: str, reason: str) -> None:
         self.telemetry.refused_by_kubelet(reason)

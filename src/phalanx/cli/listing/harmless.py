@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from phalanx.model.text.decoding import MAX_NAME
 
 #: Longer cells are cut: an annotation may have 256 KiB.
 MOST = 2000
@@ -22,6 +25,12 @@ def harmless(text: str, most: int = MOST) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _SUSPECT.sub(_spelled, text)
+
+
+def cells_of(row: Sequence[str], none: str) -> list[str]:
+    """The cells of one row. Only the last may be longer than a name: it widens nobody else's."""
+    most = [MAX_NAME] * (len(row) - 1) + [MOST]
+    return [harmless(cell, length) or none for cell, length in zip(row, most, strict=False)]
 
 
 def harmless_lines(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import click
 
-from phalanx.cli.listing.harmless import harmless
+from phalanx.cli.listing.harmless import cells_of
 
 E = TypeVar("E")
 _GAP = "   "
@@ -50,7 +50,7 @@ class Table:
         self, rows: Sequence[Sequence[str]], colours: Sequence[Sequence[str | None]], *, header: bool
     ) -> list[str]:
         """The rows, with the header above them where it is wanted."""
-        cells = [[harmless(cell) or "-" for cell in row] for row in rows]
+        cells = [cells_of(row, "-") for row in rows]
         shown = [self._titles, *cells] if header else cells
         for place, column in enumerate(zip(*shown, strict=True)):
             self._widths[place] = max(self._widths[place], max(map(len, column)))
