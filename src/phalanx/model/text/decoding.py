@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -42,7 +43,13 @@ def decode_json(text: bytes | str, kind: Any = Any) -> Any:
     """JSON as a `kind`, at most `MAX_DEPTH` levels deep. Raises msgspec.DecodeError, whatever is wrong with it."""
     if nested_too_deep(text):
         raise msgspec.DecodeError(f"it is nested more than {MAX_DEPTH} levels deep")
-    return decoded(lambda text: msgspec.json.decode(text, type=kind), text)
+    return decoded(_decoder_of(kind), text)
+
+
+@cache
+def _decoder_of(kind: Any) -> _Decoder[Any]:
+    """To make one takes longer than to read a small object with it."""
+    return msgspec.json.Decoder(kind).decode
 
 
 def decoded(decode: _Decoder[T], text: bytes | str) -> T:
