@@ -150,7 +150,8 @@ async def test_a_gang_that_cannot_be_whole_again_ends_as_the_policy_says(
         return hold.waiting == 1
 
     await world.until(sent, "a binding is on its way")
-    first = json.loads(site.proxy.exchanges[-1].body)["target"]["name"].removeprefix(f"{world.name}-")
+    asked = [exchange for exchange in site.proxy.exchanges if exchange.asked.resource == "pods/binding"]
+    first = asked[-1].binding()["target"]["name"].removeprefix(f"{world.name}-")
     other = {"n1": "n2", "n2": "n1"}[first]
     await world.client.delete(NODES.path(None, f"{world.name}-{other}"))
     hold.release()
