@@ -29,8 +29,7 @@ class Service:
 
     async def run(self) -> None:
         await run_while_leading(
-            self.client,
-            Leadership(self.client.config, None),
+            Leadership(self.client, None),
             self._serve,
             stopping=self.stopping,
             ready=asyncio.Event(),

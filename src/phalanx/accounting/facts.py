@@ -13,8 +13,7 @@ from phalanx.dialects.times import parse_time
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod, PodPhase
 from phalanx.model.resources import Requests, requests_of
-
-_LONGEST = 253
+from phalanx.model.text.decoding import MAX_NAME
 
 
 class Precision(enum.IntEnum):
@@ -198,7 +197,7 @@ def key_of(fact: PodFact) -> GangKey:
 
 def plain(text: str) -> str:
     """What a database keeps and a terminal shows of text that anybody may have written."""
-    text = text[:_LONGEST]
+    text = text[:MAX_NAME]
     return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 

@@ -60,7 +60,7 @@ class ControllerService:
             options.renew_seconds,
             options.retry_seconds,
         )
-        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self.leadership = Leadership(client, lease if options.leader_elect else None)
         self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)
         client.throttled = self._pool.slow_down
         self._recorder = EventRecorder(
@@ -87,12 +87,7 @@ class ControllerService:
         recording = asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run))
         try:
             await run_while_leading(
-                self._client,
-                self.leadership,
-                self._serve_and_drain,
-                stopping=self._stopping,
-                ready=self.ready,
-                lost=self.stop,
+                self.leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             recording.cancel()

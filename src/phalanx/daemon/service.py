@@ -7,7 +7,6 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Awaitable
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
@@ -51,7 +50,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
-from phalanx.kube.leadership import Leadership, LeaseOptions
+from phalanx.kube.leadership import Leadership, LeaseOptions, unless_stopped
 from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
@@ -123,7 +122,7 @@ class SchedulerService:
             options.renew_seconds,
             options.retry_seconds,
         )
-        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self.leadership = Leadership(client, lease if options.leader_elect else None)
         # Nothing that changes a thing goes out without the lease; what is asked about the cluster does.
         client = self._client = client.fenced(self.leadership.holds)
         self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)
@@ -328,7 +327,7 @@ class SchedulerService:
         background = [tasks.create_task(part) for part in parts]
         try:
             # Whoever is not reachable need not be asked by ten watchers, each with a log line of its own.
-            if not await self._unless_stopped(until_reachable(self._client)):
+            if not await unless_stopped(self._stopping, until_reachable(self._client)):
                 return
             background.append(tasks.create_task(self.leadership.run(self.stop)))
             standby = Standby(
@@ -340,9 +339,9 @@ class SchedulerService:
                 self._signer,
                 patience=self.options.retry_seconds,
             )
-            if not await self._unless_stopped(standby.leads(tasks, background)):
+            if not await unless_stopped(self._stopping, standby.leads(tasks, background)):
                 return
-            if not await self._unless_stopped(self._load_memory()):
+            if not await unless_stopped(self._stopping, self._load_memory()):
                 return
             background += [
                 tasks.create_task(keep_running("usage record", self._usage.run)),
@@ -458,18 +457,6 @@ class SchedulerService:
         self.executor.carry_out(plan)
         self._publisher.publish_warnings(ignored_protection(self.state, plan.binds, self.policy.self_protection))
         self.telemetry.cycle(plan, time.perf_counter() - started, self.state, time.time())
-
-    async def _unless_stopped(self, wanted: Awaitable[object]) -> bool:
-        """Waits for something, or for the order to stop: then False."""
-        waiting = [asyncio.ensure_future(wanted), asyncio.ensure_future(self._stopping.wait())]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if waiting[0].done():
-                waiting[0].result()
-        finally:
-            for task in waiting:
-                task.cancel()
-        return not self._stopping.is_set()
 
     async def _drain(self) -> None:
         """Bindings that were posted get their answers and events are flushed; then the pool is closed."""

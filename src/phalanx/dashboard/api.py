@@ -30,11 +30,11 @@ from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.text.decoding import MAX_NAME
 
 audit = logging.getLogger("phalanx.dashboard.audit")
 
 _MOST_STREAMS = 500
-_LONGEST_NAME = 253
 _LONGEST_TICKET = 256
 
 
@@ -161,7 +161,7 @@ class Api:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         scope = await self._scope(request, namespace)
         self._require_ready()
-        if len(name) > _LONGEST_NAME:
+        if len(name) > MAX_NAME:
             raise AccessError(400, "this cannot be the name of a gang")
         found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
         if found is None:

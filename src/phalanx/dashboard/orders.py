@@ -15,6 +15,7 @@ from phalanx.dashboard.rows.entries import OrderAnswer, OrderRequest
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.gang import owner_of_name
+from phalanx.model.text.decoding import MAX_NAME
 from phalanx.orders import cancelling, holding
 from phalanx.orders.errors import OrderError
 from phalanx.orders.target import Target, TargetFinder
@@ -27,7 +28,6 @@ _ORDERS: dict[str, Callable[[KubeClient, Target], Awaitable[str]]] = {
     "cancel": cancelling.cancel,
 }
 _REFUSED = frozenset({400, 403, 404, 409, 422, 429})
-_LONGEST_NAME = 253
 #: Orders a second from all viewers together.
 _IN_ALL = 20.0
 
@@ -50,7 +50,7 @@ class Orders:
             raise AccessError(404, f"there is no such order: write one of {', '.join(_ORDERS)}")
         # (Only a gang that is named by its owner has slashes in its name.)
         strange = "/" in order.name and not owner_of_name(order.name)[0]
-        if not order.name or strange or len(order.name) > _LONGEST_NAME:
+        if not order.name or strange or len(order.name) > MAX_NAME:
             raise AccessError(400, "this cannot be the name of a gang")
         # Once it has begun it is done and written down, whether or not the viewer waits for it.
         task = asyncio.create_task(self._noted(viewer, verb, order))

@@ -71,7 +71,7 @@ class HubService:
         self._stopping = asyncio.Event()
         self._failures = Failures()
         lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self.leadership = Leadership(client, lease if options.leader_elect else None)
         self._client = client.fenced(self.leadership.holds)
         self._origin = ""
         self._queues: dict[str, WorkQueue[str]] = {}
@@ -104,12 +104,7 @@ class HubService:
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._client,
-                self.leadership,
-                self._serve,
-                stopping=self._stopping,
-                ready=self.ready,
-                lost=self.stop,
+                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()

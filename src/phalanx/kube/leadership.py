@@ -6,13 +6,12 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
 from phalanx.kube.api_server import until_reachable
-from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.lease import LeaderElector, LeadershipLost
 from phalanx.kube.lease_thread import LeaderThread
@@ -37,8 +36,10 @@ class Leadership:
     behind a list of a hundred thousand pods that is being read.
     """
 
-    def __init__(self, config: ClusterConfig, lease: LeaseOptions | None) -> None:
-        self._thread = LeaderThread(config, lambda client: _elector(client, lease)) if lease is not None else None
+    def __init__(self, client: KubeClient, lease: LeaseOptions | None) -> None:
+        """`client` is that of whoever leads; the election makes its own from its settings."""
+        self.client = client
+        self._thread = LeaderThread(client.config, lambda own: _elector(own, lease)) if lease is not None else None
         self._acquired = asyncio.Event()
         #: How it was lost, in a sentence; "" while it was not.
         self.lost_because = ""
@@ -91,7 +92,6 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
 
 
 async def run_while_leading(
-    client: KubeClient,
     leadership: Leadership,
     serve: Callable[[], Coroutine[Any, Any, None]],
     *,
@@ -104,7 +104,7 @@ async def run_while_leading(
     Nobody asks for anything before the API server answers: that it does not is told once. Raises ConfigError where
     no connection could ever be made.
     """
-    if not await _reached(client, stopping):
+    if not await unless_stopped(stopping, until_reachable(leadership.client)):
         return
     leading = asyncio.create_task(leadership.run(lost))
     serving = asyncio.create_task(serve())
@@ -122,16 +122,15 @@ async def run_while_leading(
         await asyncio.gather(leading, return_exceptions=True)
 
 
-async def _reached(client: KubeClient, stopping: asyncio.Event) -> bool:
-    """Waits for the API server; False where the order to stop came first."""
-    reaching = asyncio.create_task(until_reachable(client))
-    told = asyncio.create_task(stopping.wait())
+async def unless_stopped(stopping: asyncio.Event, wanted: Awaitable[object]) -> bool:
+    """Waits for something, which raises what it raised, or for the order to stop: then False."""
+    waiting = [asyncio.ensure_future(wanted), asyncio.ensure_future(stopping.wait())]
     try:
-        await asyncio.wait([reaching, told], return_when=asyncio.FIRST_COMPLETED)
-        if reaching.done():
-            await reaching
-        return reaching.done()
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if waiting[0].done():
+            waiting[0].result()
     finally:
-        for task in (reaching, told):
+        for task in waiting:
             task.cancel()
-        await asyncio.gather(reaching, told, return_exceptions=True)
+        await asyncio.gather(*waiting, return_exceptions=True)
+    return not stopping.is_set()

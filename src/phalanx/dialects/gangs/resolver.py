@@ -47,7 +47,7 @@ from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED
-from phalanx.model.text.decoding import quoted
+from phalanx.model.text.decoding import MAX_NAME, quoted
 from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -279,7 +279,7 @@ class _Resolution:
         """Rule 6. A name that stands for an object is checked by the API server."""
         if self.naming.needed or self.naming.precedence is Precedence.UNNAMED:
             return
-        if len(self.key.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
+        if len(self.key.name) > MAX_NAME or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
             member = self.members[0]
             stated = Stated(member.declared.declaration.key, self.key.name)
             self._refuse(

@@ -64,7 +64,7 @@ class MultiKueueService:
         self._stopping = asyncio.Event()
         self._failures = Failures()
         lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self.leadership = Leadership(client.config, lease if options.leader_elect else None)
+        self.leadership = Leadership(client, lease if options.leader_elect else None)
         self._client = client.fenced(self.leadership.holds)
         self._recorder = EventRecorder(
             self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
@@ -83,12 +83,7 @@ class MultiKueueService:
     async def run(self) -> None:
         try:
             await run_while_leading(
-                self._client,
-                self.leadership,
-                self._serve,
-                stopping=self._stopping,
-                ready=self.ready,
-                lost=self.stop,
+                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
             )
         finally:
             self._estimates.close()

@@ -155,7 +155,7 @@ def quoted(value: object) -> str:
     """A value as a message quotes it: its repr, cut to a readable length; never raises. Nothing in it looks like
     the end of a part of the message."""
     if isinstance(value, str):
-        return _whole(repr(value)) if len(value) <= 80 else f"{_whole(repr(value[:77]))}..."
+        return _in_one_part(repr(value)) if len(value) <= 80 else f"{_in_one_part(repr(value[:77]))}..."
     try:
         text = repr(value)
     except (RecursionError, ValueError):
@@ -167,8 +167,8 @@ def legible(name: str) -> str:
     """A name that anybody may have chosen, as messages show it: on one line, and no longer than names are."""
     if len(name) > MAX_NAME:
         return f"{legible(name[:MAX_NUMBER])}..."
-    return name if name.isprintable() and _SEPARATOR not in name else _whole(repr(name)[1:-1])
+    return name if name.isprintable() and _SEPARATOR not in name else _in_one_part(repr(name)[1:-1])
 
 
-def _whole(text: str) -> str:
+def _in_one_part(text: str) -> str:
     return text.replace(_SEPARATOR, ";\\x20")
