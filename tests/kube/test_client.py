@@ -62,7 +62,7 @@ class TestVerbs:
         assert request.query == {"pretty": "false", "limit": "5"}
         assert request.headers["User-Agent"] == "phalanx"
         assert request.headers["Accept"] == "application/json"
-        assert request.headers["Accept-Encoding"] == "identity"
+        assert request.headers["Accept-Encoding"] == "gzip"
         assert "Authorization" not in request.headers
 
     async def test_create_and_replace(self, server: StubServer, client: KubeClient) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import hashlib
 import itertools
 import time
 import warnings
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -23,6 +25,8 @@ from phalanx.kube.http.http1_transport import Http1Transport
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
 NOBODY = ClientIdentity()
+# Long also when it is packed, so that a thread unpacks it.
+LONG = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(1000))
 
 
 def call(
@@ -93,9 +97,11 @@ async def exchange(pieces: list[bytes], *, end: bool = False, head_only: bool = 
         (chunked(), HttpResponse(200, b""), True),
         (chunked(b"x", trailer=b"Late: 1\r\nLater: 2\r\n"), HttpResponse(200, b"x"), True),
         (answer(gzip.compress(b"packed"), "Content-Encoding: gzip"), HttpResponse(200, b"packed"), True),
+        (answer(zlib.compress(b"packed"), "Content-Encoding: deflate"), HttpResponse(200, b"packed"), True),
+        (answer(gzip.compress(LONG), "Content-Encoding: gzip"), HttpResponse(200, LONG), True),
         (answer(b"x") + b"HTTP/1.1 200", HttpResponse(200, b"x"), False),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 async def test_an_answer(raw: bytes, expected: HttpResponse, reusable: bool) -> None:
     assert await exchange([raw]) == (expected, reusable)
@@ -142,6 +148,8 @@ async def test_the_answer_to_head_has_no_body() -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20000, "garbled: no end of the header"),
         (answer(b"x", "Content-Encoding: br"), "garbled: content encoding 'br'"),
         (answer(b"x", "Content-Encoding: gzip"), "garbled"),
+        (answer(gzip.compress(LONG)[:-1], "Content-Encoding: gzip"), "garbled"),
+        (answer(gzip.compress(LONG)[:-4] + b"\xff\xff\xff\xff", "Content-Encoding: gzip"), "garbled"),
     ],
 )
 async def test_what_is_not_an_answer_is_a_loss(raw: bytes, text: str) -> None:
@@ -229,10 +237,10 @@ async def test_the_request_as_it_is_sent() -> None:
         await transport.request(call("GET", None), NOBODY)
     host = server.url.removeprefix("http://").encode()
     assert [request for _, request in server.requests] == [
-        b"POST /x?y=1 HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: phalanx\r\nAccept-Encoding: identity\r\n"
+        b"POST /x?y=1 HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: phalanx\r\nAccept-Encoding: gzip\r\n"
         b"Authorization: Bearer t\r\nAccept: application/json\r\nContent-Type: application/json\r\n"
         b"Content-Length: 2\r\n\r\n{}",
-        b"GET /x?y=1 HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: phalanx\r\nAccept-Encoding: identity\r\n"
+        b"GET /x?y=1 HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: phalanx\r\nAccept-Encoding: gzip\r\n"
         b"Accept: application/json\r\n\r\n",
     ]
 

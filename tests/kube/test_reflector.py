@@ -147,7 +147,8 @@ async def test_lists_then_watches_from_the_lists_version(
         assert reflector.last_contact == fake_time.now
     listed, watched = server.requests
     assert listed.query == {"limit": "2000", "fieldSelector": "spec.nodeName="}
-    assert listed.headers["Accept-Encoding"] == "identity"
+    assert listed.headers["Accept-Encoding"] == "gzip"
+    assert watched.headers["Accept-Encoding"] == "identity"
     assert watched.query == {
         "watch": "true",
         "resourceVersion": "10",

@@ -22,6 +22,8 @@ CONNECT_TIMEOUT = 10.0
 #: kube-apiserver closes idle connections after 90 s, many load balancers after 60: be earlier than both.
 IDLE_LIMIT = 50.0
 _READ_BUFFER = 2**18
+#: API servers pack what is long, lists that is: a twentieth of the bytes, and less to do for both sides.
+ACCEPT_PACKED = ("Accept-Encoding", "gzip")
 
 
 class AiohttpTransport:
@@ -46,9 +48,9 @@ class AiohttpTransport:
         self._limit = answer_limit
         self._proxy = proxy_url
         self._server_name = server_name
-        fixed = [("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
-        self._requests = self._session(fixed, context, max_connections)
-        self._streams = self._session(fixed, context, 0)
+        fixed = [("User-Agent", user_agent), *headers]
+        self._requests = self._session([*fixed, ACCEPT_PACKED], context, max_connections)
+        self._streams = self._session([*fixed, ("Accept-Encoding", "identity")], context, 0)
 
     @staticmethod
     def _session(
@@ -61,7 +63,7 @@ class AiohttpTransport:
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
-            # We ask for identity; if a proxy compresses all the same, aiohttp unpacks it.
+            # (Also where nobody has asked for it: a proxy may compress all the same.)
             auto_decompress=True,
             skip_auto_headers=("Content-Type",),
         )

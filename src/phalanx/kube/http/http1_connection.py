@@ -19,6 +19,10 @@ HEAD_LIMIT = 65536
 _NO_BODY = frozenset({204, 304})
 # Bytes of a chunked body after which the chunks are taken out although there may be more.
 _GATHERED = 8 * 2**20
+# Bytes of a compressed body from which on it is unpacked by a thread.
+_LONG = 2**14
+# So many bytes at most are set aside for one because it says that it is as long.
+_MOST_TOLD = 2**26
 
 
 class StaleConnection(ConnectionLost):
@@ -88,7 +92,8 @@ class Http1Connection(asyncio.Protocol):
         self.transport.write(request)
         timer = loop.call_later(seconds, self._fail, ConnectionLost("no answer in time"))
         try:
-            return await answer
+            response = await answer
+            return await self._unpacked(response) if self._encoding else response
         except BaseException:
             self.abort()
             raise
@@ -233,16 +238,34 @@ class Http1Connection(asyncio.Protocol):
                 part.release()  # nothing can be taken out of a buffer that somebody looks at
             del buffer[:at]
 
-    def _complete(self, body: bytes) -> None:
-        if self._encoding and self._encoding != "identity":
+    async def _unpacked(self, response: HttpResponse) -> HttpResponse:
+        if self._encoding == "identity" or not response.body:
+            return response
+        try:
             if self._encoding not in ("gzip", "deflate"):
                 raise _Garbled(f"content encoding {self._encoding!r}")
-            unpacking = zlib.decompressobj(47)  # 32 + 15: gzip or zlib, by their header
-            body = unpacking.decompress(body, self._limit)
-            if unpacking.unconsumed_tail:
-                raise _Garbled(f"larger than {self._limit} bytes")
-            if not unpacking.eof:
-                raise _Garbled("an end of what is compressed is missing")
+            # (Nobody waits for zlib meanwhile: it lets other threads run.)
+            long = len(response.body) >= _LONG
+            body = await asyncio.to_thread(self._unpack, response.body) if long else self._unpack(response.body)
+        except (_Garbled, zlib.error) as error:
+            raise ConnectionLost(f"the answer is garbled: {error}") from error
+        return response._replace(body=body)
+
+    def _unpack(self, body: bytes) -> bytes:
+        either = 32 + zlib.MAX_WBITS  # gzip or zlib, by their header
+        if not self._limit:
+            # What gzip ends with is how long it was: where that is true, all is unpacked in one go.
+            told = int.from_bytes(body[-4:], "little")
+            return zlib.decompress(body, either, min(max(told, 1), _MOST_TOLD))
+        unpacking = zlib.decompressobj(either)
+        unpacked = unpacking.decompress(body, self._limit)
+        if unpacking.unconsumed_tail:
+            raise _Garbled(f"larger than {self._limit} bytes")
+        if not unpacking.eof:
+            raise _Garbled("an end of what is compressed is missing")
+        return unpacked
+
+    def _complete(self, body: bytes) -> None:
         if self._buffer and not self._until_end:
             self.usable = False  # more came than was announced
         assert self._answer is not None

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http.aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
+from phalanx.kube.http.aiohttp_transport import ACCEPT_PACKED, CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
@@ -54,7 +54,7 @@ class Http1Transport:
         self._server_name = (server_name or parts.hostname) if self._context is not None else None
         self._streams = streams
         self._limit = max_connections
-        fixed = [("Host", parts.netloc), ("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
+        fixed = [("Host", parts.netloc), ("User-Agent", user_agent), ACCEPT_PACKED, *headers]
         self._fixed = "".join(f"{name}: {_checked(value)}\r\n" for name, value in fixed)
         #: The fixed headers with those of the identity used last.
         self._prepared: tuple[ClientIdentity | None, str] = (None, "")
