@@ -55,12 +55,12 @@ def files() -> dict[Path, str]:
     people = [each for each in every if each["metadata"]["name"] in PEOPLE]
     shared = [each for each in every if each["metadata"]["name"] in _SHARED]
     rights = [each for each in every if each not in people and each not in shared]
-    for each in rights:
-        for rule in each.get("rules", ()):
-            _open_names(rule)
     hub = [each for each in hub_manifests.hub_access(_RELEASE) if each["kind"] != "Namespace"]
     member = [each for each in hub_manifests.member_access(_RELEASE) if each["kind"] != "Namespace"]
     page = dashboard_manifests.dashboard_access(_RELEASE)
+    for each in (*rights, *page):
+        for rule in each.get("rules", ()):
+            _open_names(rule)
     orders = dashboard_manifests.order_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)

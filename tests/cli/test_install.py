@@ -283,7 +283,7 @@ def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> Non
     rules = [rule for rule in role["rules"] if rule["resources"] == ["configmaps"]]
     assert [rule["verbs"] for rule in rules] == [["create"], ["get", "patch"]]
     assert rules[1]["resourceNames"][0] == "phalanx-usage-0"
-    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS + 2
+    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS + 3
 
 
 def rights() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from phalanx.cli.top.feed import Feed
+from phalanx.daemon.policy_file import read_policy
 from phalanx.dashboard.rehearsal.process import RehearsalProcess
 from phalanx.dashboard.rows.entries import GangAnswer, GangRow, Mark, MemberLine, NodeRow, QueueRow
 from phalanx.dashboard.timeline import GangHistory
@@ -22,7 +23,8 @@ class HandFeed(Feed):
     def __init__(self) -> None:
         # Nobody is asked: neither an API server nor a rehearsing process is there.
         client = KubeClient.__new__(KubeClient)
-        watch = ClusterWatch(client, WatchOptions(), RehearsalProcess(cast(asyncio.subprocess.Process, None)))
+        nobody = RehearsalProcess(cast(asyncio.subprocess.Process, None))
+        watch = ClusterWatch(client, WatchOptions(), read_policy(""), nobody)
         super().__init__(watch, GangHistory(client, watch))
 
     def put(self, table: str, rows: Iterable[GangRow | NodeRow | QueueRow]) -> None:

@@ -83,10 +83,16 @@ lease_namespace_option = click.option(
     default="kube-system",
     show_default=True,
     metavar="NAMESPACE",
-    help="Where the scheduler keeps its lease, and what accounts used in the past.",
+    help="Where the scheduler keeps its lease, its policy, and what accounts used in the past.",
+)
+policy_file_option = click.option(
+    "--config", default="", metavar="POLICY", help="The scheduler's policy file; by default what is built in."
 )
 policy_option = click.option(
-    "--config", default="", metavar="POLICY", help="The policy file that the scheduler uses."
+    "--config",
+    default="",
+    metavar="POLICY",
+    help="The file of the policy to go by; by default what the scheduler says that it uses.",
 )
 output_option = click.option(
     "-o",

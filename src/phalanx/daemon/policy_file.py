@@ -30,7 +30,7 @@ class PolicyFile:
         self.problem = ""
         self._changed = changed
         self._text = _read(path)
-        self.policy = _parse(self._text, path)
+        self.policy = parse_policy(self._text, path)
         _tell_inactive(self.policy)
 
     @property
@@ -51,7 +51,7 @@ class PolicyFile:
             if text == self._text:
                 self.problem = ""
                 return
-            policy = _parse(text, self.path)
+            policy = parse_policy(text, self.path)
         except PolicyError as error:
             if str(error) != self.problem:
                 self.problem = str(error)
@@ -74,7 +74,19 @@ class PolicyFile:
 
 def read_policy(path: str) -> Policy:
     """The policy in a file, which may be a ConfigMap's, or the built-in one for "". Raises PolicyError."""
-    return _parse(sole_policy(_read(path), path), path)
+    return parse_policy(read_policy_text(path), path)
+
+
+def read_policy_text(path: str) -> str:
+    """Its text. Raises PolicyError."""
+    return sole_policy(_read(path), path)
+
+
+def parse_policy(text: str, source: str) -> Policy:
+    """`source` is what errors call it. Raises PolicyError."""
+    policy = load_policy(text, source) if source else load_policy(text)
+    dialect_options(policy)
+    return policy
 
 
 def dialect_options(policy: Policy) -> DialectOptions:
@@ -106,12 +118,6 @@ def _read(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: cannot be read: {error}") from error
-
-
-def _parse(text: str, path: str) -> Policy:
-    policy = load_policy(text, path) if path else load_policy(text)
-    dialect_options(policy)
-    return policy
 
 
 def _tell_inactive(policy: Policy) -> None:

@@ -17,6 +17,7 @@ from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.daemon.controllers.made_groups import MadeGroups
 from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindows
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
+from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.usage_record import UsageRecord
@@ -221,6 +222,7 @@ class SchedulerService:
         self._defragmentation = DefragmentationRecord(
             client, self._pool, place, self.scheduler, self._wake.set, time.time, prefix=prefix
         )
+        self._policy_record = PolicyRecord(client, self._pool, place, lambda: self._policy.text, prefix=prefix)
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
         self._exceeded = ExceededRunTimes(
             self.state, event_publisher, self.telemetry.run_time_exceeded, self._tell_group, time.time
@@ -364,6 +366,7 @@ class SchedulerService:
         await self._usage.load()
         self.scheduler.recall(*await self._reservations.load())
         await self._defragmentation.load()
+        await self._policy_record.load()
 
     async def _schedule(self) -> None:
         """Plans whenever something has changed."""
@@ -395,6 +398,7 @@ class SchedulerService:
     async def _tell_of_all(self) -> None:
         """Compares what all objects say with the truth, behind the first cycle: who waits is bound first."""
         await self._planned.wait()
+        self._policy_record.save()
         await self.observer.tell_of_gangs()
         await self._accounts.run()
 
@@ -526,6 +530,7 @@ class SchedulerService:
                 guard("task", "built-in queues", self._builtin_queues.check)
                 guard("task", "PodGroups for labels", self._made_groups.check)
                 guard("task", "queue allocation gates", self._queue_gates.check)
+                guard("task", "policy record", self._policy_record.save)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

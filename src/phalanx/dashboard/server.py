@@ -26,6 +26,7 @@ from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.dashboard.what_if import WhatIfQuestions
 from phalanx.kube.client import KubeClient
+from phalanx.reports.scheduler_policy import SchedulerPolicy
 
 if TYPE_CHECKING:
     from phalanx.accounting.database import Database
@@ -89,8 +90,12 @@ async def dashboard(
 ) -> AsyncIterator[tuple[Dashboard, asyncio.Task[None]]]:
     """Serves meanwhile; the task ends only by failing. `database` holds the accounts, if there are any. Raises
     ServeError, PolicyError."""
-    async with RehearsalProcess.running(watch_options.config, watch_options.schedulers) as rehearsal:
-        watch = ClusterWatch(client, watch_options, rehearsal)
+    source, schedulers = SchedulerPolicy(watch_options.config), watch_options.schedulers
+    found = await source.read(client, watch_options.lease_namespace, schedulers)
+    if found.warning:
+        log.warning("%s", found.warning)
+    async with RehearsalProcess.running(found.text, schedulers) as rehearsal:
+        watch = ClusterWatch(client, watch_options, found.policy, rehearsal)
         questions = WhatIfQuestions(client, watch_options, watch.policy)
         accounts = Accounts(database)
         orders = Orders(client, enabled=options.writes, per_viewer=options.orders_per_viewer)

@@ -13,7 +13,7 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.node_load import measure
 from phalanx.daemon.observer import Observer
-from phalanx.daemon.policy_file import dialect_options, read_policy
+from phalanx.daemon.policy_file import dialect_options
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
@@ -44,6 +44,7 @@ from phalanx.model.text.duration import format_moment
 from phalanx.reports.promised_starts import StoredPlan, read_plan
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
 from phalanx.reports.stored_usage import read_usage
+from phalanx.scheduling.framework.policy import Policy
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,8 @@ _MOST_CHANGED_ROWS = 1 << 15
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """`schedulers` are those whose pods are looked at, `config` is the policy file that they use, `lease_namespace`
-    where they keep what they write down."""
+    """`schedulers` are those whose pods are looked at, `config` is the policy file that they use ("" for
+    the policy that they say they use), `lease_namespace` where they keep what they write down."""
 
     schedulers: tuple[str, ...] = ("phalanx",)
     config: str = ""
@@ -85,10 +86,11 @@ class ClusterWatch:
     """`tables` hold what the page shows. `news` tells whenever they have changed; `last` is the last rehearsal,
     `problem` why there is none or why it is old."""
 
-    def __init__(self, client: KubeClient, options: WatchOptions, rehearsal: RehearsalProcess) -> None:
-        """Raises PolicyError."""
+    def __init__(
+        self, client: KubeClient, options: WatchOptions, policy: Policy, rehearsal: RehearsalProcess
+    ) -> None:
         self.options = options
-        self.policy = read_policy(options.config)
+        self.policy = policy
         self.tables = Tables()
         self.history = ShareHistory()
         self.lifelines = Lifelines()

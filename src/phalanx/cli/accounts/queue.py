@@ -184,18 +184,14 @@ def _ask(
 ) -> None:
     from phalanx.cli.connection import run_connected
     from phalanx.cli.display import Display
-    from phalanx.daemon.policy_file import read_policy
-    from phalanx.scheduling.framework.errors import PolicyError
+    from phalanx.cli.scheduler_policy import policy_reader
 
-    try:
-        policy = read_policy(config)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
+    read_policy = policy_reader(config, lease_namespace, scheduler_names)
     display = Display(output, live=watch)
 
     async def work(client: Any) -> None:
         async def look() -> None:
-            report = await _read(client, policy, scheduler_names, lease_namespace)
+            report = await _read(client, await read_policy(client), scheduler_names, lease_namespace)
             display.show(render(report, output), report.warnings)
 
         await look()

@@ -45,14 +45,10 @@ def capture(
     phalanx capture -o cluster.json.gz
     """
     from phalanx.cli.connection import run_connected
-    from phalanx.daemon.policy_file import read_policy
+    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
-    from phalanx.scheduling.framework.errors import PolicyError
 
-    try:
-        policy = read_policy(config)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
+    read_policy = policy_reader(config, lease_namespace, scheduler_names)
     began = time.monotonic()
 
     def told(plural: str, count: int) -> None:
@@ -63,7 +59,7 @@ def capture(
         return await capture_cluster(
             client,
             scheduler_names,
-            policy,
+            await read_policy(client),
             time.time(),
             lease_namespace,
             own_namespace=client.namespace,

@@ -41,24 +41,21 @@ def order(
     phalanx order -q research -o wide
     """
     from phalanx.cli.listing.listing import Found, Listing, show
-    from phalanx.daemon.policy_file import dialect_options, read_policy
-    from phalanx.scheduling.framework.errors import PolicyError
+    from phalanx.cli.scheduler_policy import policy_reader
+    from phalanx.daemon.policy_file import dialect_options
 
     if not chosen.get("namespace"):
         chosen["all_namespaces"] = True
     options = chosen_options(chosen)
-    try:
-        policy = read_policy(config)
-        dialects = dialect_options(policy)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
+    read_policy = policy_reader(config, lease_namespace, scheduler_names)
 
     async def report(client: Any) -> OrderReport:
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.turn_order import turn_order
 
-        snapshot = await read_cluster(client, scheduler_names, dialects, lease_namespace)
+        policy = await read_policy(client)
+        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         return turn_order(snapshot, policy, time.time())
 

@@ -120,7 +120,6 @@ def _what_if(
         raise click.UsageError("--weight, --capability and --deserved: say of which --queue")
     if like and not add_nodes:
         raise click.UsageError("--like: say how many: --add-nodes N")
-    policy = read_policy(config)
     other = read_policy(other_policy) if other_policy else None
     change = QueueChange(queue, weight, _amounts(capability, "--capability"), _amounts(deserved, "--deserved"))
     changes = _changes(
@@ -131,8 +130,8 @@ def _what_if(
     if free and (files or gang or changes):
         raise click.UsageError("--free is a question of its own; leave the others out")
     objects = _objects(files)
-    cluster, where = _cluster(
-        capture_file, namespace, kubeconfig, scheduler_names, other or policy, lease_namespace
+    cluster, where, policy = _cluster(
+        capture_file, namespace, kubeconfig, scheduler_names, config, other, lease_namespace
     )
     if free:
         room = free_room(
@@ -230,23 +229,31 @@ def _cluster(
     namespace: str | None,
     kubeconfig: str | None,
     scheduler_names: tuple[str, ...],
-    policy: Policy,
+    config: str,
+    other: Policy | None,
     lease_namespace: str,
-) -> tuple[SimulatedCluster, str]:
-    """The cluster, read from its file or over the API, and the namespace of who asks."""
+) -> tuple[SimulatedCluster, str, Policy]:
+    """The cluster, read from its file or over the API, as `other` would have it, the namespace of who asks, and the
+    scheduler's policy."""
+    from phalanx.daemon.policy_file import read_policy
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.inputs import read_text
 
     if capture_file:
-        return read_cluster(read_text(capture_file)[1], capture_file), namespace or "default"
+        cluster = read_cluster(read_text(capture_file)[1], capture_file)
+        return cluster, namespace or "default", read_policy(config)
     from phalanx.cli.connection import run_connected
+    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
-    async def work(client: KubeClient) -> tuple[bytes, str]:
-        found, documents = await capture_cluster(
-            client, scheduler_names, policy, time.time(), lease_namespace, own_namespace=client.namespace
-        )
-        return encode_capture(found, documents, packed=False), namespace or client.namespace
+    policy_now = policy_reader(config, lease_namespace, scheduler_names)
 
-    content, where = run_connected(work, kubeconfig)
-    return read_cluster(content.decode(), "cluster"), where
+    async def work(client: KubeClient) -> tuple[bytes, str, Policy]:
+        policy = await policy_now(client)
+        found, documents = await capture_cluster(
+            client, scheduler_names, other or policy, time.time(), lease_namespace, own_namespace=client.namespace
+        )
+        return encode_capture(found, documents, packed=False), namespace or client.namespace, policy
+
+    content, where, policy = run_connected(work, kubeconfig)
+    return read_cluster(content.decode(), "cluster"), where, policy

@@ -95,14 +95,10 @@ def why(
 
     from phalanx.cli.connection import print_structured, run_connected
     from phalanx.cli.listing.harmless import harmless_lines
-    from phalanx.daemon.policy_file import read_policy
-    from phalanx.scheduling.framework.errors import PolicyError
+    from phalanx.cli.scheduler_policy import policy_reader
 
     kind, name = parse_target(target)
-    try:
-        policy = read_policy(config)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
+    read_policy = policy_reader(config, lease_namespace, scheduler_names)
 
     async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         from phalanx.daemon.policy_file import dialect_options
@@ -119,6 +115,7 @@ def why(
             sent = await dispatch_of(client, namespace or client.namespace, name)
             if sent is not None:
                 return dispatch_answer(sent)
+        policy = await read_policy(client)
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:

@@ -11,18 +11,20 @@ from phalanx.cli.installation.manifests import (
     make_rule,
     reading_rules,
 )
+from phalanx.daemon.controllers.policy_record import NAME as POLICY
 from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
+from phalanx.kube.own_objects import name_prefix
 
 ACCOUNT = "phalanx-dashboard"
 
 
-def dashboard_access(namespace: str) -> list[Manifest]:
-    """A service account that reads what the scheduler reads, and asks who people are and what they may. It writes
-    nothing, and gets no keys: who could read those could forge plan marks."""
+def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Manifest]:
+    """A service account that reads what the scheduler reads and has written down, and asks who people are and what
+    they may. It writes nothing, and gets no keys: who could read those could forge plan marks."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     rules = [
         *reading_rules(),
@@ -34,7 +36,8 @@ def dashboard_access(namespace: str) -> list[Manifest]:
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
     ]
-    names = [*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS]
+    written = (*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS, POLICY)
+    names = [f"{name_prefix([scheduler_name])}-{each}" for each in written]
     records = {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": names}
     return [
         make_object("v1", "ServiceAccount", ACCOUNT, namespace),

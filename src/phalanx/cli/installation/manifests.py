@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
+from phalanx.daemon.controllers.policy_record import NAME as POLICY
 from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
@@ -200,7 +201,7 @@ def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
     # That of a hub which sends gangs here, if there is one (daemon/hub_lease.py).
     yield {**make_rule(group, leases, ["get"]), "resourceNames": [HUB_LEASE]}
     prefix, usages = name_prefix([scheduler_name]), (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
-    names = [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, DEFRAGMENTATION)]
+    names = [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, DEFRAGMENTATION, POLICY)]
     yield make_rule([""], ["configmaps"], ["create"])
     yield {**make_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}
     yield {**make_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [SIGNING_KEYS]}

@@ -193,24 +193,22 @@ def _reader_of_lists(
     lease_namespace: str,
 ) -> Reader:
     from phalanx.cli.listing.progress import Progress
-    from phalanx.daemon.policy_file import dialect_options, read_policy
+    from phalanx.cli.scheduler_policy import policy_reader
+    from phalanx.daemon.policy_file import dialect_options
     from phalanx.model.matching import all_hold
     from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
     from phalanx.reports.promised_starts import read_plan
-    from phalanx.scheduling.framework.errors import PolicyError
 
-    try:
-        dialects = dialect_options(read_policy(config))
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
-    if wanted.me and not (dialects.user_label or dialects.user_annotation):
-        raise click.UsageError(
-            "--me needs to know how pods name their user: --config POLICY with phalanx.dialects.userLabel"
-        )
+    read_policy = policy_reader(config, lease_namespace, scheduler_names)
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
+        dialects = dialect_options(await read_policy(client))
+        if wanted.me and not (dialects.user_label or dialects.user_annotation):
+            raise click.UsageError(
+                "--me needs to know how pods name their user: a policy with phalanx.dialects.userLabel"
+            )
         if not readers:
             readers.append(JobReader(client))
         reader = readers[0]

@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from phalanx.cli.columns import columns
 
 if TYPE_CHECKING:
@@ -18,22 +16,18 @@ if TYPE_CHECKING:
 
 class StartQuestion:
     """Whose starts are asked for: in a namespace (None: all) and a queue ("": all), of the pods of some schedulers
-    under the policy in a file."""
+    under their policy (`config` is the file that holds it, "" for what the scheduler says)."""
 
     def __init__(
         self, namespace: str | None, queue: str, scheduler_names: tuple[str, ...], config: str, lease_namespace: str
     ) -> None:
-        from phalanx.daemon.policy_file import read_policy
-        from phalanx.scheduling.framework.errors import PolicyError
+        from phalanx.cli.scheduler_policy import policy_reader
 
         self._namespace = namespace
         self._queue = queue
         self._scheduler_names = scheduler_names
         self._lease_namespace = lease_namespace
-        try:
-            self._policy = read_policy(config)
-        except PolicyError as error:
-            raise click.ClickException(str(error)) from error
+        self._read_policy = policy_reader(config, lease_namespace, scheduler_names)
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
         """(what is printed, what could not be read)."""
@@ -44,7 +38,7 @@ class StartQuestion:
         from phalanx.reports.start_times import start_entries
         from phalanx.reports.stored_usage import read_usage
 
-        policy, lease = self._policy, self._lease_namespace
+        policy, lease = await self._read_policy(client), self._lease_namespace
         snapshot = await read_cluster(client, self._scheduler_names, dialect_options(policy), lease)
         await read_usage(client, snapshot, policy, lease, self._scheduler_names)
         stored = await read_plan(client, lease, self._scheduler_names)

@@ -94,7 +94,7 @@ def defrag(
     phalanx defrag --nodes 2
     phalanx defrag --nodes 1 --selector pool=gpu --apply
     phalanx defrag --for podgroup/llm -n training --whole-gangs
-    phalanx defrag --schedule --config policy.yaml
+    phalanx defrag --schedule
 
     Exit code 0: there is such a plan (or nothing to do), and with --apply it was carried out. 1: there is none, or
     it came to a halt.
@@ -102,9 +102,8 @@ def defrag(
     from phalanx.cli.connection import print_structured, run_connected
     from phalanx.cli.explanation.why import parse_target
     from phalanx.cli.nodes.defrag_tables import document, table
-    from phalanx.daemon.policy_file import read_policy
+    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.model.text.duration import parse_duration
-    from phalanx.scheduling.framework.errors import PolicyError
 
     if schedule:
         from phalanx.cli.nodes.defrag_schedule import show_schedule
@@ -129,10 +128,7 @@ def defrag(
         raise click.BadParameter(str(error), param_hint="--timeout") from error
     if seconds <= 0:
         raise click.BadParameter(f"{timeout!r} is not above 0", param_hint="--timeout")
-    try:
-        policy = read_policy(config)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
+    read_policy = policy_reader(config, lease_namespace, scheduler_names)
 
     async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
         from phalanx.cli.nodes.relocation import RelocationOptions, RelocationRunner
@@ -145,6 +141,7 @@ def defrag(
 
         progress = Progress()
         progress.say("reading the cluster")
+        policy = await read_policy(client)
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
         await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
         for text in snapshot.missing:

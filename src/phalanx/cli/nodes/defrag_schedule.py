@@ -10,8 +10,9 @@ import msgspec
 
 from phalanx.cli.columns import columns
 from phalanx.cli.connection import print_structured, run_connected
+from phalanx.cli.scheduler_policy import policy_reader
 from phalanx.daemon.controllers.defragmentation_record import DATA_KEY, NAME, decode
-from phalanx.daemon.policy_file import dialect_options, read_policy
+from phalanx.daemon.policy_file import dialect_options
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
@@ -23,7 +24,6 @@ from phalanx.scheduling.actions.defragment import MOST_TRIED, may_lack_room, mov
 from phalanx.scheduling.actions.proved_moves import ProvedMoves
 from phalanx.scheduling.defragmentation.relocation import counted
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
-from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
@@ -53,17 +53,15 @@ class ScheduleStatus(msgspec.Struct, frozen=True):
 def show_schedule(
     kubeconfig: str | None, schedulers: tuple[str, ...], config: str, lease_namespace: str, output: str
 ) -> None:
-    try:
-        policy = read_policy(config)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
-    settings = policy.defragmentation
-    if settings is None:
-        raise click.ClickException(
-            "the policy does not name the action defragment; --config FILE says which policy the scheduler has"
-        )
+    read_policy = policy_reader(config, lease_namespace, schedulers)
 
     async def work(client: KubeClient) -> ScheduleStatus:
+        policy = await read_policy(client)
+        settings = policy.defragmentation
+        if settings is None:
+            raise click.ClickException(
+                "the policy does not name the action defragment; --config FILE says which policy the scheduler has"
+            )
         snapshot = await read_cluster(client, schedulers, dialect_options(policy))
         await read_usage(client, snapshot, policy, lease_namespace, schedulers)
         now = time.time()

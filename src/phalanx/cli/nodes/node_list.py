@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from phalanx.cli.connection import policy_option
+from phalanx.cli.connection import lease_namespace_option, policy_option
 from phalanx.cli.listing.options import chosen_options, list_options
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from phalanx.cli.listing.options import ListOptions
     from phalanx.cli.listing.table import Column
     from phalanx.reports.nodes.entries import NodeEntry
+    from phalanx.scheduling.framework.policy import Policy
 
 E = TypeVar("E", bound=msgspec.Struct)
 
@@ -34,6 +35,7 @@ E = TypeVar("E", bound=msgspec.Struct)
 )
 @list_options(namespaced=False)
 @policy_option
+@lease_namespace_option
 def nodes(
     summarize: bool,
     node_oriented: bool,
@@ -42,6 +44,7 @@ def nodes(
     states: tuple[str, ...],
     pool_label: str,
     config: str,
+    lease_namespace: str,
     **chosen: Any,
 ) -> None:
     """The nodes by pool and state, as sinfo shows them.
@@ -56,12 +59,14 @@ def nodes(
     phalanx nodes -N -t idle,mixed --sort-by -gpu
     phalanx nodes -R
     """
+    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.nodes import entries as made
 
     options = chosen_options(chosen)
     if summarize + node_oriented + list_reasons > 1:
         raise click.UsageError("-s, -N and -R exclude each other")
-    read = _reader(options, set(pools), _states(states), pool_label, config, chosen.get("selector", ""))
+    read_policy = policy_reader(config, lease_namespace, ("phalanx",))
+    read = _reader(options, set(pools), _states(states), pool_label, read_policy, chosen.get("selector", ""))
     from phalanx.cli.nodes import node_columns
 
     if summarize:
@@ -90,19 +95,19 @@ Read = Callable[[Any], Awaitable["list[NodeEntry]"]]
 
 
 def _reader(
-    options: ListOptions, pools: set[str], states: set[str], pool_label: str, config: str, selector: str
+    options: ListOptions,
+    pools: set[str],
+    states: set[str],
+    pool_label: str,
+    read_policy: Callable[[Any], Awaitable[Policy]],
+    selector: str,
 ) -> Read:
     from phalanx.cli.listing.progress import Progress
-    from phalanx.daemon.policy_file import dialect_options, read_policy
+    from phalanx.daemon.policy_file import dialect_options
     from phalanx.reports.nodes.node_list import read_nodes
-    from phalanx.scheduling.framework.errors import PolicyError
-
-    try:
-        dialects = dialect_options(read_policy(config))
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
 
     async def read(client: Any) -> list[NodeEntry]:
+        dialects = dialect_options(await read_policy(client))
         with Progress() as progress:
             found = await read_nodes(client, selector, pool_label, dialects, progress.advanced)
         return [

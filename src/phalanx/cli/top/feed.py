@@ -15,6 +15,7 @@ from phalanx.dashboard.tables import Table
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.kube.client import KubeClient
+from phalanx.reports.scheduler_policy import SchedulerPolicy
 
 R = TypeVar("R", GangRow, NodeRow, QueueRow, SummaryRow)
 
@@ -111,8 +112,9 @@ async def following(
 ) -> AsyncIterator[tuple[Feed, asyncio.Task[None]]]:
     """A feed, and the watch behind it: a task that ends only by failing. What the rehearsing process says goes
     to the file descriptor `errors`. Raises PolicyError."""
-    async with RehearsalProcess.running(options.config, options.schedulers, errors=errors) as rehearsal:
-        watch = ClusterWatch(client, options, rehearsal)
+    found = await SchedulerPolicy(options.config).read(client, options.lease_namespace, options.schedulers)
+    async with RehearsalProcess.running(found.text, options.schedulers, errors=errors) as rehearsal:
+        watch = ClusterWatch(client, options, found.policy, rehearsal)
         task = asyncio.create_task(watch.run())
         try:
             yield Feed(watch, GangHistory(client, watch)), task

@@ -36,11 +36,12 @@ class RehearsalProcess:
     async def running(
         cls, policy: str, schedulers: tuple[str, ...], *, errors: int | None = None
     ) -> AsyncIterator[RehearsalProcess]:
-        """What it complains about goes to the file descriptor `errors`, by default where ours goes."""
+        """`policy` is the text of one. What it complains about goes to the file descriptor `errors`, by default
+        where ours goes."""
         # One thread, so that it can be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _MODULE, policy, *schedulers),
+            *(sys.executable, "-m", _MODULE, *schedulers),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
@@ -48,6 +49,8 @@ class RehearsalProcess:
         )
         made = cls(process)
         try:
+            assert process.stdin is not None
+            await made._send(process.stdin, policy)
             yield made
         finally:
             for exchange in list(made._exchanges):

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.policy_file import dialect_options, read_policy
+from phalanx.daemon.policy_file import dialect_options, parse_policy
 from phalanx.dashboard.rehearsal.messages import (
     Answer,
     AskWhy,
@@ -215,14 +215,14 @@ def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m phalanx.dashboard.rehearsal.worker POLICY SCHEDULER...`"""
+    """`python -m phalanx.dashboard.rehearsal.worker SCHEDULER...`; the first frame is the text of the policy."""
     # Whoever started us decides when we end: Ctrl-C reaches the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    policy, *schedulers = sys.argv[1:]
-    rehearser = Rehearser(tuple(schedulers), read_policy(policy))
+    rehearser = None
     try:
+        rehearser = Rehearser(tuple(sys.argv[1:]), parse_policy(read_frame(requests), "policy"))
         while True:
             request = read_frame(requests)
             if isinstance(request, Facts):
@@ -232,7 +232,8 @@ def main() -> None:
     except (EOFError, BrokenPipeError):
         pass
     finally:
-        rehearser.close()
+        if rehearser is not None:
+            rehearser.close()
 
 
 if __name__ == "__main__":

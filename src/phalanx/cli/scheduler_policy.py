@@ -1,0 +1,38 @@
+"""The policy that a command goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+    from phalanx.scheduling.framework.policy import Policy
+
+
+def policy_reader(
+    config: str, lease_namespace: str, scheduler_names: tuple[str, ...]
+) -> Callable[[KubeClient], Awaitable[Policy]]:
+    """Reads the policy of `--config`, else the scheduler's as it is now; whoever gets another is warned, once.
+
+    Raises click.ClickException for a file that holds none.
+    """
+    from phalanx.reports.scheduler_policy import SchedulerPolicy
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    try:
+        source = SchedulerPolicy(config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+    warned = set[str]()
+
+    async def read(client: KubeClient) -> Policy:
+        found = await source.read(client, lease_namespace, scheduler_names)
+        if found.warning and found.warning not in warned:
+            warned.add(found.warning)
+            click.echo(f"warning: {found.warning}", err=True)
+        return found.policy
+
+    return read

@@ -1,0 +1,37 @@
+"""What the scheduler has written down, read by the account that the chart makes for the page."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.daemon.controllers import policy_record, reservation_record, usage_record
+from phalanx.kube.auth.config import load_config
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.reports.promised_starts import read_plan
+from tests.dashboard.cluster import Site
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
+
+POLICY = "actions: allocate\n"
+
+
+async def test_the_page_reads_promises_usage_and_the_policy(site: Site) -> None:
+    texts = {
+        f"phalanx-{policy_record.NAME}": {policy_record.DATA_KEY: POLICY},
+        f"phalanx-{reservation_record.NAME}": {reservation_record.DATA_KEY: '{"version": 1}'},
+        f"phalanx-{usage_record.NAME}-0": {usage_record.DATA_KEY: '{"version": 1}'},
+    }
+    for name, data in texts.items():
+        named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        await site.client.create(CONFIG_MAPS.path("kube-system"), named)
+    try:
+        async with KubeClient(load_config(str(site.directory / "dashboard.kubeconfig"))) as account:
+            for name, data in texts.items():
+                assert (await account.get(CONFIG_MAPS.path("kube-system", name)))["data"] == data
+            assert (await read_plan(account, "kube-system")).warning == ""
+        async with site.dashboard("token") as page:
+            assert [str(each) for each in page.served.watch.policy.actions] == ["allocate"]
+    finally:
+        for name in texts:
+            await site.client.delete(CONFIG_MAPS.path("kube-system", name))

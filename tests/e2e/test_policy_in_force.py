@@ -1,0 +1,48 @@
+"""Commands go by the policy of the scheduler that runs, without being told which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from phalanx.kube.core_resources import CONFIG_MAPS
+from tests.e2e.test_job_command import run
+from tests.e2e.world import World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+POLICY = """
+actions: "allocate, defragment"
+configurations: [{name: defragment, arguments: {schedule: FREQ=DAILY, duration: 24h, maxEvictionsPerHour: %d}}]
+"""
+
+
+async def schedule(world: World) -> tuple[int, str]:
+    return await run(world, "defrag", "--schedule", "--lease-namespace", world.namespace)
+
+
+async def test_a_command_needs_no_file(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx.daemon.service._POLICY_PERIOD", 0.1)
+    code, output = await schedule(world)
+    assert (code, "does not name the action defragment" in output) == (1, True), output
+
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY % 5)
+    scheduler = await world.scheduler(config=str(file), lease_namespace=world.namespace)
+
+    async def told(number: int) -> bool:
+        code, output = await schedule(world)
+        return code == 0 and f"{number}" in output
+
+    await world.until(lambda: told(5), "the policy of the scheduler is known")
+    file.write_text(POLICY % 7)
+    await world.until(lambda: told(7), "so is the one that took its place")
+    assert scheduler.without_right() == []
+
+    await world.settled(scheduler)
+    before = [each["metadata"]["resourceVersion"] for each in await world.list(CONFIG_MAPS)]
+    await scheduler.stop()
+    again = await world.scheduler(config=str(file), lease_namespace=world.namespace)
+    await world.settled(again)
+    assert [each["metadata"]["resourceVersion"] for each in await world.list(CONFIG_MAPS)] == before
