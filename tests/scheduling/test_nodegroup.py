@@ -65,6 +65,16 @@ def test_a_group_that_is_not_named_is_not_used() -> None:
     assert "2 node(s) were in a node group that the queue may not use" in message
 
 
+def test_who_may_use_no_node_here_is_told_which_would_do() -> None:
+    rule = PoolRule(required=("gold", "silver"), forbidden=("silver",))
+    s = Pools().goes(rule)
+    labelled = f"label nodes {POOL_LABEL} with a group that the queue may use (gold) (3 node(s) with room would open)"
+    assert s.why_pod("p").change == labelled
+    assert s.grouped("new", "gold").run().where("p") == "new"
+    named = "name the node groups that it may use in the queue's spec.affinity.nodeGroupAffinity"
+    assert Pools().goes(None).why_pod("p").change == f"{named} (3 node(s) with room would open)"
+
+
 @pytest.mark.parametrize("also", ["required", "preferred", "avoided"])
 def test_forbidden_is_forbidden_whatever_else_is_said(also: str) -> None:
     s = Pools()

@@ -31,10 +31,14 @@ class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
     def names_groups(self) -> bool:
         return bool(self.required or self.preferred or self.forbidden or self.avoided)
 
+    @property
+    def permitted(self) -> tuple[str, ...]:
+        """The best first."""
+        named = dict.fromkeys((*self.required, *self.preferred, *self.avoided))
+        return tuple(group for group in named if group not in self.forbidden)
+
     def permits(self, group: str) -> bool:
-        if group in self.forbidden:
-            return False
-        return group in self.required or group in self.preferred or group in self.avoided
+        return group in self.permitted
 
     def points(self, group: str, ordered: bool) -> float:
         """From -1 to 150: what is required is best, then what is preferred (by its place if `ordered`)."""

@@ -14,6 +14,7 @@ from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
 from phalanx.cluster.maintenance import CLOSE_FOR_MAINTENANCE, IN_MAINTENANCE
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
+from phalanx.model.pools import POOL_LABEL, PoolRule
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
 from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wider_skew
@@ -206,7 +207,7 @@ def _open_nodes(pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, am
     first = (asked_for or ranked)[0]
     named = [first] if _is_mismatch(first) or not _is_mismatch(ranked[0]) else [first, ranked[0]]
     return ", or ".join(
-        f"{peer_remedy(reason, pod_class, nodes, parts[reason]) or _remedy(reason)} "
+        f"{peer_remedy(reason, pod_class, nodes, parts[reason]) or _remedy(reason, pod_class)} "
         f"({int(parts[reason].sum())} node(s) with room would open)"
         for reason in named
     )
@@ -231,7 +232,7 @@ def _is_mismatch(reason: str) -> bool:
     return "affinity/selector" in reason
 
 
-def _remedy(reason: str) -> str:
+def _remedy(reason: str, pod_class: ClassRecord) -> str:
     if reason == "node(s) were unschedulable":
         return "uncordon nodes"
     if "untolerated taint" in reason:
@@ -245,6 +246,15 @@ def _remedy(reason: str) -> str:
         return "wait until the maintenance is over"
     if reason.startswith(CLOSE_FOR_MAINTENANCE):
         return "let it end before the maintenance by a limit (activeDeadlineSeconds), or wait until that is over"
+    if "node group" in reason:
+        return _group_remedy(pod_class.spec.pool)
     if reason == NOT_ALLOCATABLE:
         return "free or add devices that its claims ask for"
     return f"remove the cause of: {reason}"
+
+
+def _group_remedy(rule: PoolRule | None) -> str:
+    groups = rule.permitted if rule is not None else ()
+    if not groups:
+        return "name the node groups that it may use in the queue's spec.affinity.nodeGroupAffinity"
+    return f"label nodes {POOL_LABEL} with a group that the queue may use ({', '.join(groups)})"
