@@ -22,12 +22,17 @@ from packaging.utils import canonicalize_name
 from phalanx.cli.installation import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
 from phalanx.cli.installation.install import all_rights
 from phalanx.cli.installation.people_manifests import PEOPLE
+from phalanx.dialects.api_groups import PHALANX
 from phalanx.kube.own_objects import LABELS, default_lease
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "phalanx"
 NAMESPACE = "phalanx-system"
 _HEAD = "# Made by `python -m charts.generate`.\n"
+_FOREIGN = """\
+# Kinds of other projects. `kubectl create -f` says AlreadyExists of those that are there, and leaves them as they are;
+# `kubectl apply` would put these in the place of theirs.
+"""
 #: What the templates put the release's namespace and the scheduler's name in the place of.
 _RELEASE = "${namespace}"
 _SCHEDULER = "${scheduler}"
@@ -64,6 +69,7 @@ def files() -> dict[Path, str]:
     orders = dashboard_manifests.order_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies(_SCHEDULER, LABELS)
+    definitions = manifests.definitions()
     for each in (*rights, *page, *orders, *accounts, *hub, *policies):
         _own_name(each)
     for each in shared:
@@ -80,9 +86,17 @@ def files() -> dict[Path, str]:
         CHART / "files" / "admission-policies.yaml": _text(policies),
         CHART / "files" / "hub-rights.yaml": _text(hub),
         CHART / "files" / "member-rights.yaml": _text(member),
-        ROOT / "deploy" / "crds.yaml": _text(manifests.definitions()),
+        ROOT / "deploy" / "crds.yaml": _text([each for each in definitions if _is_ours(each)]),
+        ROOT / "deploy" / "foreign-crds.yaml": _FOREIGN
+        + _text([each for each in definitions if not _is_ours(each)]),
         ROOT / "image" / "requirements.txt": _requirements(),
     }
+
+
+def _is_ours(definition: dict[str, Any]) -> bool:
+    """Whether no other project has a definition of this name."""
+    group: str = definition["spec"]["group"]
+    return group == PHALANX
 
 
 def _open_names(rule: dict[str, Any]) -> None:

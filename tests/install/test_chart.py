@@ -128,7 +128,7 @@ def test_the_plain_manifests_are_what_kustomize_takes() -> None:
     made = subprocess.run(["kubectl", "kustomize", str(ROOT / "deploy")], capture_output=True, check=True)
     kinds = [each["kind"] for each in yaml.safe_load_all(made.stdout)]
     assert kinds.count("Deployment") == 2
-    assert kinds.count("CustomResourceDefinition") > 20
+    assert kinds.count("CustomResourceDefinition") == 2  # our own: others might be somebody else's
 
 
 @pytest.mark.slow
@@ -443,7 +443,7 @@ class TestInstalled:
     async def test_a_definition_of_another_project_stays_as_it_is(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
-        text = (ROOT / "deploy" / "crds.yaml").read_text("utf-8")
+        text = (ROOT / "deploy" / "foreign-crds.yaml").read_text("utf-8")
         name = "podgroups.scheduling.x-k8s.io"
         (foreign,) = [each for each in yaml.safe_load_all(text) if each["metadata"]["name"] == name]
         foreign["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "somebody"}

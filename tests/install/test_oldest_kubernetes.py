@@ -30,7 +30,7 @@ def test_the_oldest_is_the_one_that_the_chart_and_the_documents_name() -> None:
 
 
 @VERSIONS
-@pytest.mark.parametrize("name", ["phalanx.yaml", "crds.yaml"])
+@pytest.mark.parametrize("name", ["phalanx.yaml", "crds.yaml", "foreign-crds.yaml"])
 def test_the_plain_manifests_are_taken(name: str, version: str) -> None:
     faults, unknown = validated(ROOT / "deploy" / name, version)
     assert faults == []
