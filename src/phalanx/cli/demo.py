@@ -21,6 +21,8 @@ def demo(name: str | None, list_only: bool, output: str, policy: str) -> None:
     from phalanx.demo.scenarios import SCENARIOS
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
+    if not list_only and output != "table":
+        raise click.UsageError(f"-o {output} goes with --list; a demo tells what happens line by line")
     if list_only and output != "table":
         from phalanx.cli.connection import print_structured
 

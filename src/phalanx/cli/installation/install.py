@@ -63,7 +63,11 @@ _PLURALS = {
     "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
 )
 @click.option(
-    "--timeout", default=60.0, show_default=True, help="Seconds to wait until the definitions are served."
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait until the definitions are served.",
 )
 def install(
     kubeconfig: str | None,
@@ -85,7 +89,7 @@ def install(
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
-    from phalanx.admission.names import subdomain_faults
+    from phalanx.admission.names import label_faults, subdomain_faults
     from phalanx.cli.installation import admission, hub_manifests, karmada_manifests, manifests
     from phalanx.kube.own_objects import LABELS
 
@@ -97,6 +101,8 @@ def install(
         raise click.UsageError(
             f"--scheduler-name {scheduler_name!r}: accounts and roles are called after it: {what}"
         )
+    if faults := label_faults(namespace):
+        raise click.UsageError(f"--namespace {namespace!r}: {faults[0]}")
     rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
     if with_hub:
