@@ -30,8 +30,8 @@ CHART = ROOT / "charts" / "phalanx"
 NAMESPACE = "phalanx-system"
 _HEAD = "# Made by `python -m charts.generate`.\n"
 _FOREIGN = """\
-# Kinds of other projects. `kubectl create -f` says AlreadyExists of those that are there, and leaves them as they are;
-# `kubectl apply` would put these in the place of theirs.
+# Kinds of other projects. `kubectl create -f` says AlreadyExists of those that are there, and leaves them as they
+# are; `kubectl apply` would put these in the place of theirs.
 """
 #: What the templates put the release's namespace and the scheduler's name in the place of.
 _RELEASE = "${namespace}"

@@ -87,6 +87,7 @@ class Proxy:
         self._draw = random.Random(0)
         self._holds: list[Hold] = []
         self._away = False
+        self._unknown: frozenset[str] = frozenset()
         self._watches: set[_OpenWatch] = set()
         self._connections: set[asyncio.Transport] = set()
         self._under_way: set[asyncio.Task[web.StreamResponse]] = set()
@@ -168,6 +169,17 @@ class Proxy:
         finally:
             self._away = False
 
+    @contextlib.contextmanager
+    def beginning(self, groups: Iterable[str]) -> Any:
+        """As a server that has just started: watches are over, and of custom kinds (their `groups`) discovery says
+        nothing, until it has read what defines them."""
+        self._unknown = frozenset(groups)
+        self.cut_connections()
+        try:
+            yield
+        finally:
+            self._unknown = frozenset()
+
     # what was seen
 
     def count(self, verb: str, resource: str = "*") -> int:
@@ -219,6 +231,8 @@ class Proxy:
         final = next((fault for fault in faults if fault.drop or fault.status), None)
         if final is not None and not final.after:
             return self._refuse(exchange, final)
+        if request.path.removeprefix("/apis/").partition("/")[0] in self._unknown:
+            return self._refuse(exchange, Fault(status=503))
         if about.verb == "watch":
             harm = next((fault for fault in faults if fault.watch is not None), None)
             return await self._watch(request, exchange, harm)
@@ -231,6 +245,8 @@ class Proxy:
             if final is not None:
                 return self._refuse(exchange, final)
             exchange.told = answer.status
+            if request.path == "/apis" and self._unknown:
+                body = _without(json.loads(body), self._unknown)
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
             return web.Response(body=body, status=answer.status, headers=kept)
 
@@ -306,6 +322,11 @@ async def _lines(answer: aiohttp.ClientResponse, watch: _OpenWatch) -> AsyncIter
 
 def _headers(request: web.BaseRequest) -> dict[str, str]:
     return {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+
+
+def _without(discovered: Any, groups: frozenset[str]) -> bytes:
+    discovered["items"] = [each for each in discovered["items"] if each["metadata"]["name"] not in groups]
+    return json.dumps(discovered).encode()
 
 
 def _status(code: int) -> bytes:

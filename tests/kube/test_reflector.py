@@ -609,7 +609,13 @@ async def test_a_resource_may_come_and_go(
 ) -> None:
     absent = Text("404 page not found", 404)
     server.on(
-        "GET", PATH, absent, absent, page(10, thing("a", 9)), refusal(404, "NotFound"), page(50, thing("b", 49))
+        "GET",
+        PATH,
+        absent,
+        absent,
+        page(10, thing("a", 9)),
+        *[refusal(404, "NotFound")] * 6,
+        page(50, thing("b", 49)),
     )
     server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
     async with reflecting(client, sink, fake_time, absent_period=20.0):
@@ -622,7 +628,20 @@ async def test_a_resource_may_come_and_go(
             "upsert b uid-b",
             "synced",
         ]
-    assert fake_time.pauses == pytest.approx([22.0, 22.0, 0.6, 22.0])
+    # (What was there is not gone at the first word.)
+    assert fake_time.pauses == pytest.approx([22.0, 22.0, 0.6, *[1.0] * 5, 22.0])
+
+
+async def test_a_server_that_does_not_know_the_kind_yet_takes_nothing_away(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    nothing = refusal(404, "NotFound")
+    server.on(
+        "GET", PATH, page(10, thing("a", 9)), nothing, nothing, nothing, page(11, thing("a", 9), thing("b", 10))
+    )
+    server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
+    async with reflecting(client, sink, fake_time):
+        assert await sink.until("synced", times=2) == ["upsert a uid-a", "synced", "upsert b uid-b", "synced"]
 
 
 async def test_a_404_of_a_proxy_is_not_an_absence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -11,6 +12,7 @@ from phalanx.controllers.controller import WatchedKind
 from phalanx.kube.changes import Change, Sink
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import DEFINITIONS
+from phalanx.kube.definitions import Definition, Definitions, decode_definition
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.failures import Failures
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 PERIOD = 60.0
 _LOOKS = (0.1, 0.4, 1.0, 3.0)
 _AGAIN = 1.0
+#: Seconds for which the first look waits for the definitions, in case they cannot be had.
+_DEFINITIONS_PATIENCE = 10.0
 
 _Selected = tuple[Resource, str | None]
 _Running = tuple[tuple[Sink[bytes], ...], Reflector[bytes], asyncio.Task[None]]
@@ -42,6 +46,7 @@ class ServedWatches:
         self._watches = [list(watcher.watches) for watcher in watchers]
         self._failures = failures
         self._running: dict[_Selected, _Running] = {}
+        self._defined = Definitions()
         self._absent: frozenset[str] = frozenset()
         self._looked = asyncio.Event()
         self._changed = asyncio.Event()
@@ -66,13 +71,16 @@ class ServedWatches:
         definitions = Reflector(
             self._client,
             DEFINITIONS,
-            bytes,
-            lambda change: self._changed.set(),
+            decode_definition,
+            self._definition_changed,
             optional=True,
             failures=self._failures,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(definitions.run())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DEFINITIONS_PATIENCE):
+                    await definitions.synced.wait()
             while not await self._look(tasks):  # noqa: ASYNC110 - nothing tells when it answers
                 await asyncio.sleep(_AGAIN)
             self._looked.set()
@@ -88,10 +96,14 @@ class ServedWatches:
                     await asyncio.sleep(pause)
                     await self._look(tasks)
 
+    def _definition_changed(self, change: Change[Definition]) -> None:
+        self._defined.take_in(change)
+        self._changed.set()
+
     async def _look(self, tasks: asyncio.TaskGroup) -> bool:
         """Whether the API server has said what it serves."""
         try:
-            self._follow(await discover(self._client), tasks)
+            self._follow(self._defined.added_to(await discover(self._client)), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
             log.log(self._client.contact.level, "discovery failed: %s", error)
             return False

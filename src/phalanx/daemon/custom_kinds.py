@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from phalanx.daemon.served import (
     served_groups,
     served_owners,
 )
+from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
@@ -24,6 +26,7 @@ from phalanx.dialects.warnings import ObjectRef
 from phalanx.kube.changes import Change, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import DEFINITIONS
+from phalanx.kube.definitions import Definition, Definitions, decode_definition
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.reflector import Reflector, ReflectorState
@@ -34,6 +37,13 @@ log = logging.getLogger(__name__)
 
 # After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
 _DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)
+# Seconds for which the first look waits for the definitions, in case they cannot be had.
+_DEFINITIONS_PATIENCE = 10.0
+# Seconds for which a kind without a definition has to be missing before it is gone, and between looks meanwhile.
+_GONE_AFTER = 10.0
+_MISSING_PERIOD = 2.0
+# Seconds for which planning waits for the first list of a kind that has come while we run.
+_LIST_PATIENCE = 30.0
 
 Sink = Callable[[Change[Document]], None]
 
@@ -54,17 +64,21 @@ class CustomKinds:
         self._feed = feed
         self._discovered = discovered
         self._period = period
+        self._defined = Definitions()
         self._definitions = Reflector(
             client,
             DEFINITIONS,
-            bytes,
-            lambda change: self.rediscover(),
+            decode_definition,
+            self._definition_changed,
             optional=True,
             failures=feed.failures,
         )
         self._definitions_changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
+        # Of kinds that seem to be gone, and of those that have come: since when.
+        self._missing: dict[ServedKind, float] = {}
+        self._begun: dict[ServedKind, float] = {}
         self._kinds_known = asyncio.Event()
         self._lacks_native = False
         intake.workloads.on_wanted = intake.run_times.on_wanted = self.rediscover
@@ -79,6 +93,20 @@ class CustomKinds:
         await self._kinds_known.wait()
         for reflector, _ in list(self._kinds.values()):
             await reflector.synced.wait()
+
+    @property
+    def listed(self) -> bool:
+        """Whether all objects of the kinds that are served have been seen once; one that comes while we run and
+        cannot be listed is waited for only so long."""
+        if self._begun:
+            patient = asyncio.get_running_loop().time() - _LIST_PATIENCE
+            waiting = {
+                kind: since for kind, since in self._begun.items() if not self._kinds[kind][0].synced.is_set()
+            }
+            self._begun = {kind: since for kind, since in waiting.items() if since > patient}
+            for kind in waiting.keys() - self._begun.keys():
+                log.warning("%s.%s cannot be listed: going on without them", kind.plural, kind.group)
+        return not self._begun
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
@@ -105,10 +133,17 @@ class CustomKinds:
             if (kind.group, kind.plural) == (group, plural)
         )
 
+    def _definition_changed(self, change: Change[Definition]) -> None:
+        self._defined.take_in(change)
+        self.rediscover()
+
     async def _discover_kinds(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DEFINITIONS_PATIENCE):
+                await self._definitions.synced.wait()
         while True:
             try:
-                self._follow(await discover(self._client))
+                self._follow(self._defined.added_to(await discover(self._client)))
                 self._kinds_known.set()
             except (ApiError, ConnectionLost, ConfigError) as error:
                 log.log(self._client.contact.level, "discovery failed: %s", error)
@@ -119,7 +154,7 @@ class CustomKinds:
                 await asyncio.sleep(1.0)
                 continue
             try:
-                async with asyncio.timeout(self._period):
+                async with asyncio.timeout(_MISSING_PERIOD if self._missing else self._period):
                     await self._definitions_changed.wait()
             except TimeoutError:
                 continue
@@ -127,7 +162,7 @@ class CustomKinds:
                 self._definitions_changed.clear()
                 await asyncio.sleep(pause)
                 try:
-                    self._follow(await discover(self._client))
+                    self._follow(self._defined.added_to(await discover(self._client)))
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.log(self._client.contact.level, "discovery failed: %s", error)
                 except Exception as error:
@@ -140,9 +175,13 @@ class CustomKinds:
         accounts = dict(served_accounts(served, self._intake))
         owners = dict(served_owners(served, self._intake))
         wanted = {**owners, **groups, **accounts, **dict(served_enricher_kinds(served, self._intake))}
-        for kind in [kind for kind in self._kinds if kind not in wanted]:
-            if f"{kind.group}/{kind.version}" in served.degraded:
+        missing = [kind for kind in self._kinds if kind not in wanted]
+        self._missing = {kind: since for kind, since in self._missing.items() if kind in missing}
+        for kind in missing:
+            if f"{kind.group}/{kind.version}" in served.degraded or not self._has_gone(kind, wanted):
                 continue
+            self._missing.pop(kind, None)
+            self._begun.pop(kind, None)
             _, task = self._kinds.pop(kind)
             task.cancel()
             log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
@@ -179,13 +218,23 @@ class CustomKinds:
                     sink_all=partial(self._groups, kind) if of_group else None,
                 )
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
+                if self._kinds_known.is_set():
+                    self._begun[kind] = asyncio.get_running_loop().time()
                 begun.append(f"{kind.plural}.{kind.group}/{kind.version}")
         if begun:
             log.info("watching %s", ", ".join(begun))
 
+    def _has_gone(self, kind: ServedKind, wanted: Collection[ServedKind]) -> bool:
+        """Whether a kind that is served no more is not just being left out by a server that has begun to run."""
+        others = any((each.group, each.plural) == (kind.group, kind.plural) for each in wanted)
+        if others or self._defined.withdrawn(kind.group, kind.plural):
+            return True
+        now = asyncio.get_running_loop().time()
+        return now - self._missing.setdefault(kind, now) >= _GONE_AFTER
+
     def _has_native_groups(self, served: Discovery) -> bool:
         """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
-        has = has_native_groups(served, self._intake)
+        has = has_native_groups(served, self._intake) or any(kind.group == NATIVE for kind in self._kinds)
         if not has and not self._lacks_native:
             log.info("%s", NOT_SERVED)
         self._lacks_native = not has

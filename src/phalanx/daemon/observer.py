@@ -190,8 +190,10 @@ class Observer:
 
     @property
     def fresh(self) -> bool:
-        """Whether pods and nodes are being watched right now: nothing is bound on stale knowledge."""
-        return all(reflector.state is ReflectorState.WATCHING for reflector in (self.pods, self.nodes))
+        """Whether pods and nodes are being watched right now, and the groups, queues and quotas are known: nothing
+        is bound on stale knowledge."""
+        watching = all(reflector.state is ReflectorState.WATCHING for reflector in (self.pods, self.nodes))
+        return watching and self.kinds.listed
 
     def apply_event(self, event: ClusterEvent) -> None:
         """A fact that no watch brings."""

@@ -39,7 +39,7 @@ HEALTHY = 120.0
 LIST_RESTARTS = 3
 #: Of a list so many objects are taken in before others have their turn.
 AT_ONCE = 2000
-#: Seconds for which a refusal may be that of a server that does not know its rules yet.
+#: Seconds for which a refusal may be that of a server that does not know its rules, or all its kinds, yet.
 REFUSED = 5.0
 #: Seconds between looks meanwhile.
 REFUSED_PAUSE = 1.0
@@ -146,8 +146,9 @@ class Reflector(Generic[T]):
         self._stuck: tuple[str | None, int] = (None, 0)
         #: How many watches in a row ended at once.
         self._short = 0
-        #: Since when it is refused.
+        #: Since when it is refused, and since when what was there is said to be served no more.
         self._refused_since: float | None = None
+        self._unserved_since: float | None = None
 
     def __len__(self) -> int:
         """How many objects are known."""
@@ -298,6 +299,7 @@ class Reflector(Generic[T]):
 
     def _complete(self) -> None:
         self.lists += 1
+        self._unserved_since = None
         if self._refused_since is not None and self.state is not ReflectorState.FORBIDDEN:
             log.info("%s: not refused any more", self._path)
             self._refused_since = None
@@ -453,6 +455,13 @@ class Reflector(Generic[T]):
         return pause
 
     def _not_served(self, error: ApiError) -> float:
+        """One of several servers may not know the kind yet: of what is known nothing is gone at the first word."""
+        now = self._clock()
+        if self._index and self._unserved_since is None:
+            self._unserved_since = now
+        if self._unserved_since is not None and now - self._unserved_since < REFUSED:
+            self.state, self._version = ReflectorState.WAITING, None
+            return REFUSED_PAUSE
         if self.state is not ReflectorState.ABSENT:
             log.info("%s is not served (%s); looking again every %g s", self._path, error, self._absent_period)
             self.state = ReflectorState.ABSENT
