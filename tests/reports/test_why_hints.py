@@ -11,7 +11,7 @@ from phalanx.model.gang import Gang, GangKey, Problem
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.model.selectors import Taint
+from phalanx.model.selectors import HostPort, Taint
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.policy.loader import load_policy
@@ -36,6 +36,10 @@ class World:
         labels = ((label, "yes"),) if label else ()
         self.snapshot.state.apply(NodeUpdated(Node(name, allocatable=offered, labels=labels, taints=taints)))
 
+    def cordoned(self, name: str, cpu: int, *taints: Taint) -> None:
+        offered = requests_of({"cpu": cpu * 1000, "pods": 110})
+        self.snapshot.state.apply(NodeUpdated(Node(name, allocatable=offered, unschedulable=True, taints=taints)))
+
     def queue(self, name: str, cpu: int = 0) -> None:
         limits = (("cpu", cpu * 1000),) if cpu else ()
         spec = Account(AccountKey(Tree.QUEUE, name), capability=limits, label=f"Queue {name}")
@@ -52,6 +56,12 @@ class World:
             one = f"{name}-{number}"
             pod = Pod("ns", one, one, what, what.requests, "phalanx", on, phase, gang=name, queue=queue)
             self.snapshot.state.apply(PodUpdated(pod))
+
+    def start(self, name: str) -> tuple[str, str]:
+        """Why no start is told."""
+        start = WhyReport(self.snapshot, load_policy(), 1e9).start(GangKey("ns", name))
+        assert start is not None
+        return start.reason, start.message
 
     def why(self, name: str) -> WhyAnswer:
         answer = WhyReport(self.snapshot, load_policy(), 1e9).gang(GangKey("ns", name))
@@ -163,3 +173,55 @@ def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_le
     assert answer.evictions is not None
     assert answer.evictions.message == "it would not start even if all others gave way"
     assert answer.change == "wait until others ask for less, or add nodes"
+
+
+def test_nodes_that_are_cordoned_are_to_be_uncordoned_whatever_the_cluster_has_written_on_them() -> None:
+    for taints in ((), (Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),)):
+        world = World(0, 0)
+        for number in range(3):
+            world.cordoned(f"n{number}", 8, *taints)
+        world.gang("waits", 2, asks(4))
+        answer = world.why("waits")
+        assert answer.change == "uncordon nodes (3 node(s) with room would open)"
+
+
+def test_each_member_that_is_too_large_for_all_nodes_needs_room() -> None:
+    answers = []
+    for large in range(3):
+        world = World(2, 16)
+        for number in range(large):
+            world.node(f"large{number}", 17)
+        world.gang("waits", 2, asks(17))
+        answers.append(world.why("waits"))
+    assert "or add nodes that offer 17 cpu to each of 2 pods (no eligible" in answers[0].change
+    assert answers[1].change.endswith("add 17 cpu")
+    assert answers[2].state == "Starting"
+
+
+def test_members_that_keep_each_other_off_by_a_port_need_nodes_not_another_port() -> None:
+    one = PodClass(requests=requests_of({"cpu": 1000}), host_ports=(HostPort(8080),))
+    answers = []
+    for nodes in (2, 3):
+        world = World(nodes, 16)
+        world.gang("waits", 3, one)
+        answers.append(world.why("waits"))
+    assert (
+        answers[0].change == "add 1 node(s), as no two of these pods can share one (hostPort), or lower the minimum"
+    )
+    assert answers[1].state == "Starting"
+    world = World(1, 16)
+    world.gang("has", 1, one, on="n0")
+    world.gang("waits", 1, one)
+    assert world.why("waits").change.startswith("choose another host port (1 node(s) with room would open)")
+
+
+def test_a_start_is_impossible_only_where_no_node_would_do() -> None:
+    told = {}
+    for cpu in (4, 9):
+        world = World(0, 0)
+        world.cordoned("n0", 8)
+        world.gang("waits", 1, asks(cpu))
+        told[cpu] = world.start("waits")
+    room = "have no room for 1 of its pods even when they are empty"
+    assert told[4] == ("NodesClosed", f"no start is known: the 0 nodes that are open to it now {room}")
+    assert told[9] == ("CannotEverRun", f"cannot ever run: all 1 nodes {room}")

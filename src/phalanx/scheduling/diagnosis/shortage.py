@@ -9,11 +9,13 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.affinity.state import UNEVEN
+from phalanx.cluster.allocators.ports import TAKEN
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
 from phalanx.cluster.maintenance import CLOSE_FOR_MAINTENANCE, IN_MAINTENANCE
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
+from phalanx.model.node import CORDONED
 from phalanx.model.pools import POOL_LABEL, PoolRule
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
@@ -21,6 +23,9 @@ from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wide
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.pipeline import Pipeline
+
+UNSCHEDULABLE = "node(s) were unschedulable"
+_CORDON_TAINT = f"taint {{{CORDONED.key}:"
 
 
 class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
@@ -145,7 +150,7 @@ def _smallest_change(
     if not among.any():
         return "add a node"
     if not eligible.any():
-        return _open_nodes(pipeline, nodes, pod_class, among)
+        return _open_nodes(pipeline, nodes, pod_class, among, missing, alike)
     rows = np.flatnonzero(eligible)
     short: list[tuple[int, str, int, int]] = []
     asked = missing + int(eligible[list(alike)].sum())
@@ -153,7 +158,7 @@ def _smallest_change(
         name = nodes.space.names[column]
         largest = int(nodes.allocatable[column, rows].max())
         if largest < amount:
-            return _too_large(name, amount, largest)
+            return _too_large(name, amount, largest, missing)
         out = int((nodes.idle[column, rows] < amount).sum())
         if out:
             # Who is placed leaves no room to free: what all nodes together cannot hold has to be added.
@@ -181,8 +186,11 @@ def _needs(short: Iterable[tuple[str, int, int]], missing: int) -> str:
     return " and ".join(parts)
 
 
-def _too_large(name: str, amount: int, largest: int) -> str:
-    wanted = f"add a node that offers {format_quantity(amount, name)} {name}"
+def _too_large(name: str, amount: int, largest: int, missing: int) -> str:
+    offers = f"{format_quantity(amount, name)} {name}"
+    wanted = f"add a node that offers {offers}"
+    if missing > 1:
+        wanted = f"add nodes that offer {offers} to each of {missing} pods"
     if not largest:
         return f"{wanted} (no eligible node offers any)"
     offered = f"{format_quantity(largest, name)} {name}"
@@ -196,12 +204,22 @@ def _amount_short(name: str, amount: int, missing: int) -> str:
     return f"{whole} {name}" if missing == 1 else f"{whole} {name} ({missing} x {format_quantity(amount, name)})"
 
 
-def _open_nodes(pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray) -> str:
+def _open_nodes(
+    pipeline: Pipeline,
+    nodes: NodeTable,
+    pod_class: ClassRecord,
+    among: BoolArray,
+    missing: int,
+    alike: Sequence[int],
+) -> str:
     """The one reason whose removal opens most nodes that would have room."""
     parts = _alone_in_the_way(pipeline, nodes, pod_class, among)
     if not parts:
         return "add a node that the pod's selectors, affinity and tolerations accept"
     ranked = sorted(parts, key=lambda reason: -int(parts[reason].sum()))
+    if ranked[0] == TAKEN and set(np.flatnonzero(parts[ranked[0]]).tolist()) <= set(alike):
+        # Its own mates have the port there: another one would be theirs too.
+        return f"add {missing} node(s), as no two of these pods can share one (hostPort), or lower the minimum"
     # Nodes that the pod asks for itself are nearer than others, however many there are of these.
     asked_for = [reason for reason in ranked if not _is_mismatch(reason)]
     first = (asked_for or ranked)[0]
@@ -219,6 +237,9 @@ def _alone_in_the_way(
     """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
     room = among & (nodes.idle >= pod_class.min_idle).all(axis=0)
     parts = pipeline.explain(pod_class, nodes, slice(None))
+    # (The cluster puts a taint on nodes that are cordoned, which goes with that: one thing is in the way, not two.)
+    cordoned = np.sum([out for reason, out in parts if reason == UNSCHEDULABLE], axis=0, dtype=np.bool_)
+    parts = [(reason, out & ~cordoned if _CORDON_TAINT in reason else out) for reason, out in parts]
     objections = np.sum([out for _, out in parts], axis=0)
     found: dict[str, BoolArray] = {}
     for reason, out in parts:
@@ -233,14 +254,14 @@ def _is_mismatch(reason: str) -> bool:
 
 
 def _remedy(reason: str, pod_class: ClassRecord) -> str:
-    if reason == "node(s) were unschedulable":
+    if reason == UNSCHEDULABLE:
         return "uncordon nodes"
     if "untolerated taint" in reason:
         taint = reason.split("taint ", 1)[1]
         return f"tolerate the taint {taint} or remove it"
     if _is_mismatch(reason):
         return "label nodes as the pod's selector or affinity asks, or relax it"
-    if "free ports" in reason:
+    if reason == TAKEN:
         return "choose another host port"
     if reason == IN_MAINTENANCE:
         return "wait until the maintenance is over"

@@ -27,6 +27,7 @@ class NoStart(enum.StrEnum):
     BEYOND_HORIZON = "BeyondHorizon"
     NO_END_KNOWN = "NoEndKnown"
     CANNOT_RUN = "CannotEverRun"
+    NODES_CLOSED = "NodesClosed"
     DEADLINE = "DeadlineImpossible"
     NOT_AN_AMOUNT = "NotAnAmount"
     HELD = "Held"
@@ -121,8 +122,9 @@ class StartForecaster:
 
     def _none(self, asked: AskedStart) -> StartForecast:
         never = why_never(self._state, self._quotas, asked.parts)
-        if never:
-            return StartForecast(no_start=NoStart.CANNOT_RUN, message=never)
+        if never is not None:
+            code = NoStart.NODES_CLOSED if never.closed else NoStart.CANNOT_RUN
+            return StartForecast(no_start=code, message=never.message)
         for part in asked.parts:
             once_all_ended = self._future.copies_at_last(part.pod_class)
             usable = part.rows[: len(once_all_ended)]

@@ -1,28 +1,44 @@
-"""Who cannot ever run, whoever leaves: the nodes are too small, or an account is."""
+"""Who cannot run, whoever leaves: the nodes are too small or closed, or an account is too small."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from phalanx.cluster.accounts import ChargePath, add_amounts
+from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.window import Part
 
 
-def why_never(state: ClusterState, quotas: QuotaCheck, parts: Sequence[Part]) -> str:
-    """Why the parts could not run even if nobody else did, "" where they could."""
+class Never(msgspec.Struct, frozen=True):
+    """`closed`: there would be room on nodes that are not open to it now. Nodes are opened, labels change."""
+
+    message: str
+    closed: bool = False
+
+
+def why_never(state: ClusterState, quotas: QuotaCheck, parts: Sequence[Part]) -> Never | None:
+    """Why the parts could not run even if nobody else did; None where they could."""
+    alive = state.nodes.alive
     for part in parts:
-        usable = part.rows & state.nodes.alive
-        columns, amounts = part.pod_class.columns, part.pod_class.amounts
-        empty = (state.nodes.allocatable[columns][:, usable] // amounts[:, None]).min(axis=0, initial=2**31)
-        if int(empty.clip(0).sum()) < part.count:
-            return (
-                f"cannot ever run: the {int(usable.sum())} nodes that it could use have no room for "
-                f"{part.count} of its pods even when they are empty"
-            )
+        usable = part.rows & alive
+        if _copies_when_empty(state, part, usable) >= part.count:
+            continue
+        room = f"have no room for {part.count} of its pods even when they are empty"
+        if _copies_when_empty(state, part, alive) >= part.count:
+            return Never(f"no start is known: the {int(usable.sum())} nodes that are open to it now {room}", True)
+        return Never(f"cannot ever run: all {int(alive.sum())} nodes {room}")
     account = _never_allowed(quotas, parts)
-    return f"cannot ever run: {account} never allows so much" if account else ""
+    return Never(f"cannot ever run: {account} never allows so much") if account else None
+
+
+def _copies_when_empty(state: ClusterState, part: Part, rows: BoolArray) -> int:
+    columns, amounts = part.pod_class.columns, part.pod_class.amounts
+    empty = (state.nodes.allocatable[columns][:, rows] // amounts[:, None]).min(axis=0, initial=2**31)
+    return int(empty.clip(0).sum())
 
 
 def _never_allowed(quotas: QuotaCheck, parts: Sequence[Part]) -> str:

@@ -13,7 +13,7 @@ from phalanx.scheduling.framework.reservation_settings import ReservationSetting
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
-from phalanx.scheduling.reservations.impossible import why_never
+from phalanx.scheduling.reservations.impossible import Never, why_never
 from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause, ToldStart
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
@@ -55,7 +55,7 @@ class ReservationPlan(StandingPlan):
         self._displacers: dict[UnitKey, str] = {}
         # Who was found to have no start, and when in the history of the cluster.
         # As of which version of the capacity, and why it never can ("": what is in its way has no known end).
-        self._hopeless: dict[UnitKey, tuple[int, str]] = {}
+        self._hopeless: dict[UnitKey, tuple[int, Never | None]] = {}
         # The unit of each gang that has asked for a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
         self.starts = ToldStarts()

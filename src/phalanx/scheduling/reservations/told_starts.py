@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import ObservedStart, StartCalibration
+from phalanx.scheduling.reservations.impossible import Never
 from phalanx.scheduling.reservations.outcomes import PromiseOutcomes
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts
@@ -78,15 +79,17 @@ class ToldStarts:
         expected = self.expected(reservation, now)[0]
         return not expected or expected >= now + worth
 
-    def without_promise(self, key: UnitKey, hopeless: tuple[int, str] | None) -> str:
+    def without_promise(self, key: UnitKey, hopeless: tuple[int, Never | None] | None) -> str:
         """What somebody without a promise is told, "" for nothing. `hopeless`: since when no start was found, and
         why there cannot be one."""
         told = [move(self._lost[key].slips[-1])] if key in self._lost else []
         expected, until = self.forecasts.told(key)
         if hopeless is not None:
-            told.append(
-                f"it {hopeless[1]}" if hopeless[1] else "no start is known: what is in its way has no known end"
-            )
+            never = hopeless[1]
+            if never is None:
+                told.append("no start is known: what is in its way has no known end")
+            else:
+                told.append(never.message if never.closed else f"it {never.message}")
         elif expected:
             told.append(forecast_sentence(expected, until))
         return "; ".join(told)
