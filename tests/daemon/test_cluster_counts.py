@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from phalanx.cluster import gangs
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics import cluster_counts
@@ -304,3 +305,14 @@ def test_what_an_account_had_when_it_was_asked_is_what_is_told() -> None:
     line = 'phalanx_account_resource{{account="default",family="queue",kind="used",resource="cpu"}} {}'
     assert line.format(1000) in set(series.lines(seen))
     assert line.format(4000) in set(series.lines(series.snapshot()))
+
+
+def test_room_that_is_kept_until_others_have_left_is_theirs() -> None:
+    world = Scenario().node("n", cpu=4).job("runs", 1, cpu=4).pod("waits", cpu=4).settle()
+    record = world.state.pods["waits"]
+    world.state.pods.nominate(record, world.state.nodes.row("n"), Nomination())
+    series = AccountSeries(world.state)
+    assert shares(series)["root"] == 1
+    lines = [line for line in series.lines(series.snapshot()) if 'account="root"' in line and '"cpu"' in line]
+    told = {kind: line.rpartition(" ")[2] for kind in ("used", "pending") for line in lines if f'"{kind}"' in line}
+    assert told == {"used": "4000", "pending": "4000"}

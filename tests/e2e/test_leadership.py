@@ -138,3 +138,21 @@ async def test_a_leader_that_lost_its_lease_ends_without_another_write(world: Wo
     assert first.wire.count() == writes
     assert set((await world.placement()).values()) == {""}
     await world.delete(PODS, "a", "b", "c")
+
+
+async def test_renewals_are_counted_with_the_other_requests(world: World) -> None:
+    leader = await replica(world)
+    told = list[tuple[str, int]]()
+    answered = leader.client.answered
+
+    def listen(method: str, path: str, status: int, seconds: float) -> None:
+        if "/leases/" in path:
+            told.append((method, status))
+        answered(method, path, status, seconds)
+
+    leader.client.answered = listen
+
+    async def renewed() -> bool:
+        return told.count(("PUT", 200)) >= 2
+
+    await world.until(renewed, "the lease is renewed, and that is counted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.warnings import ObjectRef
@@ -135,6 +136,14 @@ class TestQueues:
         assert (entry.used["cpu"], entry.running["cpu"], entry.pending["cpu"]) == ("2", "2", "1")
         assert (entry.share, entry.dominant) == (25.0, "cpu")
         assert entry.pods == Counts(2, 1)
+
+    def test_room_that_is_kept_until_others_have_left_is_theirs(self) -> None:
+        world = World(2).queue("default").queue("a").pods(2, running=True).pods(2, "a")
+        for uid in ("u3", "u4"):
+            world.state.pods.nominate(world.state.pods[uid], world.state.nodes.row("n"), Nomination())
+        answer = world.report()
+        assert (queue(answer, "default").share, queue(answer, "a").share) == (100.0, 0.0)
+        assert (queue(answer, "a").used, queue(answer, "a").pending["cpu"]) == ({}, "2")
 
     def test_proportion_says_what_a_queue_deserves_now_and_what_it_would_if_all_asked(self) -> None:
         world = World(9).queue("a", weight=2).queue("b", weight=6).pods(9, "a")

@@ -50,6 +50,15 @@ class ResourceSums:
         add_amounts(amounts, self.nominated, -1)
         return amounts
 
+    @property
+    def unallocated(self) -> Amounts:
+        """What pods ask for and do not have yet: what is pending, and what is nominated."""
+        if not self.nominated:
+            return self.pending
+        amounts = dict(self.pending)
+        add_amounts(amounts, self.nominated, 1)
+        return amounts
+
     def add(self, state: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
         if state is ChargeState.PENDING:
             add_amounts(self.pending, amounts, sign)

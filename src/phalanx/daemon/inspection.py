@@ -44,6 +44,8 @@ _CALL_TYPES = {
     Urgency.EVENT: "event",
 }
 
+_STANDBY = "it is a standby; ask the leader: the holder of the lease begins with the name of its pod"
+
 
 class Inspection:
     """`condition` is readiness in a word, `checks` are what it is told with; `settings` gives the options and the
@@ -174,7 +176,7 @@ class Inspection:
             return web.json_response({"error": str(error)}, status=error.status)
         checks = self._checks()
         if not checks["synced"] or not checks["leader"]:
-            why = "it has not read the cluster yet" if checks["leader"] else "it is a standby; ask the leader"
+            why = "it has not read the cluster yet" if checks["leader"] else _STANDBY
             return web.json_response({"error": why}, status=503)
         return web.Response(body=await self._gangs.answer(namespace, queue), content_type="application/json")
 

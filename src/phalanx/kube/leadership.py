@@ -7,6 +7,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -39,10 +40,23 @@ class Leadership:
     def __init__(self, client: KubeClient, lease: LeaseOptions | None) -> None:
         """`client` is that of whoever leads; the election makes its own from its settings."""
         self.client = client
-        self._thread = LeaderThread(client.config, lambda own: _elector(own, lease)) if lease is not None else None
+        self._thread = (
+            LeaderThread(client.config, lambda own: self._elector(own, lease)) if lease is not None else None
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._acquired = asyncio.Event()
         #: How it was lost, in a sentence; "" while it was not.
         self.lost_because = ""
+
+    def _elector(self, own: KubeClient, lease: LeaseOptions) -> LeaderElector:
+        own.answered = self._answered
+        return _elector(own, lease)
+
+    def _answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        """The election's requests are counted with those of whoever leads, in his thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody counts any more
+                self._loop.call_soon_threadsafe(lambda: self.client.answered(method, path, status, seconds))
 
     def holds(self) -> bool:
         """Asked before every write."""
@@ -64,6 +78,7 @@ class Leadership:
         thread = self._thread
         if thread is None:
             return
+        self._loop = asyncio.get_running_loop()
         thread.start()
         leading, ended = asyncio.wrap_future(thread.leading), asyncio.wrap_future(thread.ended)
         try:

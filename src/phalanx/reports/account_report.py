@@ -116,9 +116,9 @@ class AccountReport:
             kind=record.key.tree.value,
             name=record.key.name,
             weight=record.weight,
-            used=amounts(record.used),
+            used=amounts(record.allocated),
             pending=amounts(self._pending(record)),
-            share=self._percent(record.used),
+            share=self._percent(record.allocated),
             past=self._past(record),
         )
 
@@ -137,7 +137,8 @@ class AccountReport:
         )
 
     def _fill(self, entry: AccountEntry, record: AccountRecord, right: Mapping[str, int]) -> None:
-        pending, used = self._pending(record), record.used
+        # (Room that is kept for who waits until others have left is theirs as long as they are there.)
+        pending, used = self._pending(record), record.allocated
         entry.budget = self._budget(record)
         self._rights[record.key] = right
         entry.depth = len(record.lineage()) - 1
@@ -173,7 +174,7 @@ class AccountReport:
             while levels:
                 parent, siblings = levels.pop()
                 told = {quota_name(each): each for each in siblings if each.key in self._rights}
-                pool = self._pool(_sum(each.used for each in told.values()), parent)
+                pool = self._pool(_sum(each.allocated for each in told.values()), parent)
                 for name, loan in loans([self._party(each) for each in told.values()], pool).items():
                     found[told[name].key] = loan
                 levels += [(each, sorted(each.children.values(), key=_key)) for each in siblings if each.children]
@@ -190,7 +191,7 @@ class AccountReport:
         kept: Mapping[str, int] = {}
         if spec is not None:
             kept = dict(spec.guarantee) if spec.lends else right
-        return Borrower(quota_name(record), right, record.used, kept)
+        return Borrower(quota_name(record), right, record.allocated, kept)
 
     def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
         """What siblings have to share: what they use, and what of the cluster is idle as far as ceilings allow."""
@@ -219,7 +220,7 @@ class AccountReport:
         return round(100 * max(parts, default=0.0), 2)
 
     def _pending(self, record: AccountRecord) -> dict[str, int]:
-        return _sum((record.pending, self._refused.get(record.key, _NOTHING)))
+        return _sum((record.unallocated, self._refused.get(record.key, _NOTHING)))
 
     def _refused_demand(self) -> dict[AccountKey, dict[str, int]]:
         """What pods ask for that may not be charged at all (their queue is closed, say): no account counts it."""

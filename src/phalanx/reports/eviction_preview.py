@@ -31,6 +31,11 @@ LEAVING = "Leaving"
 DUE = "Due"
 NO_HELP = "Vain"
 
+_OVERDUE = (
+    "; the grace of all of them is over: look for finalizers (kubectl get pod -o yaml), and whether the kubelets "
+    "of their nodes answer"
+)
+
 
 class PreviewedPod(msgspec.Struct, omit_defaults=True):
     """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
@@ -113,7 +118,7 @@ def _leaving(dry_run: DryRun, found: Eviction) -> EvictionPreview:
     left = int(last - now)
     end = ""
     if last:
-        end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
+        end = f"; the last has {format_duration(left)} left" if left > 0 else _OVERDUE
     return EvictionPreview(LEAVING, f"{_pods(len(found.terminating))} on the way out{end}")
 
 

@@ -154,7 +154,7 @@ class _Line:
     def _share(self, queue: AccountRecord | None) -> float:
         if queue is None:
             return 0.0
-        return round(100 * float(dominant_share(queue.used.items(), self._totals)), 2)
+        return round(100 * float(dominant_share(queue.allocated.items(), self._totals)), 2)
 
     def _keys(self, member: GangRecord | PodRecord, queue: AccountRecord | None) -> dict[str, float | str]:
         session, keys = self._session, dict[str, float | str]()

@@ -71,9 +71,10 @@ class AccountSeries:
         yield from lines_of(_RESOURCE, ())
         for account in accounts:
             deserved = {name: amount for name, amount in _deserved(snapshot, account).items() if amount}
-            kinds = (("used", account.used), ("pending", account.pending), ("deserved", deserved))
+            used = account.allocated
+            kinds = (("used", used), ("pending", account.unallocated), ("deserved", deserved))
             yield from _amounts(account.key, kinds)
-            shares.append(_share(account.key, account.used, snapshot.offered))
+            shares.append(_share(account.key, used, snapshot.offered))
             declared = self._of_declaration(account)
             infos.append(declared.info)
             if declared.text:
@@ -135,8 +136,8 @@ def _sums(accounts: Iterable[AccountRecord]) -> dict[Tree, tuple[Counter[str], C
     for account in accounts:
         used, pending = sums.setdefault(account.key.tree, (Counter(), Counter()))
         if not account.children:
-            used.update(account.used)
-            pending.update(account.pending)
+            used.update(account.allocated)
+            pending.update(account.unallocated)
     return sums
 
 

@@ -149,7 +149,8 @@ def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
         f"{who} waits for {facts.victims} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
         needed=facts.held,
         placeable=facts.held,
-        change="wait until they have left; long termination grace periods delay it",
+        change="wait until they have left; a long grace delays it, and finalizers or a node whose kubelet does not "
+        "answer keep them",
     )
 
 
