@@ -97,6 +97,18 @@ async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
 
 
 @pytest.mark.slow
+async def test_a_gang_whose_pods_are_gone_is_not_told_what_was_in_their_way(world: World) -> None:
+    await world.node("a", cpu="1")
+    await world.scheduler()
+    await gang(world, "waits", 2, 2, cpu="1")
+    await world.until_held("waits-0", "waits-1")
+    (told,) = await items(world, "jobs")
+    assert told["reason"] == "NotEnoughResources"
+    await world.delete(PODS, "waits-0", "waits-1")
+    (told,) = await items(world, "jobs")
+    assert (told["reason"], told["message"]) == ("NoPods", "none of its pods exists")
+
+
 async def test_an_empty_list_says_so_and_a_bad_option_is_a_usage_error(world: World) -> None:
     assert await run(world, "jobs") == (0, f"No resources found in {world.namespace} namespace.")
     for wrong in (("--state", "nope"), ("-o", "yamll"), ("-l", "a=b=c"), ("--sort-by", "nope"), ("--me",)):

@@ -38,6 +38,7 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
     alive = [pod for pod in found.pods if pod.phase not in _DONE and not pod.terminating]
     placed = sum(bool(pod.node) for pod in alive)
     state = _state(job, alive, placed)
+    reason, message = _reason(job, state, alive)
     promise = None
     if state in (GangState.PENDING, GangState.PARTIAL):
         promise = next((starts[key] for key in map(_key, found.groups) if key in starts), None)
@@ -63,8 +64,8 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         start=format_moment(promise.told) if promise is not None else "",
         expected=format_moment(promise.words.expected) if promise is not None and promise.words else "",
         nodes=tuple(sorted({pod.node for pod in alive if pod.node})),
-        reason="" if state in (GangState.RUNNING, GangState.COMPLETED) else job.reason,
-        message="" if state in (GangState.RUNNING, GangState.COMPLETED) else job.message,
+        reason=reason,
+        message=message,
         group=job.group if found.groups else "",
         owner=job.owner,
         labels=job.labels,
@@ -85,6 +86,15 @@ def _state(job: JobEntry, alive: Sequence[PodEntry], placed: int) -> GangState:
         pending=sum(not pod.node for pod in alive),
         terminating=job.terminating,
     )
+
+
+def _reason(job: JobEntry, state: GangState, alive: Sequence[PodEntry]) -> tuple[str, str]:
+    if state in (GangState.RUNNING, GangState.COMPLETED):
+        return "", ""
+    if job.kind == GANG and state is GangState.PENDING and not alive:
+        # What its group says is what was said when there were some.
+        return "NoPods", "none of its pods exists"
+    return job.reason, job.message
 
 
 def _kind(job: JobEntry, found: FoundJob) -> str:
