@@ -14,7 +14,7 @@ def test_nobody_reads_a_row_of_digits(cpu: str) -> None:
     world = Scenario().node("n", cpu=4).queue("small", capability={"cpu": 5})
     world.job("wide", 3, cpu=cpu).job("held", 2, queue="small", cpu=cpu).settle()
     wide, held = world.why("wide"), world.why("held")
-    assert "add a node that offers 9e12+ cpu" in wide.change
+    assert "add nodes that offer 9e12+ cpu to each of 3 pods" in wide.change
     assert held.message.endswith("queue small: 0 cpu in use, capability 5; 1.8e13+ more would exceed it")
     for words in (wide.message, wide.change, held.message, held.change):
         assert not re.search(r"\d{10}", words), words

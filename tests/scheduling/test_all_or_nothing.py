@@ -133,6 +133,10 @@ class TestMissingMembers:
             "gang ns/job has 1 of the 6 members that it needs (1 gated, 1 of another scheduler, 1 terminating, "
             "1 succeeded, 1 failed do not count)"
         )
+        assert world.why("job").change == (
+            "remove the scheduling gates of 1 pod(s) and make 1 pod(s) again with this gang's spec.schedulerName and "
+            "create 3 more pod(s) of the gang, or lower its minimum to 1"
+        )
 
     def test_a_gang_whose_pods_are_gone_asks_for_nothing(self) -> None:
         world = Scenario().nodes(1).gang("job", 3).pod("job-0", gang="job", cpu=1).run()

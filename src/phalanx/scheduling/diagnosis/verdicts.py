@@ -76,8 +76,22 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         message,
         needed=goal,
         members=gang.counts().present,
-        change=f"create {short} more pod(s) of the gang{lower}",
+        change=f"{_to_count(gang, short)}{lower}",
     )
+
+
+def _to_count(gang: GangRecord, short: int) -> str:
+    """What makes so many more members count; those that exist come first."""
+    counts = gang.counts()
+    gated = min(short, counts.gated)
+    foreign = min(short - gated, counts.foreign)
+    left = short - gated - foreign
+    ways = (
+        (gated, f"remove the scheduling gates of {gated} pod(s)"),
+        (foreign, f"make {foreign} pod(s) again with this gang's spec.schedulerName"),
+        (left, f"create {left} more pod(s) of the gang"),
+    )
+    return " and ".join(way for number, way in ways if number)
 
 
 def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
