@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,10 +18,13 @@ from phalanx.dialects.dialect import Dialect
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.lenient import decode_leniently
+from phalanx.dialects.quotas.quota_profiles import node_selector_of
 from phalanx.dialects.reader import Document
 from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.dialects.reservations.owners import read_owners
 from phalanx.dialects.reservations.reader import ReservationReader
+from phalanx.dialects.workloads.rule import OwnerFieldError, OwnerReader
+from phalanx.dialects.workloads.table import BUILT_IN_RULES
 from phalanx.jobs import spec as jobs
 from phalanx.model.events import ClusterEvent, PodUpdated
 
@@ -90,6 +94,14 @@ class Readers:
         served = wanted.served_as(version)
         return lambda each: self._object(served, each)
 
+    def owner(self, document: Document) -> Read | None:
+        """What the owner of pods says of their gang; None where nobody asks such an object."""
+        kind = (str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind") or ""))
+        for rule in BUILT_IN_RULES:
+            if rule.owner is not None and rule.sizes is not None and (rule.owner.group, rule.owner.kind) == kind:
+                return partial(_sizes, rule.sizes)
+        return None
+
     def accounts(self) -> Callable[[Document], list[ClusterEvent]]:
         """What becomes of accounts by objects that are told one after the other; other kinds are passed over."""
         intake = Intake((), dialects=self._dialects)
@@ -135,7 +147,8 @@ class Readers:
                 for each in spec.accounts:
                     found += [*([each.problem] if each.problem else ()), *each.warnings]
                 return spec, tuple(problem.message for problem in found)
-            facts: object = intake.account(kind, document)
+            # Which nodes a profile means shows only where there are nodes.
+            facts: object = (intake.account(kind, document), node_selector_of(kind, document))
         else:
             facts = intake.apply(intake.enrichers.updated(kind, document))
             if kind.kind == "Reservation":
@@ -164,6 +177,13 @@ def _schedulers(document: Document) -> tuple[str, ...]:
 
 def _told(intake: Intake) -> tuple[str, ...]:
     return tuple(notice.message for notice in intake.drain_warnings() if notice.type == "Warning")
+
+
+def _sizes(read: Callable[[OwnerReader], object], document: Document) -> Reading:
+    try:
+        return read(OwnerReader(document)), ()
+    except OwnerFieldError as error:
+        return None, (str(error),)
 
 
 def _struct(kind: type[msgspec.Struct], document: Document) -> Reading:

@@ -18,6 +18,7 @@ from phalanx.reports.migration.foreign import (
     VOLCANO,
     system_of,
 )
+from phalanx.reports.migration.templates import NAME_FIELDS
 
 # Webhooks of these groups speak about what we and our users write.
 _STAYS: Mapping[str, str] = {
@@ -106,7 +107,7 @@ def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
     found = set()
     for each in findings:
         for field in each.fields:
-            if field.field.endswith("schedulerName") and "--scheduler-name" in field.message:
+            if field.field.endswith(NAME_FIELDS) and "--scheduler-name" in field.message:
                 words = field.message.partition("--scheduler-name ")[2]
                 found.add(words.partition("`")[0].partition(" ")[0])
     return sorted(found, key=lambda name: (name not in SCHEDULER_NAMES, name))
