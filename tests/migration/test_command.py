@@ -216,8 +216,8 @@ def test_manifests_and_patches_are_written_where_they_were_asked_for(tmp_path: P
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
     assert written == {
         "policy.yaml",
-        "objects/queue-kai-team.yaml",
-        "objects/podgroup-team-d-kai-pg.yaml",
+        "objects/01-queue-kai-team.yaml",
+        "objects/99-podgroup-team-d-kai-pg.yaml",
         "patches/deployment-team-d-kai-dep.yaml",
     }
 
@@ -226,7 +226,7 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
     queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "../../x"}, "spec": {}}
     (tmp_path / "in.yaml").write_text(yaml.safe_dump(queue))
     migrate("--from", str(tmp_path / "in.yaml"), "--write", str(tmp_path / "deep" / "out"))
-    assert [path.name for path in tmp_path.rglob("*.yaml") if path.name != "in.yaml"] == ["queue-.._.._x.yaml"]
+    assert [path.name for path in tmp_path.rglob("*.yaml") if path.name != "in.yaml"] == ["01-queue-.._.._x.yaml"]
 
 
 def test_the_exit_code_says_whether_something_is_lost(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
 from phalanx.dialects.reader import Document
-from phalanx.reports.migration.conversions import CONVERSIONS, said_of_kai
+from phalanx.reports.migration.conversions import CONVERSIONS, renamed_queue, said_of_kai
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, written_paths
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
 from phalanx.reports.migration.foreign import (
@@ -25,6 +25,7 @@ from phalanx.reports.migration.policies import examine_configuration, examine_po
 from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spelled
 from phalanx.reports.migration.references import References, with_missing
 from phalanx.reports.migration.refusals import field_at_fault, named, refusals
+from phalanx.reports.migration.replacements import refused_queues
 from phalanx.reports.migration.templates import scheduler_names, value_at
 from phalanx.reports.migration.workloads import WorkloadExaminer
 from phalanx.scheduling.policy.lint import policies_in
@@ -53,6 +54,8 @@ class Examiner:
         for place, missing in self.references.missing():
             fields = with_missing(found[place].fields, missing)
             found[place] = msgspec.structs.replace(found[place], fields=fields)
+        for place, refusal in refused_queues(found):
+            found[place] = msgspec.structs.replace(found[place], fields=(*found[place].fields, refusal))
         return [*found, *self._workloads.pods]
 
     def add_all(self, documents: Iterable[object]) -> None:
@@ -113,7 +116,7 @@ class Examiner:
             fields_found.setdefault(spelled(path), self._foreign(document, foreign, path, system))
         convert = CONVERSIONS.get((_group(document), finding.kind))
         made = (convert(document),) if convert is not None else ()
-        fields = tuple(fields_found.values())
+        fields = (*fields_found.values(), *renamed_queue(document, made))
         self._found.append(msgspec.structs.replace(finding, fields=fields, manifests=made))
 
     def _foreign(self, document: Document, kind: ForeignKind, path: Path, system: str) -> FieldFinding:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
 from phalanx.dialects.reader import Document
 from phalanx.dialects.workloads.table import BUILT_IN_RULES
+from phalanx.reports.migration.conversions import queue_name
 from phalanx.reports.migration.foreign import RENAMED_KEYS, SCHEDULER_NAMES
 from phalanx.reports.migration.readers import Path
 
@@ -63,7 +65,9 @@ def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool
         metadata = _mapping(holder.get("metadata"))
         stated |= {**_mapping(metadata.get("labels")), **_mapping(metadata.get("annotations"))}
     annotations = {
-        ours: stated[theirs] for theirs, ours in RENAMED_KEYS.items() if isinstance(stated.get(theirs), str)
+        ours: queue_name(stated[theirs]) if ours == QUEUE_ANNOTATION else stated[theirs]
+        for theirs, ours in RENAMED_KEYS.items()
+        if isinstance(stated.get(theirs), str)
     }
     if annotations:
         made["metadata"] = {"annotations": annotations}
