@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import connection_options, namespace_option, output_option
+from phalanx.cli.connection import complete_namespaces, connection_options, output_option
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @connection_options
-@namespace_option
+@click.option(
+    "-n",
+    "--namespace",
+    help="Only this one, and what belongs to none. By default the whole cluster.",
+    shell_complete=complete_namespaces,
+)
 @click.option(
     "--from",
     "sources",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 import msgspec
 
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
-from phalanx.dialects.reader import Document
+from phalanx.dialects.reader import Document, show
 from phalanx.reports.migration.conversions import CONVERSIONS, renamed_queue, said_of_kai
-from phalanx.reports.migration.fields import FieldExaminer, marked_paths, written_paths
+from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults, written_paths
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
 from phalanx.reports.migration.foreign import (
     FOREIGN_KINDS,
@@ -30,8 +31,17 @@ from phalanx.reports.migration.templates import scheduler_names, value_at
 from phalanx.reports.migration.workloads import WorkloadExaminer
 from phalanx.scheduling.policy.lint import policies_in
 
+NO_OBJECT = "no object with apiVersion and kind"
+# As Volcano's chart calls the ConfigMap of its scheduler, after the name of the release.
+_POLICY_NAME = "-scheduler-configmap"
 # Its template is that of room, and what stands on it is read as the object's own.
 _ROOM = "Reservation"
+
+
+def is_object(document: object) -> TypeGuard[Document]:
+    return isinstance(document, Mapping) and all(
+        isinstance(document.get(key), str) and document[key] for key in ("apiVersion", "kind")
+    )
 
 
 class Examiner:
@@ -69,20 +79,14 @@ class Examiner:
         try:
             self._add(document)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError, msgspec.MsgspecError) as error:
-            head = head_of(document, system_of(_group(document)))
-            broken = FieldFinding("", Verdict.NOT_HONOURED, f"it cannot be read: {error}; correct it")
-            self._found.append(msgspec.structs.replace(head, fields=(broken,)))
+            self._not_read(document, "", f"it cannot be read: {error}; correct it")
 
     def _add(self, document: Document) -> None:
         kind, group = str(document.get("kind") or ""), _group(document)
         if kind.endswith("List") and isinstance(document.get("items"), list):
-            self.add_all(document["items"])
+            self._list(document, kind.removesuffix("List"))
         elif (group, kind) == ("", "ConfigMap"):
-            for key, text in policies_in(document).items():
-                head = head_of(document, VOLCANO)
-                self._found.append(examine_policy(head, f"data.{key}", text))
-                if usable := usable_policy(text):
-                    self.policies[f"{head.title} {key}"] = usable
+            self._config_map(document)
         elif kind == "KubeSchedulerConfiguration":
             self._found.append(examine_configuration(head_of(document, SCHEDULER_PLUGINS), document))
         elif (group, kind) == ("", "Pod"):
@@ -96,27 +100,54 @@ class Examiner:
         elif (workload := self._workloads.examined(document)) is not None:
             self._found.append(workload)
 
+    def _list(self, document: Document, kind: str) -> None:
+        """What the API server answers leaves out of each object what kind it is."""
+        head = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
+        for at, item in enumerate(document["items"]):
+            if is_object(stated := {**head, **item} if isinstance(item, Mapping) else item):
+                self.add(stated)
+            else:
+                self._not_read(document, f"items[{at}]", f"{show(item)} is {NO_OBJECT}")
+
+    def _config_map(self, document: Document) -> None:
+        head = head_of(document, VOLCANO)
+        policies = policies_in(document)
+        for key, text in policies.items():
+            self._found.append(examine_policy(head, f"data.{key}", text))
+            if usable := usable_policy(text):
+                self.policies[f"{head.title} {key}"] = usable
+        if not policies and head.name.endswith(_POLICY_NAME):
+            advice = "write the policy as a text, such as volcano-scheduler.conf: |"
+            self._not_read(document, "data", f"{show(document.get('data'))} holds no policy; {advice}", VOLCANO)
+
+    def _not_read(self, document: Document, field: str, message: str, system: str = "") -> None:
+        head = head_of(document, system or system_of(_group(document)))
+        found = FieldFinding(field, Verdict.NOT_HONOURED, message)
+        self._found.append(msgspec.structs.replace(head, fields=(found,)))
+
     def _object(self, document: Document, system: str) -> None:
         finding = head_of(document, system)
+        faults = name_faults(document)
         read = self._readers.reader(document)
         if read is not None:
             document = named(document)
             events, examined = self._accounts(document), self._read(document, finding, read)
             self.references.add_accounts(len(self._found), document, events)
             self.references.add(len(self._found), document, read(document)[0])
-            self._found.append(examined)
+            fields = (*examined.fields, *faults)
+            self._found.append(msgspec.structs.replace(examined, fields=fields))
             return
         foreign = FOREIGN_KINDS.get((_group(document), str(document.get("kind"))))
         if foreign is None:
             unread = FieldFinding("spec", Verdict.NOT_HONOURED, "nothing here reads this kind")
-            self._found.append(msgspec.structs.replace(finding, fields=(unread,)))
+            self._found.append(msgspec.structs.replace(finding, fields=(unread, *faults)))
             return
         fields_found: dict[str, FieldFinding] = {}
         for path in leaves(document.get("spec") or {}, ("spec",)):
             fields_found.setdefault(spelled(path), self._foreign(document, foreign, path, system))
         convert = CONVERSIONS.get((_group(document), finding.kind))
         made = (convert(document),) if convert is not None else ()
-        fields = (*fields_found.values(), *renamed_queue(document, made))
+        fields = (*fields_found.values(), *renamed_queue(document, made), *faults)
         self._found.append(msgspec.structs.replace(finding, fields=fields, manifests=made))
 
     def _foreign(self, document: Document, kind: ForeignKind, path: Path, system: str) -> FieldFinding:

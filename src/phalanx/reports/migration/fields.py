@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from phalanx.dialects.devices.shared_cards import UNSUPPORTED
 from phalanx.dialects.reader import Document
+from phalanx.jobs.spec import BATCH
 from phalanx.reports.capture.captured_kinds import ANNOTATIONS
 from phalanx.reports.migration.findings import FieldFinding, Verdict
 from phalanx.reports.migration.foreign import (
@@ -17,6 +18,7 @@ from phalanx.reports.migration.foreign import (
     system_of,
 )
 from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spelled
+from phalanx.reports.migration.schemas import refused_value
 from phalanx.reports.migration.templates import BATCH_SCHEDULER, value_at
 
 NOBODY = "nothing here acts on it; leave it out, or keep the component that does"
@@ -36,7 +38,10 @@ class FieldExaminer:
         """`told` is what the reader says of the object; what is about this field is taken from there."""
         field = spelled(path)
         marks = (field, str(path[-1])) if path[0] == "metadata" else (field,)
-        known = said_of_value(str(path[-1]), value_at(document, path))
+        value = value_at(document, path)
+        if refused := refused_value(document, path, value):
+            return FieldFinding(field, Verdict.NOT_HONOURED, refused)
+        known = said_of_value(str(path[-1]), value)
         for message in told:
             if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
                 told.remove(message)
@@ -54,6 +59,10 @@ class FieldExaminer:
             return FieldFinding(field, Verdict.WORKS, said_of_policy(field))
         if path[:2] == ("metadata", "annotations") and path[-1] in ANNOTATIONS:
             return FieldFinding(field, Verdict.WORKS, "read, and changes nothing on this object alone")
+        if path[0] != "metadata" and _is_made_by_controller(document):
+            return FieldFinding(
+                field, Verdict.WORKS, "written by the controller of its owner; nothing here acts on it"
+            )
         return self.unread(path)
 
     def unread(self, path: Path) -> FieldFinding:
@@ -71,6 +80,28 @@ class FieldExaminer:
         if path[-1] == BATCH_SCHEDULER:
             instead = f"its operator writes {name} into the pods: leave it out and write schedulerName: {self.name}"
         return FieldFinding(spelled(path), Verdict.CHANGE, f"{instead}; {advice}")
+
+
+def name_faults(document: Document) -> list[FieldFinding]:
+    """Without a name, or with one that is no text, the API server takes nothing."""
+    metadata = document.get("metadata")
+    stated = metadata if isinstance(metadata, Mapping) else {}
+    name, prefix = stated.get("name"), stated.get("generateName")
+    if isinstance(name, str) and name:
+        return []
+    if name is None and isinstance(prefix, str) and prefix:
+        return []
+    words = "it has no name; write one" if not name and name != 0 else f"{name!r} is no text; write it in quotes"
+    return [FieldFinding("metadata.name", Verdict.NOT_HONOURED, words)]
+
+
+def _is_made_by_controller(document: Document) -> bool:
+    """Whether nobody wrote it: a PodGroup of a Job has more names of amounts than anybody reads."""
+    metadata = document.get("metadata")
+    owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    return isinstance(owners, list) and any(
+        isinstance(each, Mapping) and str(each.get("apiVersion") or "").startswith(f"{BATCH}/") for each in owners
+    )
 
 
 def written_paths(document: Document) -> Iterator[Path]:

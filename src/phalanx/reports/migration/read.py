@@ -17,7 +17,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_page
 from phalanx.model.text.yaml_text import decode_yaml_all
-from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.examine import NO_OBJECT, Examiner, is_object
 from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
 from phalanx.reports.migration.readers import Readers
 from phalanx.reports.migration.steps import Webhook, read_webhook
@@ -53,7 +53,11 @@ def read_files(paths: list[Path], source: Source) -> None:
     for path in paths:
         for file in sorted(_files(path)):
             try:
-                source.examiner.add_all(decode_yaml_all(file.read_text(encoding="utf-8")))
+                for at, document in enumerate(decode_yaml_all(file.read_text(encoding="utf-8")), 1):
+                    if is_object(document):
+                        source.examiner.add(document)
+                    elif document is not None:
+                        source.missing.append(f"{file}: document {at} is {NO_OBJECT}")
             except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
                 source.missing.append(f"{file}: {error}")
 

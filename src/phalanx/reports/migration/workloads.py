@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.reader import Document
-from phalanx.reports.migration.fields import FieldExaminer, marked_paths
+from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
 from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, SCHEDULER_NAMES, system_of
 from phalanx.reports.migration.readers import Path, spelled
@@ -87,6 +87,7 @@ class WorkloadExaminer:
             kind = document.get("kind")
             words = f"nothing here reads a {kind}: its pods are placed one by one unless they name their gang"
             fields.append(FieldFinding("kind", Verdict.CHANGE, f"{words} (docs/workloads.md)"))
+        fields += name_faults(document)
         return msgspec.structs.replace(head_of(document, system), fields=tuple(fields), patch=patch)
 
     def _of_owner(self, document: Document, path: Path) -> FieldFinding:
