@@ -239,6 +239,29 @@ def test_the_exit_code_says_whether_something_is_lost(tmp_path: Path) -> None:
     assert migrate("--from", str(tmp_path / "nowhere")).exit_code == 2
 
 
+@pytest.mark.parametrize("document", ["[a]", "text", "{kind: Queue}", "{apiVersion: v1, kind: 5}"])
+def test_what_is_no_object_is_named(tmp_path: Path, document: str) -> None:
+    group = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: a}\nspec: {minMember: 2}\n"
+    (tmp_path / "a.yaml").write_text(f"{group}---\n{document}\n---\n")
+    result = migrate("--from", str(tmp_path))
+    assert (result.exit_code, "PodGroup a" in result.stdout) == (1, True)
+    assert f"not read: {tmp_path}/a.yaml: document 2 is no object" in result.stdout
+
+
+def test_lists_as_the_api_server_answers_them_are_read(tmp_path: Path) -> None:
+    answer = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "QueueList"}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump({**answer, "items": [{"metadata": {"name": "q"}}, 5]}))
+    result = migrate("--from", str(tmp_path))
+    assert "Queue q (scheduling.volcano.sh): works as it is" in result.stdout
+    assert "items[1]: 5 is no object" in result.stdout
+
+
+def test_the_help_says_that_all_namespaces_are_read() -> None:
+    words = " ".join(migrate("--help").stdout.split())
+    assert "By default the whole cluster" in words
+    assert "kubeconfig's context." not in words
+
+
 def test_nothing_found_is_said(tmp_path: Path) -> None:
     result = migrate("--from", str(tmp_path))
     assert (result.exit_code, "nothing of Volcano" in result.stdout) == (0, True)

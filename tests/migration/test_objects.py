@@ -104,3 +104,149 @@ def test_a_webhook_that_is_only_called_like_ours_is_told() -> None:
     assert "phalanx-webhook" in clashing(
         {"metadata": {"name": "phalanx-webhook", "labels": labels}, "webhooks": hooks}
     )
+
+
+# --- HyperNodes
+
+
+def hypernode(name: str, tier: int, *members: str) -> str:
+    nested = ", ".join(f"{{type: HyperNode, selector: {{exactMatch: {{name: {each}}}}}}}" for each in members)
+    head = f"apiVersion: topology.volcano.sh/v1alpha1\nkind: HyperNode\nmetadata: {{name: {name}}}\n"
+    return f"{head}spec: {{tier: {tier}, members: [{nested}]}}\n"
+
+
+def test_a_hypernode_that_names_one_that_is_not_there_is_told_as_the_scheduler_does() -> None:
+    told = objected(hypernode("rack", 2, "gone"))["spec.members[0].selector.exactMatch.name"]
+    assert (told.verdict, told.message) == (Verdict.CHANGE, "there is no HyperNode gone that can be its member")
+
+
+def test_a_hypernode_that_is_its_own_member_is_told_as_the_scheduler_does() -> None:
+    told = objected(hypernode("rack", 2, "rack"))["spec.members[0].selector.exactMatch.name"]
+    assert "cannot be its member" in told.message
+
+
+def test_hypernodes_that_fit_together_work_as_they_are() -> None:
+    found = examined(hypernode("zone", 2, "rack"), hypernode("rack", 1))
+    assert {each.verdict for each in found} == {Verdict.WORKS}
+
+
+def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
+    examiner = Examiner(readers=READERS)
+    examiner.references.partial.add("HyperNode")
+    examiner.add(yaml.safe_load(hypernode("rack", 2, "gone")))
+    assert [each.verdict for each in examiner.found] == [Verdict.WORKS]
+
+
+# --- names
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"), [("{}", "has no name"), ("{name: ''}", "has no name"), ("{name: 5}", "5 is no text")]
+)
+@pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
+def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> None:
+    text = f"apiVersion: scheduling.volcano.sh/v1beta1\nkind: {kind}\nmetadata: {metadata}\nspec: {{}}\n"
+    told = objected(text)["metadata.name"]
+    assert told.verdict is Verdict.NOT_HONOURED
+    assert words in told.message
+
+
+# --- policies
+
+
+@pytest.mark.parametrize("data", ["[a]", "{volcano-scheduler.conf: 5}", "{}", "null"])
+def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) -> None:
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
+    assert "holds no policy" in objected(f"{head}data: {data}\n")["data"].message
+    assert not examined(f"{head.replace('volcano-scheduler-configmap', 'other')}data: {data}\n")
+
+
+# --- words of which the API server knows all
+
+
+def test_a_word_that_the_api_server_would_refuse_is_told() -> None:
+    told = objected("""
+apiVersion: batch.volcano.sh/v1alpha1
+kind: CronJob
+metadata: {name: c, namespace: t}
+spec:
+  schedule: "0 0 * * *"
+  concurrencyPolicy: Sometimes
+  jobTemplate: {spec: {tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}}
+""")
+    assert list(told) == ["spec.concurrencyPolicy"]
+    assert "Allow, Forbid, Replace" in told["spec.concurrencyPolicy"].message
+
+
+# --- amounts that a group announces
+
+
+def test_the_number_of_pods_that_a_group_announces_is_read_by_either_name() -> None:
+    head = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: g, namespace: t}\n"
+    assert not objected(f'{head}spec: {{minMember: 1, minResources: {{count/pods: "5"}}}}\n')
+
+
+def test_nobody_has_to_change_the_group_that_a_controller_makes() -> None:
+    text = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: g, namespace: t OWNERS}
+spec: {minMember: 1, minResources: {count/pods: "1", pods: "1", requests.cpu: "1", limits.cpu: "1", cpu: "1"}}
+"""
+    owners = ", ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, controller: true}]"
+    assert not objected(text.replace(" OWNERS", owners))
+    written = objected(text.replace(" OWNERS", ""))
+    assert set(written) == {"spec.minResources[limits.cpu]", "spec.minResources[requests.cpu]"}
+
+
+# --- how long a group may wait
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: a, namespace: t, annotations: {KEY: VALUE}}
+spec: {tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}
+"""
+GROUP = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: a, namespace: t, annotations: {KEY: VALUE}}
+spec: {minMember: 1}
+"""
+
+
+@pytest.mark.parametrize("text", [JOB, GROUP], ids=["Job", "PodGroup"])
+@pytest.mark.parametrize("key", ["sla-waiting-time", "volcano.sh/sla-waiting-time"])
+def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key: str) -> None:
+    field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
+    (found,) = examined(text.replace("KEY", key).replace("VALUE", "1h"))
+    assert {each.field: each.verdict for each in found.fields}[field] is Verdict.WORKS
+    told = objected(text.replace("KEY", key).replace("VALUE", "banana"))[field]
+    assert told.verdict is Verdict.CHANGE
+    assert "banana" in told.message
+
+
+# --- the field at fault
+
+
+def test_a_step_that_waits_for_nobody_is_told_where_it_says_so() -> None:
+    told = objected("""
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: f, namespace: t}
+spec: {flows: [{name: a}, {name: b, dependsOn: {targets: [a]}}, {name: c, dependsOn: {targets: [missing]}}]}
+""")
+    assert list(told) == ["spec.flows[2].dependsOn.targets[0]"]
+
+
+def test_a_schedule_and_its_time_zone_are_told_each() -> None:
+    def cron_job(schedule: str, zone: str) -> str:
+        job = "{tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}"
+        head = "apiVersion: batch.volcano.sh/v1alpha1\nkind: CronJob\nmetadata: {name: c, namespace: t}\n"
+        return f'{head}spec: {{schedule: "{schedule}", timeZone: {zone}, jobTemplate: {{spec: {job}}}}}\n'
+
+    assert list(objected(cron_job("0 0 * * *", "Mars/X"))) == ["spec.timeZone"]
+    assert list(objected(cron_job("never", "Europe/Berlin"))) == ["spec.schedule"]
+    both = objected(cron_job("never", "Mars/X"))
+    assert set(both) == {"spec.schedule", "spec.timeZone"}
+    assert "timeZone" in both["spec.timeZone"].message

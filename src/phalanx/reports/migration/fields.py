@@ -61,7 +61,7 @@ class FieldExaminer:
             return FieldFinding(field, Verdict.WORKS, "read, and changes nothing on this object alone")
         if path[0] != "metadata" and _is_made_by_controller(document):
             return FieldFinding(
-                field, Verdict.WORKS, "written by the controller of its owner; nothing here acts on it"
+                field, Verdict.WORKS, "the controller of its owner writes it; nothing here acts on it"
             )
         return self.unread(path)
 
