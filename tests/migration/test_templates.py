@@ -292,3 +292,15 @@ spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
 """)
     assert said[field].verdict is Verdict.CHANGE
     assert instead in said[field].message
+
+
+def test_what_is_read_on_pods_alone_belongs_into_the_template() -> None:
+    found = objected(f"""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: a, annotations: {{scheduling.volcano.sh/queue-name: q, volcano.sh/qos-level: "2"}}}}
+spec: {{pytorchReplicaSpecs: {{Worker: {{{TEMPLATE}}}}}}}
+""")
+    queue = found["metadata.annotations[scheduling.volcano.sh/queue-name]"]
+    assert (queue.verdict, "write it into the template" in queue.message) == (Verdict.CHANGE, True)
+    assert found["metadata.annotations[volcano.sh/qos-level]"].verdict is Verdict.NOT_HONOURED

@@ -39,8 +39,6 @@ class FieldExaminer:
         field = spelled(path)
         marks = (field, str(path[-1])) if path[0] == "metadata" else (field,)
         value = value_at(document, path)
-        if refused := refused_value(document, path, value):
-            return FieldFinding(field, Verdict.NOT_HONOURED, refused)
         known = said_of_value(str(path[-1]), value)
         for message in told:
             if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
@@ -48,6 +46,8 @@ class FieldExaminer:
                 return FieldFinding(field, *(known or (Verdict.CHANGE, message)))
         if known is not None:
             return FieldFinding(field, *known)
+        if refused := refused_value(document, path, value):
+            return FieldFinding(field, Verdict.NOT_HONOURED, refused)
         if path[:2] == ("metadata", "annotations") and path[-1] in UNSUPPORTED:
             return FieldFinding(
                 field,

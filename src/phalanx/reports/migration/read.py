@@ -99,7 +99,7 @@ def _foreign(served: Discovery) -> list[Resource]:
 def _operators(served: Discovery) -> list[Resource]:
     """Kinds of operators that make pods, and say in templates whose they are."""
     kinds = {kind for kind in grouped_kinds() if kind[0] not in NATIVE_GROUPS and not system_of(kind[0])}
-    return [each for each in _listed(served) if (each.group, each.kind) in {*kinds, _SPARK}]
+    return [each for each in _listed(served) if (each.group, each.kind) in kinds]
 
 
 def _listed(served: Discovery) -> list[Resource]:
@@ -111,7 +111,6 @@ def _listed(served: Discovery) -> list[Resource]:
     return list(preferred.values())
 
 
-_SPARK = ("sparkoperator.k8s.io", "SparkApplication")
 # Made and deleted by the systems themselves.
 _TRANSIENT = frozenset({"BindRequest", "NodeMetric", "NodeShard"})
 

@@ -15,6 +15,8 @@ from phalanx.reports.migration.readers import Path
 # The one of SparkApplication (sparkoperator.k8s.io): its operator writes it into the pods.
 BATCH_SCHEDULER = "batchScheduler"
 NAME_FIELDS = ("schedulerName", BATCH_SCHEDULER)
+# Its pods are known by their labels.
+SPARK_APPLICATION = ("sparkoperator.k8s.io", "SparkApplication")
 _NOT_WRITTEN = frozenset(("apiVersion", "kind", "metadata", "status"))
 # What an object has that makes pods in several steps: what stands in a `template` is then no pod's.
 _STEPS = ("template", "tasks", "jobTemplate")
@@ -48,7 +50,7 @@ def is_grouped(document: Document) -> bool:
 def grouped_kinds() -> set[tuple[str, str]]:
     """(group, kind) of the owners whose pods somebody here knows as theirs."""
     owners = {(rule.owner.group, rule.owner.kind) for rule in BUILT_IN_RULES if rule.owner is not None}
-    return owners.union(*(rule.controllers for rule in BUILT_IN_RULES))
+    return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,))
 
 
 def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import msgspec
 from phalanx.dialects.reader import Document
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
-from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, SCHEDULER_NAMES, system_of
+from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, SCHEDULER_NAMES, said_of_key, system_of
 from phalanx.reports.migration.readers import Path, spelled
 from phalanx.reports.migration.refusals import named
 from phalanx.reports.migration.templates import (
@@ -96,6 +96,13 @@ class WorkloadExaminer:
         read = self._fields.readers.owner(document)
         if read is not None and self._fields.readers.honoured(document, read, path):
             return FieldFinding(spelled(path), Verdict.WORKS)
+        _, place, key = path
+        metadata = {"name": "-", "namespace": "-", str(place): {key: value_at(document, path)}}
+        on_pod = self._of_pod({"metadata": metadata, "spec": {}}, self._fields.name)
+        read_there = any((each.field, each.verdict) == (spelled(path), Verdict.WORKS) for each in on_pod)
+        if read_there and said_of_key(str(key)) is None:
+            words = "nothing reads it on the object itself: write it into the template of its pods"
+            return FieldFinding(spelled(path), Verdict.CHANGE, words)
         return self._fields.unread(path)
 
     def in_templates(self, document: Document) -> list[FieldFinding]:
