@@ -135,6 +135,20 @@ def test_a_quota_of_all_there_is_has_to_be_written_by_whoever_knows_how_much_tha
     assert "left out" in said(found)["spec.resources.cpu.limit"].message
 
 
+def test_queues_below_one_of_which_that_has_to_be_written_work_after_it_is() -> None:
+    parent = queue("dept", "{resources: {gpu: {quota: -1}}}")
+    found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
+    assert found.verdict is Verdict.CHANGE
+    assert "until dept deserves what its children do" in said(found)[""].message
+
+
+def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
+    parent = queue("dept", "{resources: {gpu: {quota: 1}}}")
+    found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
+    assert found.verdict is Verdict.NOT_HONOURED
+    assert "exceeds parent's deserved" in said(found)[""].message
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [

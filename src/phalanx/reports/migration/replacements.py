@@ -9,11 +9,13 @@ import yaml
 
 from phalanx.admission import queues
 from phalanx.admission.context import DEFAULT, ROOT, AdmissionContext, QueueCatalog, parent_of
-from phalanx.admission.fields import Json, name_of
+from phalanx.admission.fields import Json, mapping, name_of
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
 
 # What is no queue comes after the deepest of them.
 _LAST = 99
+_PLENTY = "1E"
+_REFUSED = "`phalanx webhook` would refuse the Queue in its place"
 
 
 def refused_queues(found: list[ObjectFinding]) -> Iterator[tuple[int, FieldFinding]]:
@@ -27,13 +29,32 @@ def refused_queues(found: list[ObjectFinding]) -> Iterator[tuple[int, FieldFindi
     depths = _depths(manifest for _, manifest in made.values())
     # These two are there before anybody applies anything.
     catalog = QueueCatalog({"metadata": {"name": name}} for name in (ROOT, DEFAULT))
-    context = AdmissionContext(queues=catalog)
+    amounts = {key for _, manifest in made.values() for key in mapping(manifest["spec"].get("deserved"))}
     for name in sorted(made, key=lambda name: (depths[name], name)):
         place, manifest = made[name]
-        for refusal in queues.validate(queues.defaults(manifest, context).document, None, context):
-            message = f"`phalanx webhook` would refuse the Queue in its place: {refusal}"
-            yield place, FieldFinding("", Verdict.NOT_HONOURED, message)
+        for refusal in _refusals(manifest, catalog):
+            told = FieldFinding("", Verdict.NOT_HONOURED, f"{_REFUSED}: {refusal}")
+            above = catalog.get(parent_of(manifest))
+            if above is not None and refusal not in _refusals(manifest, catalog, _generous(above, amounts)):
+                words = f"until {name_of(above)} deserves what its children do"
+                told = FieldFinding("", Verdict.CHANGE, f"{_REFUSED} {words}: {refusal}")
+            yield place, told
         catalog.put(manifest)
+
+
+def _refusals(manifest: Json, catalog: QueueCatalog, above: Json | None = None) -> list[str]:
+    """Among these queues; with another one `above` it than there is."""
+    if above is not None:
+        catalog = QueueCatalog((*catalog.all(), above))
+    context = AdmissionContext(queues=catalog)
+    return queues.validate(queues.defaults(manifest, context).document, None, context)
+
+
+def _generous(queue: Json, amounts: Iterable[str]) -> Json:
+    """As it would be if whoever knows how much there is wrote what it deserves."""
+    spec = mapping(queue.get("spec"))
+    deserved = {**dict.fromkeys(amounts, _PLENTY), **mapping(spec.get("deserved"))}
+    return {**queue, "spec": {**spec, "deserved": deserved}}
 
 
 def manifest_files(found: Iterable[ObjectFinding], policies: Mapping[str, str]) -> dict[str, str]:
