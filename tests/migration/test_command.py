@@ -299,8 +299,17 @@ KINDS = [
     ("scheduling.run.ai/v2", "Queue"),
     ("scheduling.run.ai/v2alpha2", "PodGroup"),
     ("kueue.x-k8s.io/v1beta1", "ClusterQueue"),
+    ("kueue.x-k8s.io/v1beta1", "Workload"),
+    ("quota.koordinator.sh/v1alpha1", "ElasticQuotaProfile"),
+    ("topology.volcano.sh/v1alpha1", "HyperNode"),
+    ("batch.volcano.sh/v1alpha1", "CronJob"),
+    ("ray.io/v1", "RayCluster"),
+    ("example.com/v1", "Thing"),
 ]
-KEYS = ("name", "labels", "annotations", "template", "spec", "resources", "cpu", "quota", "items", "volcano.sh/x")
+KEYS = (
+    *("name", "labels", "annotations", "template", "spec", "resources", "cpu", "quota", "items", "volcano.sh/x"),
+    *("parentQueue", "priority", "members", "tasks", "containers", "schedulerName", "ownerReferences", "nodeSelector"),
+)
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),
