@@ -308,7 +308,7 @@ KINDS = [
 ]
 KEYS = (
     *("name", "labels", "annotations", "template", "spec", "resources", "cpu", "quota", "items", "volcano.sh/x"),
-    *("parentQueue", "priority", "members", "tasks", "containers", "schedulerName", "ownerReferences", "nodeSelector"),
+    *("parentQueue", "priority", "members", "tasks", "containers", "schedulerName", "ownerReferences"),
 )
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
