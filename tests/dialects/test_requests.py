@@ -231,3 +231,7 @@ def test_which_resources_count(name: str, counted: bool) -> None:
 def test_a_resource_list_of_a_group_keeps_pods_and_drops_quota_names() -> None:
     amounts, problems = resource_list({"cpu": "2", "pods": "4", "requests.cpu": "2", "count/pods": "4"}, "spec.x")
     assert (dict(amounts), problems) == ({"cpu": 2000, "pods": 4}, ())
+
+
+def test_a_group_may_count_its_pods_by_the_name_that_quotas_have_alone() -> None:
+    assert resource_list({"count/pods": "5"}, "spec.x") == ((("pods", 5),), ())

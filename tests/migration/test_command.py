@@ -216,8 +216,8 @@ def test_manifests_and_patches_are_written_where_they_were_asked_for(tmp_path: P
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
     assert written == {
         "policy.yaml",
-        "objects/queue-kai-team.yaml",
-        "objects/podgroup-team-d-kai-pg.yaml",
+        "objects/01-queue-kai-team.yaml",
+        "objects/99-podgroup-team-d-kai-pg.yaml",
         "patches/deployment-team-d-kai-dep.yaml",
     }
 
@@ -226,7 +226,7 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
     queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "../../x"}, "spec": {}}
     (tmp_path / "in.yaml").write_text(yaml.safe_dump(queue))
     migrate("--from", str(tmp_path / "in.yaml"), "--write", str(tmp_path / "deep" / "out"))
-    assert [path.name for path in tmp_path.rglob("*.yaml") if path.name != "in.yaml"] == ["queue-.._.._x.yaml"]
+    assert [path.name for path in tmp_path.rglob("*.yaml") if path.name != "in.yaml"] == ["01-queue-.._.._x.yaml"]
 
 
 def test_the_exit_code_says_whether_something_is_lost(tmp_path: Path) -> None:
@@ -237,6 +237,29 @@ def test_the_exit_code_says_whether_something_is_lost(tmp_path: Path) -> None:
     result = migrate("--from", str(tmp_path))
     assert (result.exit_code, "not read: " in result.stdout) == (1, True)
     assert migrate("--from", str(tmp_path / "nowhere")).exit_code == 2
+
+
+@pytest.mark.parametrize("document", ["[a]", "text", "{kind: Queue}", "{apiVersion: v1, kind: 5}"])
+def test_what_is_no_object_is_named(tmp_path: Path, document: str) -> None:
+    group = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: a}\nspec: {minMember: 2}\n"
+    (tmp_path / "a.yaml").write_text(f"{group}---\n{document}\n---\n")
+    result = migrate("--from", str(tmp_path))
+    assert (result.exit_code, "PodGroup a" in result.stdout) == (1, True)
+    assert f"not read: {tmp_path}/a.yaml: document 2 is no object" in result.stdout
+
+
+def test_lists_as_the_api_server_answers_them_are_read(tmp_path: Path) -> None:
+    answer = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "QueueList"}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump({**answer, "items": [{"metadata": {"name": "q"}}, 5]}))
+    result = migrate("--from", str(tmp_path))
+    assert "Queue q (scheduling.volcano.sh): works as it is" in result.stdout
+    assert "items[1]: 5 is no object" in result.stdout
+
+
+def test_the_help_says_that_all_namespaces_are_read() -> None:
+    words = " ".join(migrate("--help").stdout.split())
+    assert "By default the whole cluster" in words
+    assert "kubeconfig's context." not in words
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:
@@ -276,8 +299,17 @@ KINDS = [
     ("scheduling.run.ai/v2", "Queue"),
     ("scheduling.run.ai/v2alpha2", "PodGroup"),
     ("kueue.x-k8s.io/v1beta1", "ClusterQueue"),
+    ("kueue.x-k8s.io/v1beta1", "Workload"),
+    ("quota.koordinator.sh/v1alpha1", "ElasticQuotaProfile"),
+    ("topology.volcano.sh/v1alpha1", "HyperNode"),
+    ("batch.volcano.sh/v1alpha1", "CronJob"),
+    ("ray.io/v1", "RayCluster"),
+    ("example.com/v1", "Thing"),
 ]
-KEYS = ("name", "labels", "annotations", "template", "spec", "resources", "cpu", "quota", "items", "volcano.sh/x")
+KEYS = (
+    *("name", "labels", "annotations", "template", "spec", "resources", "cpu", "quota", "items", "volcano.sh/x"),
+    *("parentQueue", "priority", "members", "tasks", "containers", "schedulerName", "ownerReferences"),
+)
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),

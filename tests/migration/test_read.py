@@ -13,6 +13,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.reports.migration.examine import Examiner
 from phalanx.reports.migration.read import Source, read_cluster_objects, read_documents
+from phalanx.reports.migration.steps import summary
 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
@@ -132,3 +133,45 @@ async def test_names_that_nobody_in_the_cluster_has_are_told() -> None:
 async def test_nobody_is_missing_of_whom_not_all_were_read() -> None:
     assert await missing_names(Cluster("priorityclasses")) == {"Queue", "ElasticQuota"}
     assert await missing_names(Cluster(), "n") == {"Queue", "PodGroup"}
+
+
+class Workloads(Cluster):
+    """Nothing runs. Templates of DaemonSets, ReplicaSets and an operator's kind name Volcano."""
+
+    async def get(self, path: str, params: object = None, *, accept: str = "") -> dict[str, Any]:
+        if path == "/api":
+            return {"kind": "APIGroupDiscoveryList", "items": []}
+        return {"kind": "APIGroupDiscoveryList", "items": [group("ray.io/v1", ["RayCluster"])]}
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        plural = path.rpartition("/")[2]
+        if plural in self.refused:
+            raise ApiError(403, "Forbidden", f"{plural} is forbidden")
+        template = {"spec": {"schedulerName": "volcano", "containers": [{"name": "c"}]}}
+        owner = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u"}]
+        alone = {"metadata": {"name": "a", "namespace": "n"}, "spec": {"template": template}}
+        owned = {**alone, "metadata": {"name": "b", "namespace": "n", "ownerReferences": owner}}
+        items: Mapping[str, list[dict[str, Any]]] = {
+            "daemonsets": [alone],
+            "replicasets": [alone, owned],
+            "rayclusters": [{**alone, "spec": {"headGroupSpec": {"template": template}}}],
+        }
+        return json.dumps({"metadata": {}, "items": items.get(plural, [])}).encode()
+
+
+async def test_whoever_would_make_pods_for_an_old_scheduler_is_told_even_without_pods() -> None:
+    source = Source(Examiner())
+    await read_cluster_objects(Workloads(), source, None)
+    told = {(each.kind, each.name) for each in source.examiner.found}
+    assert told == {("DaemonSet", "a"), ("ReplicaSet", "a"), ("RayCluster", "a")}
+    steps = summary(source.examiner.found).steps
+    assert "phalanx scheduler --scheduler-name phalanx --scheduler-name volcano" in steps
+
+
+async def test_workloads_that_may_not_be_listed_are_named() -> None:
+    source = Source(Examiner())
+    await read_cluster_objects(Workloads("daemonsets", "rayclusters"), source, None)
+    assert source.missing == [
+        "rayclusters.ray.io: rayclusters is forbidden",
+        "daemonsets.apps: daemonsets is forbidden",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.dialects.pods.requests import resource_list
 from phalanx.model.account import ResourceQuota, limits_of
 from phalanx.model.events import ResourceQuotaRemoved, ResourceQuotaUpdated
 from phalanx.model.resources import parse_amount
@@ -103,3 +104,11 @@ def test_other_namespaces_have_their_own() -> None:
     elsewhere = ResourceQuota("elsewhere", "quota", limits({"cpu": 0}))
     world = World().observe("quota elsewhere", ResourceQuotaUpdated(elsewhere))
     assert world.queued("job", cpu=2).admitted() == ["job"]
+
+
+@pytest.mark.parametrize("announced", ["pods", "count/pods"])
+def test_pods_that_a_group_announces_beyond_its_members_count_too(announced: str) -> None:
+    read, _ = resource_list({announced: "5"}, "spec.minResources")
+    world = World().quota(hard={"count/pods": 3})
+    world.gang("five", 1, min_resources=read, admission=True, admitted=False, created=1)
+    assert world.admitted() == []

@@ -30,11 +30,16 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
     if old is not None and jobs.same(document.get("spec"), old.get("spec")):
         return []
     spec = mapping(document.get("spec"))
-    refusals = [*_schedule(spec), *_name(name_of(document))]
+    refusals = own_refusals(document)
     template = spec.get("jobTemplate")
     if old is None or not jobs.same(template, mapping(old.get("spec")).get("jobTemplate")):
         refusals += [f"spec.jobTemplate: {refusal}" for refusal in _job(document, mapping(template))]
     return ["; ".join(refusals)] if refusals else []
+
+
+def own_refusals(document: Json) -> list[str]:
+    """Those for what is the CronJob's alone, one by one."""
+    return [*_schedule(mapping(document.get("spec"))), *_name(name_of(document))]
 
 
 def _schedule(spec: Json) -> Iterator[str]:

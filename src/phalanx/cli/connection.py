@@ -76,7 +76,7 @@ namespace_option = click.option(
     "-n",
     "--namespace",
     help="By default that of the kubeconfig's context.",
-    shell_complete=lambda ctx, param, incomplete: _namespaces(ctx, param, incomplete),
+    shell_complete=lambda ctx, param, incomplete: complete_namespaces(ctx, param, incomplete),
 )
 lease_namespace_option = click.option(
     "--lease-namespace",
@@ -104,7 +104,7 @@ output_option = click.option(
 )
 
 
-def _namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from phalanx.cli.completion import names_from, namespaces
 
     return names_from(namespaces)(ctx, param, incomplete)

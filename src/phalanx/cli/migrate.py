@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import connection_options, namespace_option, output_option
+from phalanx.cli.connection import complete_namespaces, connection_options, output_option
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -20,7 +19,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @connection_options
-@namespace_option
+@click.option(
+    "-n",
+    "--namespace",
+    help="Only this one, and what belongs to none. By default the whole cluster.",
+    shell_complete=complete_namespaces,
+)
 @click.option(
     "--from",
     "sources",
@@ -122,19 +126,14 @@ def _document(found: list[ObjectFinding], told: Steps, source: Source) -> dict[s
 
 
 def write_manifests(found: list[ObjectFinding], policies: dict[str, str], target: Path) -> list[Path]:
-    """Ready manifests; what is there already under these names is replaced."""
-    import yaml
+    """Ready manifests; what is there already under these names is replaced. Raises click.ClickException."""
+    from phalanx.reports.migration.replacements import manifest_files
 
-    files: dict[str, str] = {}
-    for at, text in enumerate(policies.values()):
-        files["policy.yaml" if not at else f"policy-{at + 1}.yaml"] = text
-    for each in found:
-        name = re.sub(r"[^a-z0-9.-]", "_", "-".join(filter(None, (each.kind, each.namespace, each.name))).lower())
-        if each.manifests:
-            files[f"objects/{name}.yaml"] = yaml.safe_dump_all(list(each.manifests), sort_keys=False)
-        if each.patch is not None:
-            files[f"patches/{name}.yaml"] = yaml.safe_dump(each.patch, sort_keys=False)
-    for path, text in files.items():
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        (target / path).write_text(text, encoding="utf-8")
+    files = manifest_files(found, policies)
+    try:
+        for path, text in files.items():
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {error.filename or target}: {error.strerror}") from error
     return [target / path for path in files]

@@ -41,14 +41,15 @@ _COMBINATIONS = frozenset(
         (words.KOORDINATOR_SHARED, words.KOORDINATOR_CORE, words.KOORDINATOR_RATIO),
     )
 )
-_UNSUPPORTED = (words.DEVICE_HINT, words.DEVICE_JOINT, words.GPU_PARTITION)
+# What nobody here can do yet: a pod that asks for cards of this family so waits.
+UNSUPPORTED = (words.DEVICE_HINT, words.DEVICE_JOINT, words.GPU_PARTITION)
 _READ = (
     words.VGPU_MODE,
     words.VGPU_USE_IDS,
     words.VGPU_OTHER_IDS,
     words.USE_KINDS,
     words.OTHER_KINDS,
-    *_UNSUPPORTED,
+    *UNSUPPORTED,
 )
 
 
@@ -164,7 +165,7 @@ def _listed(text: str | None) -> tuple[str, ...]:
 
 
 def _koordinator(asked: Mapping[str, int], terms: Mapping[str, str]) -> DeviceNeed:
-    problem = next((f"annotation {key} is not supported yet" for key in _UNSUPPORTED if key in terms), "")
+    problem = next((f"annotation {key} is not supported yet" for key in UNSUPPORTED if key in terms), "")
     problem = problem or _koordinator_problem(asked)
     if problem:
         return DeviceNeed(Family.KOORDINATOR, problem=problem)

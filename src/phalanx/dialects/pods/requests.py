@@ -13,7 +13,7 @@ import msgspec
 
 from phalanx.dialects.core import Amounts, Container, PodSpec, PodStatus, ResourceRequirements
 from phalanx.dialects.lenient import DecodingFault
-from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
+from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, PODS, Requests, requests_of
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 
@@ -21,6 +21,7 @@ DEFAULT_CPU = 100  # thousandths of a core, for scoring
 DEFAULT_MEMORY = 200 * 2**20  # bytes, for scoring
 
 _Thousandths = dict[str, int]
+_COUNT_PODS = "count/pods"
 _SCORING_DEFAULTS = {CPU: DEFAULT_CPU, MEMORY: DEFAULT_MEMORY * 1000}
 # A problem there makes the sum meaningless, not only one amount.
 _SUMMED_FIELDS = ("spec.containers", "spec.initContainers", "spec.overhead", "spec.resources")
@@ -93,9 +94,13 @@ def reports_resources(status: PodStatus) -> bool:
 
 
 def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[DecodingFault, ...]]:
-    """A ResourceList as it stands (quota-only names such as `requests.cpu` left out, `pods` kept)."""
+    """A ResourceList as it stands (quota-only names such as `requests.cpu` left out, `pods` kept). Pods may go by
+    the name `count/pods` alone."""
     problems: list[DecodingFault] = []
     read = _amounts(amounts, path, problems, keep_pods=True)
+    counted = read.pop(_COUNT_PODS, 0)
+    if counted:
+        read[PODS] = max(counted, read.get(PODS, 0))
     return _whole(read), tuple(problems)
 
 
@@ -196,7 +201,7 @@ def _amounts(
 ) -> _Thousandths:
     amounts: _Thousandths = {}
     for name, value in stated.items():
-        if not is_counted(name) and not (keep_pods and name == "pods"):
+        if not is_counted(name) and not (keep_pods and name in (PODS, _COUNT_PODS)):
             continue
         try:
             amount = parse_quantity(value, 1000)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import msgspec
 
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector, selects
 from phalanx.dialects.quotas import koordinator_quotas
 from phalanx.dialects.quotas.account_index import Address
@@ -109,6 +110,11 @@ class _Profile:
             created=reader.created,
         )
         return AccountSpec(ref, Place(Tree.KOORDINATOR, self._name), rank, (account,), "", warnings)
+
+
+def node_selector_of(resource: ServedKind, document: Document) -> Selector | None:
+    """Whose nodes a profile shares; None where that cannot be read."""
+    return _ProfileReader(resource, document).selector()
 
 
 class _ProfileReader(AccountReader):

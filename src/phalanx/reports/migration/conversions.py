@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from phalanx.dialects.pods.evictability import PREEMPTABLE
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.dialects.reader import Document
-from phalanx.reports.migration.findings import Verdict
+from phalanx.model.account import ROOT_QUEUE
+from phalanx.reports.migration.findings import FieldFinding, Verdict
 from phalanx.reports.migration.foreign import Said
-from phalanx.reports.migration.readers import Path
+from phalanx.reports.migration.readers import Path, spelled
 
 _API = "scheduling.volcano.sh/v1beta1"
 _GPU = "nvidia.com/gpu"
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 # What one of KAI's units is in thousandths of ours: of a CPU, of a byte, of a card.
 _UNITS = {"cpu": ("cpu", 1), "memory": ("memory", 10**9), "gpu": (_GPU, 1000)}
+_OURS = {"quota": "deserved", "limit": "capability"}
+_UNLIMITED = -1
 
 
 def kai_queue(document: Document) -> dict[str, Any]:
@@ -24,11 +28,11 @@ def kai_queue(document: Document) -> dict[str, Any]:
     stated = _mapping(document, "spec")
     spec: dict[str, Any] = {"reclaimable": True}
     if stated.get("parentQueue"):
-        spec["parent"] = stated["parentQueue"]
-    if isinstance(stated.get("priority"), int):
+        spec["parent"] = queue_name(stated["parentQueue"])
+    if _is_whole(stated.get("priority")):
         spec["priority"] = max(0, stated["priority"])
     resources = _mapping(stated, "resources")
-    for ours, theirs in (("deserved", "quota"), ("capability", "limit")):
+    for theirs, ours in _OURS.items():
         amounts = {
             name: amount
             for kind, (name, unit) in _UNITS.items()
@@ -40,6 +44,8 @@ def kai_queue(document: Document) -> dict[str, Any]:
     if isinstance(weight, int | float) and weight >= 1:
         spec["weight"] = int(weight)
     made = _head(document, "Queue", spec)
+    if "name" in made["metadata"]:
+        made["metadata"]["name"] = queue_name(made["metadata"]["name"])
     run_times = [stated[key] for key in ("preemptMinRuntime", "reclaimMinRuntime") if stated.get(key)]
     if run_times:
         made["metadata"]["annotations"] = {MIN_RUN_TIME: str(run_times[0])}
@@ -53,14 +59,69 @@ def said_of_kai(document: Document, path: Path) -> Said | None:
         value = value[step]
     if path[-1] == "overQuotaWeight":
         return _said_of_weight(document, value)
-    if path[-2:] in (("gpu", "quota"), ("gpu", "limit")) and isinstance(value, float) and 0 < value < math.inf:
-        lost = round(value - int(value), 3)
-        ours = "deserved" if path[-1] == "quota" else "capability"
-        rounded = f"{value:g} is rounded down to {int(value)}: {lost:g} of a card is lost" if lost else ""
-        return (Verdict.CHANGE, f"spec.{ours}[{_GPU}], in whole cards: {rounded}") if rounded else None
-    if path == ("spec", "preemptibility") and value not in _PREEMPTIBILITIES:
+    if path[:2] == ("spec", "resources") and path[-1] in _OURS:
+        return _said_of_amount(str(path[-2]), str(path[-1]), value)
+    if path == ("spec", "priority"):
+        return _said_of_priority(value)
+    if path == ("spec", "preemptibility"):
+        return _said_of_preemptibility(value)
+    if path in (("spec", "parentQueue"), ("spec", "queue")) and queue_name(value) != value:
+        ours = f"spec.{'parent' if path[-1] == 'parentQueue' else 'queue'}"
+        return Verdict.CHANGE, f"{ours}: {queue_name(value)}, as the new Queue of this name is called"
+    return None
+
+
+def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[FieldFinding]:
+    """What is said of a queue whose name is taken here."""
+    name = _mapping(document, "metadata").get("name")
+    for each in made:
+        ours = each["metadata"].get("name")
+        if ours != name:
+            message = f"{name} is above all queues here and cannot be changed: the new Queue is called {ours}"
+            yield FieldFinding("metadata.name", Verdict.CHANGE, message)
+
+
+def queue_name(name: Any) -> Any:
+    """What a queue of KAI's is called here, where nobody may change the one called root."""
+    return f"kai-{ROOT_QUEUE}" if name == ROOT_QUEUE else name
+
+
+def _said_of_amount(kind: str, field: str, value: object) -> Said | None:
+    name = _UNITS[kind][0] if kind in _UNITS else kind
+    ours = spelled(("spec", _OURS[field], name))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return Verdict.NOT_HONOURED, f"{value!r} is no number: nothing is written for it; correct it"
+    if value == _UNLIMITED and field == "limit":
+        return Verdict.CHANGE, f"no limit: {ours} is left out"
+    if value == _UNLIMITED:
+        return (
+            Verdict.CHANGE,
+            f"-1 is all there is, which nothing says here: write {ours} as large as what is above the queue has; "
+            "without it a queue counts as full under the plugin capacity (docs/policy.md)",
+        )
+    if value < 0:
+        return Verdict.NOT_HONOURED, f"{value:g} is below 0 and not -1: nothing is written for it; correct it"
+    lost = round(value - int(value), 3)
+    if kind == "gpu" and lost:
+        rounded = f"{value:g} is rounded down to {int(value)}: {lost:g} of a card is lost"
+        return Verdict.CHANGE, f"{ours}, in whole cards: {rounded}"
+    return None
+
+
+def _said_of_priority(value: object) -> Said | None:
+    if not _is_whole(value):
+        return Verdict.NOT_HONOURED, f"{value!r} is no whole number: nothing is written for it; correct it"
+    if isinstance(value, int) and value < 0:
+        return Verdict.NOT_HONOURED, f"the least priority of a Queue is 0 here: {value} becomes 0"
+    return None
+
+
+def _said_of_preemptibility(value: object) -> Said | None:
+    if value not in _PREEMPTIBILITIES:
         words = " nor ".join(_PREEMPTIBILITIES)
         return Verdict.NOT_HONOURED, f"{value!r} is neither {words}: nothing is written for it; correct it"
+    if value == _PREEMPTIBILITIES[0]:
+        return Verdict.CHANGE, f"nothing to write: whoever does not write the label {PREEMPTABLE} may be evicted"
     return None
 
 
@@ -87,9 +148,11 @@ def kai_group(document: Document) -> dict[str, Any]:
     """A PodGroup of scheduling.volcano.sh."""
     stated = _mapping(document, "spec")
     spec = {key: stated[key] for key in ("minMember", "queue", "priorityClassName") if stated.get(key)}
+    if "queue" in spec:
+        spec["queue"] = queue_name(spec["queue"])
     made = _head(document, "PodGroup", spec)
     if stated.get("preemptibility") == "non-preemptible":
-        made["metadata"]["labels"] = {"volcano.sh/preemptable": "false"}
+        made["metadata"]["labels"] = {PREEMPTABLE: "false"}
     return made
 
 
@@ -97,6 +160,10 @@ CONVERSIONS: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = {
     ("scheduling.run.ai", "Queue"): kai_queue,
     ("scheduling.run.ai", "PodGroup"): kai_group,
 }
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _amount(value: object, unit: int, name: str) -> str:

@@ -2,57 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 import msgspec
 
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
-from phalanx.dialects.reader import Document
-from phalanx.reports.capture.captured_kinds import ANNOTATIONS
-from phalanx.reports.migration.conversions import CONVERSIONS, said_of_kai
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.dialects.reader import Document, show
+from phalanx.reports.migration.conversions import CONVERSIONS, renamed_queue, said_of_kai
+from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults, written_paths
+from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
 from phalanx.reports.migration.foreign import (
-    DEFAULT_SCHEDULER,
-    FOREIGN_KEYS,
     FOREIGN_KINDS,
     KAI,
     KOORDINATOR,
-    RENAMED_KEYS,
-    SCHEDULER_NAMES,
     SCHEDULER_PLUGINS,
     VOLCANO,
+    ForeignKind,
     said_of_field,
-    said_of_key,
-    said_of_policy,
-    said_of_value,
     system_of,
 )
 from phalanx.reports.migration.policies import examine_configuration, examine_policy, usable_policy
 from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spelled
 from phalanx.reports.migration.references import References, with_missing
 from phalanx.reports.migration.refusals import field_at_fault, named, refusals
+from phalanx.reports.migration.replacements import refused_queues
+from phalanx.reports.migration.templates import scheduler_names, value_at
+from phalanx.reports.migration.workloads import WorkloadExaminer
 from phalanx.scheduling.policy.lint import policies_in
 
-_NOBODY = "nothing here acts on it; leave it out, or keep the component that does"
-_FIXED = "the template of a Job cannot be changed: write it into what makes the next one"
-_PLACES = ("labels", "annotations")
-# Where objects that our readers know name a scheduler.
-_SCHEDULERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "Job": (("spec", "schedulerName"),),
-    "CronJob": (("spec", "jobTemplate", "spec", "schedulerName"),),
-    "JobTemplate": (("spec", "schedulerName"),),
-    "Reservation": (("spec", "template", "spec", "schedulerName"),),
-}
+NO_OBJECT = "no object with apiVersion and kind"
+# As Volcano's chart calls the ConfigMap of its scheduler, after the name of the release.
+_POLICY_NAME = "-scheduler-configmap"
+# Its template is that of room, and what stands on it is read as the object's own.
+_ROOM = "Reservation"
+
+
+def is_object(document: object) -> TypeGuard[Document]:
+    return isinstance(document, Mapping) and all(
+        isinstance(document.get(key), str) and document[key] for key in ("apiVersion", "kind")
+    )
 
 
 class Examiner:
     """Objects go in one by one; pods of one template are told once."""
 
     def __init__(self, scheduler_name: str = "phalanx", readers: Readers | None = None) -> None:
-        self._name = scheduler_name
         self._readers = readers or Readers()
-        self._pods: dict[bytes, ObjectFinding] = {}
+        self._fields = FieldExaminer(scheduler_name, self._readers)
+        self._workloads = WorkloadExaminer(self._fields)
         self._found: list[ObjectFinding] = []
         self._accounts = self._readers.accounts()
         self.references = References()
@@ -66,7 +64,9 @@ class Examiner:
         for place, missing in self.references.missing():
             fields = with_missing(found[place].fields, missing)
             found[place] = msgspec.structs.replace(found[place], fields=fields)
-        return [*found, *self._pods.values()]
+        for place, refusal in refused_queues(found):
+            found[place] = msgspec.structs.replace(found[place], fields=(*found[place].fields, refusal))
+        return [*found, *self._workloads.pods]
 
     def add_all(self, documents: Iterable[object]) -> None:
         for document in documents:
@@ -79,74 +79,101 @@ class Examiner:
         try:
             self._add(document)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError, msgspec.MsgspecError) as error:
-            head = _empty(document, system_of(_group(document)))
-            broken = FieldFinding("", Verdict.NOT_HONOURED, f"it cannot be read: {error}; correct it")
-            self._found.append(msgspec.structs.replace(head, fields=(broken,)))
+            self._not_read(document, "", f"it cannot be read: {error}; correct it")
 
     def _add(self, document: Document) -> None:
         kind, group = str(document.get("kind") or ""), _group(document)
         if kind.endswith("List") and isinstance(document.get("items"), list):
-            self.add_all(document["items"])
+            self._list(document, kind.removesuffix("List"))
         elif (group, kind) == ("", "ConfigMap"):
-            for key, text in policies_in(document).items():
-                head = _empty(document, VOLCANO)
-                self._found.append(examine_policy(head, f"data.{key}", text))
-                if usable := usable_policy(text):
-                    self.policies[f"{head.title} {key}"] = usable
+            self._config_map(document)
         elif kind == "KubeSchedulerConfiguration":
-            self._found.append(examine_configuration(_empty(document, SCHEDULER_PLUGINS), document))
+            self._found.append(examine_configuration(head_of(document, SCHEDULER_PLUGINS), document))
         elif (group, kind) == ("", "Pod"):
-            self._pod(document)
+            self._workloads.add_pod(document)
         elif (group, kind) == ("scheduling.k8s.io", "PriorityClass"):
             self.references.add_class(document)
         elif system := system_of(group):
-            if system == SCHEDULER_PLUGINS and (is_koordinators(document) or _has_key_of(document, KOORDINATOR)):
+            if system == SCHEDULER_PLUGINS and (is_koordinators(document) or _has_key_of_koordinator(document)):
                 system = KOORDINATOR
             self._object(document, system)
-        elif _template(document) is not None:
-            self._template(document)
+        elif (workload := self._workloads.examined(document)) is not None:
+            self._found.append(workload)
+
+    def _list(self, document: Document, kind: str) -> None:
+        """What the API server answers leaves out of each object what kind it is."""
+        head = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
+        for at, item in enumerate(document["items"]):
+            if is_object(stated := {**head, **item} if isinstance(item, Mapping) else item):
+                self.add(stated)
+            else:
+                self._not_read(document, f"items[{at}]", f"{show(item)} is {NO_OBJECT}")
+
+    def _config_map(self, document: Document) -> None:
+        head = head_of(document, VOLCANO)
+        policies = policies_in(document)
+        for key, text in policies.items():
+            self._found.append(examine_policy(head, f"data.{key}", text))
+            if usable := usable_policy(text):
+                self.policies[f"{head.title} {key}"] = usable
+        if not policies and head.name.endswith(_POLICY_NAME):
+            advice = "write the policy as a text, such as volcano-scheduler.conf: |"
+            self._not_read(document, "data", f"{show(document.get('data'))} holds no policy; {advice}", VOLCANO)
+
+    def _not_read(self, document: Document, field: str, message: str, system: str = "") -> None:
+        head = head_of(document, system or system_of(_group(document)))
+        found = FieldFinding(field, Verdict.NOT_HONOURED, message)
+        self._found.append(msgspec.structs.replace(head, fields=(found,)))
 
     def _object(self, document: Document, system: str) -> None:
-        finding = _empty(document, system)
+        finding = head_of(document, system)
+        faults = name_faults(document)
         read = self._readers.reader(document)
         if read is not None:
             document = named(document)
             events, examined = self._accounts(document), self._read(document, finding, read)
             self.references.add_accounts(len(self._found), document, events)
             self.references.add(len(self._found), document, read(document)[0])
-            self._found.append(examined)
+            fields = (*examined.fields, *faults)
+            self._found.append(msgspec.structs.replace(examined, fields=fields))
             return
         foreign = FOREIGN_KINDS.get((_group(document), str(document.get("kind"))))
         if foreign is None:
             unread = FieldFinding("spec", Verdict.NOT_HONOURED, "nothing here reads this kind")
-            self._found.append(msgspec.structs.replace(finding, fields=(unread,)))
+            self._found.append(msgspec.structs.replace(finding, fields=(unread, *faults)))
             return
         fields_found: dict[str, FieldFinding] = {}
         for path in leaves(document.get("spec") or {}, ("spec",)):
-            of_value = said_of_kai(document, path) if system == KAI else None
-            verdict, message = of_value or said_of_field(foreign, spelled(path))
-            said = FieldFinding(spelled(path), verdict, message)
-            if verdict is Verdict.WORKS and path[-1] == "schedulerName":
-                # Whoever acts on it writes it into pods.
-                said = self._scheduler(spelled(path), str(_at(document, path)))
-            fields_found.setdefault(spelled(path), said)
+            fields_found.setdefault(spelled(path), self._foreign(document, foreign, path, system))
         convert = CONVERSIONS.get((_group(document), finding.kind))
         made = (convert(document),) if convert is not None else ()
-        fields = tuple(fields_found.values())
+        fields = (*fields_found.values(), *renamed_queue(document, made), *faults)
         self._found.append(msgspec.structs.replace(finding, fields=fields, manifests=made))
+
+    def _foreign(self, document: Document, kind: ForeignKind, path: Path, system: str) -> FieldFinding:
+        of_value = said_of_kai(document, path) if system == KAI else None
+        verdict, message = of_value or said_of_field(kind, spelled(path))
+        said = FieldFinding(spelled(path), verdict, message)
+        name = value_at(document, path)
+        if verdict is not Verdict.WORKS or path[-1] != "schedulerName" or name == self._fields.name:
+            return said
+        if kind.copies_owner:
+            owner = f"its owner{_owner_of(document)}"
+            return FieldFinding(said.field, Verdict.CHANGE, f"copied from {owner}: write {self._fields.name} there")
+        # Whoever acts on it writes it into pods.
+        return self._fields.scheduler(path, str(name))
 
     def _read(self, document: Document, finding: ObjectFinding, read: Read) -> ObjectFinding:
         """An object that a reader of ours knows: what it acts on, and what it tells."""
         told = list(read(document)[1])
-        fields = [self._field(document, read, path, told) for path in _paths(document)]
-        for place in _SCHEDULERS.get(finding.kind, ()):
-            spec: Document = document
-            for step in place[:-1]:
-                spec = _mapping(spec, step)
-            name = spec.get(place[-1])
-            if isinstance(name, str) and name and name != self._name:
-                fields = [each for each in fields if each.field != spelled(place)]
-                fields.append(self._scheduler(spelled(place), name))
+        fields = [self._fields.field(document, read, path, told) for path in written_paths(document)]
+        within = self._workloads.in_templates(document) if finding.kind != _ROOM else []
+        for path in scheduler_names(document):
+            name = str(value_at(document, path))
+            if name != self._fields.name and not any(each.field == spelled(path) for each in within):
+                fields = [each for each in fields if each.field != spelled(path)]
+                fields.append(self._fields.scheduler(path, name))
+        fields += within
         said = {each.message for each in fields}
         for refusal in refusals(document):
             if refusal not in said:
@@ -156,117 +183,10 @@ class Examiner:
         fields += [FieldFinding("", Verdict.CHANGE, message) for message in told]
         return msgspec.structs.replace(finding, fields=tuple(fields))
 
-    def _field(self, document: Document, read: Read, path: Path, told: list[str]) -> FieldFinding:
-        field = spelled(path)
-        marks = (field, str(path[-1])) if path[0] == "metadata" else (field,)
-        known = said_of_value(str(path[-1]), _at(document, path))
-        for message in told:
-            if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
-                told.remove(message)
-                return FieldFinding(field, *(known or (Verdict.CHANGE, message)))
-        if known is not None:
-            return FieldFinding(field, *known)
-        if self._readers.honoured(document, read, path):
-            return FieldFinding(field, Verdict.WORKS, said_of_policy(field))
-        if path[:2] == ("metadata", "annotations") and path[-1] in ANNOTATIONS:
-            return FieldFinding(field, Verdict.WORKS, "read, and changes nothing on this object alone")
-        said = said_of_key(str(path[-1])) if path[0] == "metadata" else None
-        verdict, message = said or (Verdict.NOT_HONOURED, _NOBODY)
-        return FieldFinding(field, verdict, message)
-
-    def _scheduler(self, field: str, name: str) -> FieldFinding:
-        advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
-        if name == DEFAULT_SCHEDULER:
-            advice = f"{name} is kube-scheduler's name"
-        return FieldFinding(field, Verdict.CHANGE, f"write {self._name}; {advice}")
-
-    def _pod(self, document: Document) -> None:
-        spec = _mapping(document, "spec")
-        paths = [path for path in _paths(document) if path[0] == "metadata"]
-        name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
-        systems = [system_of(str(path[-1])) for path in paths] + [SCHEDULER_NAMES.get(name, "")]
-        system = next((each for each in reversed(systems) if each), "")
-        phase = _mapping(document, "status").get("phase")
-        if not system or phase in ("Succeeded", "Failed"):
-            return
-        owners = _mapping(document, "metadata").get("ownerReferences") or [{}]
-        owner = owners[0].get("uid", "") if isinstance(owners, list) and isinstance(owners[0], Mapping) else ""
-        stated = [_at(document, path) for path in paths]
-        alike = owner or str(_mapping(document, "metadata").get("name"))
-        key = msgspec.json.encode([alike, name, [spelled(path) for path in paths], stated if not owner else []])
-        if key in self._pods:
-            known = self._pods[key]
-            self._pods[key] = msgspec.structs.replace(known, alike=known.alike + 1)
-            return
-        # As it is once its scheduler is ours.
-        document = {**document, "apiVersion": "v1", "kind": "Pod", "spec": {**spec, "schedulerName": self._name}}
-        read = self._readers.reader(document)
-        assert read is not None
-        told = list(read(document)[1])
-        fields = [self._field(document, read, path, told) for path in paths]
-        if name != self._name:
-            fields.append(self._scheduler("spec.schedulerName", name))
-        fields += [FieldFinding("", Verdict.CHANGE, message) for message in told if _is_final(message)]
-        self._pods[key] = msgspec.structs.replace(_empty(document, system), fields=tuple(fields))
-
-    def _template(self, document: Document) -> None:
-        """A workload that makes pods: as its pods, with a patch."""
-        place = _template(document)
-        assert place is not None
-        template: Any = document
-        for step in place:
-            template = template[step]
-        before = set(self._pods)
-        self._pod(
-            {
-                "metadata": {**_mapping(document, "metadata"), **_mapping(template, "metadata")},
-                "spec": _mapping(template, "spec"),
-            }
-        )
-        for key in set(self._pods) - before:
-            found = self._pods.pop(key)
-            prefix = ".".join(place)
-            fields = tuple(
-                msgspec.structs.replace(each, field=f"{prefix}.{each.field}") if each.field else each
-                for each in found.fields
-            )
-            patch = self._patch(document, template, place, fields)
-            if patch is None and str(document.get("kind")) == "Job":
-                fields = tuple(
-                    msgspec.structs.replace(each, message=f"{each.message}; {_FIXED}")
-                    if each.verdict is Verdict.CHANGE
-                    else each
-                    for each in fields
-                )
-            head = _empty(document, found.system)
-            self._found.append(msgspec.structs.replace(head, fields=fields, patch=patch))
-
-    def _patch(
-        self, document: Document, template: Document, place: Iterable[str], fields: Iterable[FieldFinding]
-    ) -> dict[str, Any] | None:
-        """What to merge into a workload so that the pods that it makes from now on are ours."""
-        if document.get("kind") == "Job":
-            return None
-        made: dict[str, Any] = {}
-        if any(each.field.endswith(".schedulerName") for each in fields):
-            made["spec"] = {"schedulerName": self._name}
-        metadata = _mapping(template, "metadata")
-        stated = {**_mapping(metadata, "labels"), **_mapping(metadata, "annotations")}
-        renamed = {
-            ours: stated[theirs] for theirs, ours in RENAMED_KEYS.items() if isinstance(stated.get(theirs), str)
-        }
-        if renamed:
-            made["metadata"] = {"annotations": renamed}
-        if not made:
-            return None
-        for step in reversed(tuple(place)):
-            made = {step: made}
-        return made
-
 
 def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> list[FieldFinding]:
     """Nothing comes of the object; the field for which it is refused says so."""
-    paths = {spelled(path): path for path in _paths(document)}
+    paths = {spelled(path): path for path in written_paths(document)}
     path = field_at_fault(document, paths.values(), refusal)
     found = FieldFinding(spelled(path) if path is not None else "", Verdict.NOT_HONOURED, refusal)
     at = next((at for at, each in enumerate(fields) if each.field == found.field), None)
@@ -275,53 +195,14 @@ def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> li
     return [*fields[:at], found, *fields[at + 1 :]]
 
 
-def _is_final(message: str) -> bool:
-    """Whether a notice is about what is written and not about what else is (not) there."""
-    return "not found" not in message and "does not exist" not in message
+def _has_key_of_koordinator(document: Document) -> bool:
+    return any(system_of(str(path[-1])) == KOORDINATOR for path in marked_paths(document))
 
 
-def _paths(document: Document) -> Iterator[Path]:
-    """The fields that somebody has written for a scheduler."""
-    spec = document.get("spec") or {}
-    written = leaves(spec, ("spec",)) if isinstance(spec, Mapping) else iter([("spec",)])
-    yield from dict.fromkeys(_upto_template(path) for path in written)
-    metadata = _mapping(document, "metadata")
-    for place in _PLACES:
-        for key in _mapping(metadata, place):
-            if system_of(str(key)) or key in FOREIGN_KEYS:
-                yield ("metadata", place, str(key))
-
-
-def _upto_template(path: Path) -> Path:
-    """Templates are handed on as they are."""
-    return path[: path.index("template") + 1] if "template" in path else path
-
-
-def _template(document: Document) -> tuple[str, ...] | None:
-    """Where the template of its pods stands."""
-    spec = _mapping(document, "spec")
-    if isinstance(_mapping(spec, "template").get("spec"), Mapping):
-        return ("spec", "template")
-    nested = _mapping(_mapping(spec, "jobTemplate"), "spec")
-    if isinstance(_mapping(nested, "template").get("spec"), Mapping):
-        return ("spec", "jobTemplate", "spec", "template")
-    return None
-
-
-def _has_key_of(document: Document, system: str) -> bool:
-    metadata = _mapping(document, "metadata")
-    return any(system_of(str(key)) == system for place in _PLACES for key in _mapping(metadata, place))
-
-
-def _empty(document: Document, system: str) -> ObjectFinding:
-    metadata = _mapping(document, "metadata")
-    return ObjectFinding(
-        system,
-        str(document.get("apiVersion") or ""),
-        str(document.get("kind") or ""),
-        str(metadata.get("namespace") or ""),
-        str(metadata.get("name") or ""),
-    )
+def _owner_of(document: Document) -> str:
+    owners = _mapping(document, "metadata").get("ownerReferences")
+    owner = owners[0] if isinstance(owners, list) and owners and isinstance(owners[0], Mapping) else {}
+    return f", {owner.get('kind')} {owner.get('name')}" if owner else ""
 
 
 def _group(document: Document) -> str:
@@ -331,10 +212,3 @@ def _group(document: Document) -> str:
 def _mapping(document: Document, key: str) -> Document:
     value = document.get(key)
     return value if isinstance(value, Mapping) else {}
-
-
-def _at(document: Document, path: Path) -> object:
-    value: Any = document
-    for step in path:
-        value = value[step]
-    return value

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from phalanx.dialects.reader import Document
 
 
 class Verdict(enum.StrEnum):
@@ -51,3 +54,16 @@ class ObjectFinding(msgspec.Struct, frozen=True):
     def title(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {where} ({self.api_version.rpartition('/')[0] or 'core'})"
+
+
+def head_of(document: Document, system: str) -> ObjectFinding:
+    """Nothing is said of it yet."""
+    stated = document.get("metadata")
+    metadata: Document = stated if isinstance(stated, Mapping) else {}
+    return ObjectFinding(
+        system,
+        str(document.get("apiVersion") or ""),
+        str(document.get("kind") or ""),
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+    )

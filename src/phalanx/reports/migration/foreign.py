@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.dialects.gangs.extras import PREFERRED_LEVEL, REQUIRED_LEVEL, SLA_WAITING_TIME
 from phalanx.reports.migration.findings import Verdict
 
 VOLCANO, SCHEDULER_PLUGINS, KOORDINATOR, KAI, KUEUE = "Volcano", "scheduler-plugins", "Koordinator", "KAI", "Kueue"
@@ -20,20 +21,25 @@ Said = tuple[Verdict, str]
 
 
 class ForeignKind(msgspec.Struct, frozen=True):
-    """`fields` say what becomes of a field and all below it; "spec" stands for those that are not named."""
+    """`fields` say what becomes of a field and all below it; "spec" stands for those that are not named.
+
+    Of what `copies_owner` nobody writes the templates: they are those of the owner.
+    """
 
     plural: str
     versions: tuple[str, ...]
     fields: Mapping[str, Said]
     namespaced: bool = True
+    copies_owner: bool = False
 
 
 _KEPT: Said = (_W, "Kueue's own controller acts on it; keep it running: it admits, Phalanx places")
-_KAI_GPU = "write nvidia.com/gpu in whole cards"
 
 FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
     **{
-        ("kueue.x-k8s.io", kind): ForeignKind(plural, ("v1beta2", "v1beta1", "v1alpha1"), {"spec": _KEPT}, spaced)
+        ("kueue.x-k8s.io", kind): ForeignKind(
+            plural, ("v1beta2", "v1beta1", "v1alpha1"), {"spec": _KEPT}, spaced, kind == "Workload"
+        )
         for kind, plural, spaced in (
             ("ClusterQueue", "clusterqueues", False),
             ("LocalQueue", "localqueues", True),
@@ -136,7 +142,15 @@ FOREIGN_KEYS: Mapping[str, Said] = {
     "pod-group-name": (_C, "write the annotation scheduling.k8s.io/group-name"),
     "gpu-fraction": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
     "gpu-memory": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
-    "kai.scheduler/": (_N, f"nothing here stands for it; of GPUs {_KAI_GPU}"),
+    "gpu-fraction-num-devices": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
+    "gpu-fraction-container-name": (
+        _C,
+        "write what docs/gpu-sharing.md names for shares of a card, in that container",
+    ),
+    "kai.scheduler/topology": (_C, "leave it out: a level names its label itself (docs/topology.md)"),
+    "kai.scheduler/topology-required-placement": (_C, f"write {REQUIRED_LEVEL} with the same label of nodes"),
+    "kai.scheduler/topology-preferred-placement": (_C, f"write {PREFERRED_LEVEL} with the same label of nodes"),
+    "kai.scheduler/": (_N, "nothing here stands for it"),
 }
 
 # Keys of a template that have a word of ours, an annotation.
@@ -179,6 +193,9 @@ _LONE_KEYS: Mapping[str, str] = {
     "pod-group-name": KAI,
     "gpu-fraction": KAI,
     "gpu-memory": KAI,
+    "gpu-fraction-num-devices": KAI,
+    "gpu-fraction-container-name": KAI,
+    **dict.fromkeys((key for key in SLA_WAITING_TIME if "/" not in key), VOLCANO),
     "scheduling.k8s.io/group-name": VOLCANO,
     "scheduling.k8s.io/group-min-member": VOLCANO,
     "pod-group/name": SCHEDULER_PLUGINS,

@@ -17,10 +17,11 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_page
 from phalanx.model.text.yaml_text import decode_yaml_all
-from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.examine import NO_OBJECT, Examiner, is_object
 from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
 from phalanx.reports.migration.readers import Readers
 from phalanx.reports.migration.steps import Webhook, read_webhook
+from phalanx.reports.migration.templates import NATIVE_GROUPS, grouped_kinds
 
 PAGE = 500
 _CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -29,10 +30,12 @@ _WEBHOOKS = (
     (Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False), True),
     (Resource(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False), False),
 )
-# Who makes pods, and has a template that names the scheduler.
+# Who makes pods, and has a template that names the scheduler: also one that has no pods now.
 _WORKLOADS = (
     Resource("apps", "v1", "deployments", "Deployment"),
     Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource("apps", "v1", "daemonsets", "DaemonSet"),
+    Resource("apps", "v1", "replicasets", "ReplicaSet"),
     Resource("batch", "v1", "jobs", "Job"),
     Resource("batch", "v1", "cronjobs", "CronJob"),
 )
@@ -50,7 +53,11 @@ def read_files(paths: list[Path], source: Source) -> None:
     for path in paths:
         for file in sorted(_files(path)):
             try:
-                source.examiner.add_all(decode_yaml_all(file.read_text(encoding="utf-8")))
+                for at, document in enumerate(decode_yaml_all(file.read_text(encoding="utf-8")), 1):
+                    if is_object(document):
+                        source.examiner.add(document)
+                    elif document is not None:
+                        source.missing.append(f"{file}: document {at} is {NO_OBJECT}")
             except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
                 source.missing.append(f"{file}: {error}")
 
@@ -67,7 +74,7 @@ async def read_cluster_objects(client: KubeClient, source: Source, namespace: st
     """Kinds that are not served are none of this cluster's; those that may not be read are named."""
     served = await discover(client)
     source.missing += [f"{name}: {why}" for name, why in sorted(served.degraded.items()) if system_of(name)]
-    for resource in (*_foreign(served), *_WORKLOADS, PODS, _CONFIG_MAPS, PRIORITY_CLASSES):
+    for resource in (*_foreign(served), *_operators(served), *_WORKLOADS, PODS, _CONFIG_MAPS, PRIORITY_CLASSES):
         unread = len(source.missing)
         async for document in read_documents(client, resource, source.missing, namespace):
             source.examiner.add(document)
@@ -80,14 +87,27 @@ async def read_cluster_objects(client: KubeClient, source: Source, namespace: st
 
 def _foreign(served: Discovery) -> list[Resource]:
     """All kinds of these systems, read here or not, each once."""
-    preferred: dict[tuple[str, str], Resource] = {}
     known = {*Readers().kinds, *FOREIGN_KINDS}
+    return [
+        resource
+        for resource in _listed(served)
+        if system_of(resource.group)
+        and ((resource.group, resource.kind) in known or resource.kind not in _TRANSIENT)
+    ]
+
+
+def _operators(served: Discovery) -> list[Resource]:
+    """Kinds of operators that make pods, and say in templates whose they are."""
+    kinds = {kind for kind in grouped_kinds() if kind[0] not in NATIVE_GROUPS and not system_of(kind[0])}
+    return [each for each in _listed(served) if (each.group, each.kind) in kinds]
+
+
+def _listed(served: Discovery) -> list[Resource]:
+    """What can be listed, each in the version that the server prefers."""
+    preferred: dict[tuple[str, str], Resource] = {}
     for entry in served.served:
-        resource = entry.resource
-        if system_of(resource.group) and "/" not in resource.plural and "list" in entry.verbs:
-            kind = (resource.group, resource.kind)
-            if kind in known or kind[1] not in _TRANSIENT:
-                preferred.setdefault((resource.group, resource.plural), resource)
+        if "/" not in entry.resource.plural and "list" in entry.verbs:
+            preferred.setdefault((entry.resource.group, entry.resource.plural), entry.resource)
     return list(preferred.values())
 
 

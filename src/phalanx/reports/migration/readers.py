@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from phalanx.dialects.api_groups import VOLCANO
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.dialect import Dialect
+from phalanx.dialects.gangs.context import GangContext
+from phalanx.dialects.gangs.group_spec import GroupSpec
+from phalanx.dialects.gangs.resolver import resolve
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.lenient import decode_leniently
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.quotas.quota_profiles import node_selector_of
 from phalanx.dialects.reader import Document
 from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.dialects.reservations.owners import read_owners
 from phalanx.dialects.reservations.reader import ReservationReader
+from phalanx.dialects.workloads.rule import OwnerFieldError, OwnerReader
+from phalanx.dialects.workloads.table import BUILT_IN_RULES
 from phalanx.jobs import spec as jobs
+from phalanx.jobs.pod_group import desired_pod_group
 from phalanx.model.events import ClusterEvent, PodUpdated
+from phalanx.model.gang import GangKey
 
 # What a decoder makes of an object: (the facts, what it tells about them). Facts are compared, and never read.
 Reading = tuple[object, tuple[str, ...]]
@@ -81,6 +92,8 @@ class Readers:
         kind = str(document.get("kind") or "")
         if (group, kind) == ("", "Pod"):
             return self._pod
+        if (group, kind) == (jobs.BATCH, "Job"):
+            return self._job
         if (group, kind) in _STRUCTS:
             struct = _STRUCTS[group, kind]
             return lambda each: _struct(struct, each)
@@ -89,6 +102,14 @@ class Readers:
             return None
         served = wanted.served_as(version)
         return lambda each: self._object(served, each)
+
+    def owner(self, document: Document) -> Read | None:
+        """What the owner of pods says of their gang; None where nobody asks such an object."""
+        kind = (str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind") or ""))
+        for rule in BUILT_IN_RULES:
+            if rule.owner is not None and rule.sizes is not None and (rule.owner.group, rule.owner.kind) == kind:
+                return partial(_sizes, rule.sizes)
+        return None
 
     def accounts(self) -> Callable[[Document], list[ClusterEvent]]:
         """What becomes of accounts by objects that are told one after the other; other kinds are passed over."""
@@ -125,8 +146,7 @@ class Readers:
         address = (kind.group, kind.plural)
         if address in self._all.groups:
             specs = self._all.read_group(kind, document)
-            problems = [each.problem for each in specs] + [told for each in specs for told in each.warnings]
-            return specs, tuple(problem.message for problem in problems if problem is not None)
+            return specs, tuple(dict.fromkeys(told for each in specs for told in self._told_of_group(each)))
         if address in self._all.accounts:
             account = self._all.accounts[address]
             if account.read is not None:
@@ -135,13 +155,35 @@ class Readers:
                 for each in spec.accounts:
                     found += [*([each.problem] if each.problem else ()), *each.warnings]
                 return spec, tuple(problem.message for problem in found)
-            facts: object = intake.account(kind, document)
+            # Which nodes a profile means shows only where there are nodes.
+            facts: object = (intake.account(kind, document), node_selector_of(kind, document))
         else:
             facts = intake.apply(intake.enrichers.updated(kind, document))
             if kind.kind == "Reservation":
                 # Who may use one shows at the pods of others only.
                 facts = (facts, read_owners(ReservationReader(kind, document)))
         return facts, _told(intake)
+
+    def _told_of_group(self, spec: GroupSpec) -> list[str]:
+        """What is said of a gang that has nothing yet but its object."""
+        key = GangKey(spec.ref.namespace, spec.ref.name)
+        context = GangContext(naming_of=self._all.naming_of)
+        gang = resolve(key, (), (spec,), context, DialectOptions()).gang
+        known = [spec.problem, *spec.warnings]
+        said = (told.message for told in (*known, gang.problem, *gang.warnings) if told is not None)
+        # Which classes there are is looked up among all that was read.
+        return [message for message in said if "does not exist" not in message]
+
+    def _job(self, document: Document) -> Reading:
+        """A Job's labels and annotations are those of its PodGroup as well."""
+        job, told = _struct(jobs.Job, document)
+        if not isinstance(job, jobs.Job):
+            return job, told
+        group = desired_pod_group(job)
+        kind = self._kinds[VOLCANO, "PodGroup"].served_as("v1beta1")
+        keys = (*job.metadata.labels, *job.metadata.annotations)
+        more = [each for each in self._object(kind, group)[1] if any(f"{key} " in each for key in keys)]
+        return job, (*told, *more)
 
     def _pod(self, document: Document) -> Reading:
         pod = decode_pod(msgspec.json.encode(document))
@@ -164,6 +206,13 @@ def _schedulers(document: Document) -> tuple[str, ...]:
 
 def _told(intake: Intake) -> tuple[str, ...]:
     return tuple(notice.message for notice in intake.drain_warnings() if notice.type == "Warning")
+
+
+def _sizes(read: Callable[[OwnerReader], object], document: Document) -> Reading:
+    try:
+        return read(OwnerReader(document)), ()
+    except OwnerFieldError as error:
+        return None, (str(error),)
 
 
 def _struct(kind: type[msgspec.Struct], document: Document) -> Reading:

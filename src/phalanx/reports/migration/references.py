@@ -9,6 +9,9 @@ import msgspec
 
 from phalanx.admission.fields import mapping
 from phalanx.cluster.account_paths import parent_not_found
+from phalanx.cluster.network.hypernodes import HyperNodeTree
+from phalanx.cluster.nodes.rows import NodeRows
+from phalanx.cluster.resource_space import ResourceSpace
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.resolver import priority_class_not_found
 from phalanx.dialects.pods.evictability import SYSTEM_CLASSES
@@ -16,8 +19,9 @@ from phalanx.dialects.quotas.koordinator_quotas import PARENT
 from phalanx.dialects.reader import Document, describe
 from phalanx.jobs.spec import CronJob, Job, JobSpec, JobTemplate
 from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey, Tree
-from phalanx.model.events import AccountRemoved, AccountUpdated
+from phalanx.model.events import AccountRemoved, AccountUpdated, HyperNodeUpdated
 from phalanx.model.gang import GroupRef
+from phalanx.model.topology import HyperNode
 from phalanx.reports.migration.findings import FieldFinding, Verdict
 from phalanx.reports.migration.readers import spelled
 from phalanx.status.warnings.orphaned_accounts import CHARGES_NOTHING
@@ -50,6 +54,7 @@ class References:
         # By the place of the finding that it belongs to.
         self._parents: dict[int, AccountKey] = {}
         self._names: dict[int, _Names] = {}
+        self._hypernodes: dict[str, tuple[int, HyperNode, Document]] = {}
 
     def add_class(self, document: Document) -> None:
         self._classes.add(str(mapping(document.get("metadata")).get("name")))
@@ -59,6 +64,9 @@ class References:
         names = _names_of(document, facts)
         if names is not None:
             self._names[place] = names
+        for event in facts if isinstance(facts, list) else ():
+            if isinstance(event, HyperNodeUpdated):
+                self._hypernodes[event.hypernode.name] = place, event.hypernode, document
 
     def add_accounts(self, place: int, document: Document, events: Iterable[object]) -> None:
         """What becomes of all accounts by the object, whose finding stands at `place`."""
@@ -83,6 +91,7 @@ class References:
                 message = f"{parent_not_found(account.label, parent).message}; {CHARGES_NOTHING}"
                 yield place, FieldFinding(_PARENTS[key.tree], Verdict.CHANGE, f"{message}; create {parent.name}")
         yield from self._missing_queues()
+        yield from self._hypernode_faults()
         # Every cluster has classes of its own: where none was read nobody could look.
         if self._classes and "PriorityClass" not in self.partial:
             known = self._classes | set(SYSTEM_CLASSES) | {""}
@@ -90,6 +99,17 @@ class References:
                 if names.priority_class not in known:
                     message = priority_class_not_found(names.ref, names.priority_class)
                     yield place, FieldFinding(f"{names.place}.priorityClassName", Verdict.CHANGE, message)
+
+    def _hypernode_faults(self) -> Iterator[tuple[int, FieldFinding]]:
+        """As the scheduler finds them; which nodes there are nobody knows here."""
+        if "HyperNode" in self.partial:
+            return
+        tree = HyperNodeTree(NodeRows(ResourceSpace()))
+        for _, hypernode, _ in self._hypernodes.values():
+            tree.put(hypernode)
+        for fault in tree.faults() if self._hypernodes else ():
+            place, _, document = self._hypernodes[fault.hypernode]
+            yield place, FieldFinding(_member_named(document, fault.message), Verdict.CHANGE, fault.message)
 
     def _missing_queues(self) -> Iterator[tuple[int, FieldFinding]]:
         """Nothing where neither a queue nor a cluster was read: nobody could look."""
@@ -103,6 +123,16 @@ class References:
                     "that names it starts"
                 )
                 yield place, FieldFinding(f"{names.place}.queue", Verdict.CHANGE, message)
+
+
+def _member_named(document: Document, message: str) -> str:
+    """The member that a fault of a HyperNode is about."""
+    members = mapping(document.get("spec")).get("members")
+    for at, member in enumerate(members if isinstance(members, list) else ()):
+        name = mapping(mapping(mapping(member).get("selector")).get("exactMatch")).get("name")
+        if name and mapping(member).get("type") == "HyperNode" and f"HyperNode {name} " in message:
+            return f"spec.members[{at}].selector.exactMatch.name"
+    return "spec.members"
 
 
 def _names_of(document: Document, facts: object) -> _Names | None:

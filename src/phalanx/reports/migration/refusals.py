@@ -21,7 +21,6 @@ from phalanx.reports.migration.readers import Path
 _NOWHERE = AdmissionContext()
 # What a generated name ends in, as the webhook takes it.
 _SUFFIX = "x" * 5
-_ANOTHER = object()
 
 
 def refusals(document: Document) -> list[str]:
@@ -32,12 +31,15 @@ def refusals(document: Document) -> list[str]:
 
 
 def field_at_fault(document: Document, paths: Iterable[Path], refusal: str) -> Path | None:
-    """The first of the fields without which the object would not be refused so, those whose value is quoted before
-    the others; None if it is no single one."""
+    """The first of the fields without which the object would not be refused so: those after which nothing new is
+    wrong before the others, then those whose value is quoted. None if it is no single one."""
+    before = set(refusals(document))
+    found: list[tuple[bool, Path]] = []
     for path in sorted(paths, key=lambda path: f'"{_at(document, path)}"' not in refusal):
-        if refusal not in refusals(_without(document, path)):
-            return path
-    return None
+        after = set(refusals(_without(document, path)))
+        if refusal not in after:
+            found.append((not after <= before, path))
+    return min(found, key=lambda each: each[0])[1] if found else None
 
 
 def _of_job(document: Document) -> Iterator[str]:
@@ -62,11 +64,10 @@ def _of_plugins(document: Document) -> Iterator[str]:
 
 
 def _of_cron_job(document: Document) -> Iterator[str]:
-    """Its schedule and its job one by one: together they would be one sentence. The webhook does not look at a
-    template that is that of before."""
+    """Its own and those of its job one by one: together they would be one sentence."""
     whole = named(document)
     template = mapping(whole.get("spec")).get("jobTemplate")
-    yield from cron_jobs.validate(whole, {"spec": {"jobTemplate": template, "schedule": _ANOTHER}}, _NOWHERE)
+    yield from cron_jobs.own_refusals(whole)
     made = {
         "metadata": {"name": name_of(whole)[: cron_jobs.MOST_CHARACTERS]},
         "spec": mapping(template).get("spec"),

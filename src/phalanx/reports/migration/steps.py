@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from phalanx.admission.fields import mapping, text
+from phalanx.kube.own_objects import LABELS
 from phalanx.reports.migration.findings import ObjectFinding, Verdict
 from phalanx.reports.migration.foreign import (
     KAI,
@@ -18,7 +20,10 @@ from phalanx.reports.migration.foreign import (
     VOLCANO,
     system_of,
 )
+from phalanx.reports.migration.templates import NAME_FIELDS
 
+_NAME_LABEL = "app.kubernetes.io/name"
+_OUR_WEBHOOKS = ".webhook.phalanx.dev"
 # Webhooks of these groups speak about what we and our users write.
 _STAYS: Mapping[str, str] = {
     VOLCANO: (
@@ -33,11 +38,12 @@ _STAYS: Mapping[str, str] = {
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """A webhook configuration that is in the cluster."""
+    """A webhook configuration that is in the cluster; `ours` is what `phalanx webhook` has made."""
 
     name: str
     groups: tuple[str, ...]
     mutating: bool = False
+    ours: bool = False
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -106,21 +112,32 @@ def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
     found = set()
     for each in findings:
         for field in each.fields:
-            if field.field.endswith("schedulerName") and "--scheduler-name" in field.message:
+            if field.field.endswith(NAME_FIELDS) and "--scheduler-name" in field.message:
                 words = field.message.partition("--scheduler-name ")[2]
                 found.add(words.partition("`")[0].partition(" ")[0])
     return sorted(found, key=lambda name: (name not in SCHEDULER_NAMES, name))
 
 
 def _clashes(webhook: Webhook) -> bool:
+    if webhook.ours:
+        return False
     return any(system_of(group) for group in webhook.groups) or any(
         word in webhook.name for word in ("volcano", "koord", "kai-", "kueue")
     )
 
 
 def read_webhook(document: Mapping[str, Any], mutating: bool) -> Webhook:
-    metadata, groups = document.get("metadata") or {}, []
-    for hook in document.get("webhooks") or ():
+    metadata, groups = mapping(document.get("metadata")), []
+    hooks = [mapping(each) for each in document.get("webhooks") or ()]
+    for hook in hooks:
         for rule in hook.get("rules") or ():
             groups += [str(group) for group in rule.get("apiGroups") or ()]
-    return Webhook(str(metadata.get("name")), tuple(dict.fromkeys(groups)), mutating)
+    return Webhook(str(metadata.get("name")), tuple(dict.fromkeys(groups)), mutating, _is_ours(metadata, hooks))
+
+
+def _is_ours(metadata: Mapping[str, Any], hooks: Sequence[Mapping[str, Any]]) -> bool:
+    """By the label that our installer and the chart write, whatever the release is called; else by the names of all
+    webhooks, which carry our domain. The name of the object says nothing."""
+    if mapping(metadata.get("labels")).get(_NAME_LABEL) == LABELS[_NAME_LABEL]:
+        return True
+    return bool(hooks) and all(text(hook.get("name")).endswith(_OUR_WEBHOOKS) for hook in hooks)

@@ -1,0 +1,131 @@
+"""What is said of one field of an object that a reader of ours knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from phalanx.dialects.devices.shared_cards import UNSUPPORTED
+from phalanx.dialects.reader import Document
+from phalanx.jobs.spec import BATCH
+from phalanx.reports.capture.captured_kinds import ANNOTATIONS
+from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.foreign import (
+    DEFAULT_SCHEDULER,
+    FOREIGN_KEYS,
+    said_of_key,
+    said_of_policy,
+    said_of_value,
+    system_of,
+)
+from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spelled
+from phalanx.reports.migration.schemas import refused_value
+from phalanx.reports.migration.templates import BATCH_SCHEDULER, value_at
+
+NOBODY = "nothing here acts on it; leave it out, or keep the component that does"
+_PLACES = ("labels", "annotations")
+# What is no field that somebody writes for a scheduler.
+_HEAD = frozenset(("apiVersion", "kind", "metadata", "status"))
+
+
+class FieldExaminer:
+    """`name` is the scheduler to move to."""
+
+    def __init__(self, name: str, readers: Readers) -> None:
+        self.name = name
+        self.readers = readers
+
+    def field(self, document: Document, read: Read, path: Path, told: list[str]) -> FieldFinding:
+        """`told` is what the reader says of the object; what is about this field is taken from there."""
+        field = spelled(path)
+        marks = (field, str(path[-1])) if path[0] == "metadata" else (field,)
+        value = value_at(document, path)
+        known = said_of_value(str(path[-1]), value)
+        for message in told:
+            if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
+                told.remove(message)
+                return FieldFinding(field, *(known or (Verdict.CHANGE, message)))
+        if known is not None:
+            return FieldFinding(field, *known)
+        if refused := refused_value(document, path, value):
+            return FieldFinding(field, Verdict.NOT_HONOURED, refused)
+        if path[:2] == ("metadata", "annotations") and path[-1] in UNSUPPORTED:
+            return FieldFinding(
+                field,
+                Verdict.NOT_HONOURED,
+                "with the plugin deviceshare in the policy a pod that asks for Koordinator's GPUs waits: "
+                f"annotation {path[-1]} is not supported yet; without the plugin nothing reads it; leave it out",
+            )
+        if self.readers.honoured(document, read, path):
+            return FieldFinding(field, Verdict.WORKS, said_of_policy(field))
+        if path[:2] == ("metadata", "annotations") and path[-1] in ANNOTATIONS:
+            return FieldFinding(field, Verdict.WORKS, "read, and changes nothing on this object alone")
+        if path[0] != "metadata" and _is_made_by_controller(document):
+            return FieldFinding(
+                field, Verdict.WORKS, "the controller of its owner writes it; nothing here acts on it"
+            )
+        return self.unread(path)
+
+    def unread(self, path: Path) -> FieldFinding:
+        """Of a field that no reader acts on."""
+        said = said_of_key(str(path[-1])) if path[0] == "metadata" else None
+        verdict, message = said or (Verdict.NOT_HONOURED, NOBODY)
+        return FieldFinding(spelled(path), verdict, message)
+
+    def scheduler(self, path: Path, name: str) -> FieldFinding:
+        """Of a field that names another scheduler."""
+        advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+        if name == DEFAULT_SCHEDULER:
+            advice = f"{name} is kube-scheduler's name"
+        instead = f"write {self.name}"
+        if path[-1] == BATCH_SCHEDULER:
+            instead = f"its operator writes {name} into the pods: leave it out and write schedulerName: {self.name}"
+        return FieldFinding(spelled(path), Verdict.CHANGE, f"{instead}; {advice}")
+
+
+def name_faults(document: Document) -> list[FieldFinding]:
+    """Without a name, or with one that is no text, the API server takes nothing."""
+    metadata = document.get("metadata")
+    stated = metadata if isinstance(metadata, Mapping) else {}
+    name, prefix = stated.get("name"), stated.get("generateName")
+    if isinstance(name, str) and name:
+        return []
+    if name is None and isinstance(prefix, str) and prefix:
+        return []
+    words = "it has no name; write one" if not name and name != 0 else f"{name!r} is no text; write it in quotes"
+    return [FieldFinding("metadata.name", Verdict.NOT_HONOURED, words)]
+
+
+def _is_made_by_controller(document: Document) -> bool:
+    """Whether nobody wrote it: a PodGroup of a Job has more names of amounts than anybody reads."""
+    metadata = document.get("metadata")
+    owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    return isinstance(owners, list) and any(
+        isinstance(each, Mapping) and str(each.get("apiVersion") or "").startswith(f"{BATCH}/") for each in owners
+    )
+
+
+def written_paths(document: Document) -> Iterator[Path]:
+    """The fields that somebody has written for a scheduler; a template is one."""
+    written = (
+        path
+        for key, content in document.items()
+        if key not in _HEAD and content is not None
+        for path in leaves(content, (str(key),))
+    )
+    yield from dict.fromkeys(_upto_template(path) for path in written)
+    yield from marked_paths(document)
+
+
+def marked_paths(document: Document) -> Iterator[Path]:
+    """Its labels and annotations that are words of one of these systems."""
+    metadata = document.get("metadata")
+    for place in _PLACES:
+        stated = metadata.get(place) if isinstance(metadata, Mapping) else None
+        for key in stated if isinstance(stated, Mapping) else ():
+            if isinstance(key, str) and (system_of(key) or key in FOREIGN_KEYS):
+                yield ("metadata", place, key)
+
+
+def _upto_template(path: Path) -> Path:
+    """Templates are handed on as they are, and judged as pods."""
+    return path[: path.index("template") + 1] if "template" in path else path

@@ -1,0 +1,132 @@
+"""Where an object, whatever its kind, has templates of pods and names schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
+from phalanx.dialects.reader import Document
+from phalanx.dialects.workloads.table import BUILT_IN_RULES
+from phalanx.reports.migration.conversions import queue_name
+from phalanx.reports.migration.foreign import RENAMED_KEYS, SCHEDULER_NAMES
+from phalanx.reports.migration.readers import Path
+
+# The one of SparkApplication (sparkoperator.k8s.io): its operator writes it into the pods.
+BATCH_SCHEDULER = "batchScheduler"
+NAME_FIELDS = ("schedulerName", BATCH_SCHEDULER)
+# Its pods are known by their labels.
+SPARK_APPLICATION = ("sparkoperator.k8s.io", "SparkApplication")
+_NOT_WRITTEN = frozenset(("apiVersion", "kind", "metadata", "status"))
+# What an object has that makes pods in several steps: what stands in a `template` is then no pod's.
+_STEPS = ("template", "tasks", "jobTemplate")
+# Kinds of Kubernetes itself that make pods; their pods are told of as those of any owner.
+NATIVE_GROUPS = frozenset(("", "apps", "batch"))
+_PATCHED = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"))
+
+
+def pod_templates(document: Document) -> list[Path]:
+    """Where mappings stand that hold the `spec`, and mostly the `metadata`, of pods."""
+    return [path for key in _written(document) for path in _templates(document[key], (key,))]
+
+
+def scheduler_names(document: Document) -> list[Path]:
+    """Where a scheduler's name stands, in templates and elsewhere."""
+    return [path for key in _written(document) for path in _named(document[key], (key,))]
+
+
+def in_template(path: Path, templates: list[Path]) -> bool:
+    return any(path[: len(place)] == place for place in templates)
+
+
+def is_grouped(document: Document) -> bool:
+    """Whether somebody here knows the pods of such an owner as his."""
+    group, kind = str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind"))
+    if group in NATIVE_GROUPS:
+        return True
+    return (group, kind) in grouped_kinds()
+
+
+def grouped_kinds() -> set[tuple[str, str]]:
+    """(group, kind) of the owners whose pods somebody here knows as theirs."""
+    owners = {(rule.owner.group, rule.owner.kind) for rule in BUILT_IN_RULES if rule.owner is not None}
+    return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,))
+
+
+def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool) -> dict[str, Any] | None:
+    """What to merge into a workload so that the pods that it makes from now on are ours; `renamed` where its
+    template names another scheduler. None where nothing is to be merged, or nothing can be."""
+    if document.get("kind") == "Job" or place not in _PATCHED:
+        return None
+    made: dict[str, Any] = {}
+    if renamed:
+        made["spec"] = {"schedulerName": scheduler_name}
+    # KAI looks at the owner too, and at the pods first.
+    stated: dict[str, Any] = {}
+    for holder in (document, value_at(document, place)):
+        metadata = _mapping(holder.get("metadata"))
+        stated |= {**_mapping(metadata.get("labels")), **_mapping(metadata.get("annotations"))}
+    annotations = {
+        ours: queue_name(stated[theirs]) if ours == QUEUE_ANNOTATION else stated[theirs]
+        for theirs, ours in RENAMED_KEYS.items()
+        if isinstance(stated.get(theirs), str)
+    }
+    if annotations:
+        made["metadata"] = {"annotations": annotations}
+    if not made:
+        return None
+    for step in reversed(place):
+        made = {str(step): made}
+    return made
+
+
+def value_at(document: Document, path: Path) -> Any:
+    value: Any = document
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _written(document: Document) -> Iterator[str]:
+    return (key for key in document if isinstance(key, str) and key not in _NOT_WRITTEN)
+
+
+def _templates(value: object, path: Path) -> Iterator[Path]:
+    if isinstance(value, Mapping):
+        if _is_template(value, path):
+            yield path
+            return
+        for key, content in value.items():
+            if isinstance(key, str):
+                yield from _templates(content, (*path, key))
+    elif isinstance(value, list):
+        for place, content in enumerate(value):
+            yield from _templates(content, (*path, place))
+
+
+def _is_template(value: Mapping[str, Any], path: Path) -> bool:
+    spec = value.get("spec")
+    if not isinstance(spec, Mapping) or any(step in spec for step in _STEPS):
+        return False
+    named = path[-1] == "template" and isinstance(spec.get("schedulerName"), str)
+    return named or isinstance(spec.get("containers"), list)
+
+
+def _named(value: object, path: Path) -> Iterator[Path]:
+    if isinstance(value, Mapping):
+        for key, content in value.items():
+            if not isinstance(key, str):
+                continue
+            if key in NAME_FIELDS and isinstance(content, str) and content:
+                # Other operators' batch schedulers are no schedulers of pods.
+                if key != BATCH_SCHEDULER or content in SCHEDULER_NAMES:
+                    yield (*path, key)
+            else:
+                yield from _named(content, (*path, key))
+    elif isinstance(value, list):
+        for place, content in enumerate(value):
+            yield from _named(content, (*path, place))
+
+
+def _mapping(value: object) -> Document:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,252 @@
+"""Objects that are not whole, or that only others make wrong, are told as the scheduler would take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from phalanx.admission.webhook.registration import RegistrationOptions, WebhookAddress, configurations
+from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.readers import Readers
+from phalanx.reports.migration.steps import read_webhook, summary
+
+READERS = Readers()
+
+
+def examined(*texts: str) -> list[ObjectFinding]:
+    examiner = Examiner(readers=READERS)
+    examiner.add_all(document for text in texts for document in yaml.safe_load_all(text))
+    return examiner.found
+
+
+def objected(text: str) -> dict[str, FieldFinding]:
+    (found,) = examined(text)
+    return {each.field: each for each in found.fields if each.verdict is not Verdict.WORKS}
+
+
+# --- objects without a spec
+
+WITHOUT_SPEC = [
+    ("scheduling.volcano.sh/v1beta1", "PodGroup", Verdict.WORKS),
+    ("scheduling.volcano.sh/v1beta1", "Queue", Verdict.WORKS),
+    ("scheduling.x-k8s.io/v1alpha1", "ElasticQuota", Verdict.WORKS),
+    ("topology.volcano.sh/v1alpha1", "HyperNode", Verdict.WORKS),
+    ("batch.volcano.sh/v1alpha1", "Job", Verdict.NOT_HONOURED),
+]
+
+
+@pytest.mark.parametrize(("api_version", "kind", "verdict"), WITHOUT_SPEC, ids=[each[1] for each in WITHOUT_SPEC])
+def test_an_object_without_a_spec_is_what_its_reader_makes_of_it(
+    api_version: str, kind: str, verdict: Verdict
+) -> None:
+    head = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a, namespace: t}}\n"
+    for text in (head, f"{head}spec: null\n"):
+        (found,) = examined(text)
+        assert found.verdict is verdict
+        assert not any("cannot be read" in each.message for each in found.fields)
+
+
+def test_a_command_has_no_spec_and_is_carried_out() -> None:
+    (found,) = examined("""
+apiVersion: bus.volcano.sh/v1alpha1
+kind: Command
+metadata: {name: c, namespace: t}
+action: AbortJob
+target: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, uid: u}
+reason: r
+""")
+    assert found.verdict is Verdict.WORKS
+    assert {"action", "target.name", "reason"} <= {each.field for each in found.fields}
+
+
+# --- quotas over nodes
+
+
+def test_the_nodes_of_a_quota_tree_are_honoured() -> None:
+    (found,) = examined("""
+apiVersion: quota.koordinator.sh/v1alpha1
+kind: ElasticQuotaProfile
+metadata: {name: p, namespace: kube-system, labels: {quota.scheduling.koordinator.sh/tree-id: t}}
+spec: {quotaName: pool, quotaLabels: {}, nodeSelector: {matchLabels: {pool: gpu}}}
+""")
+    told = {each.field: each.verdict for each in found.fields}
+    assert told["spec.nodeSelector.matchLabels.pool"] is Verdict.WORKS
+
+
+# --- webhooks
+
+OURS = configurations(
+    RegistrationOptions(address=WebhookAddress(url="https://x"), scheduler_names=("phalanx",)), b""
+)
+
+
+def clashing(*configured: Any) -> str:
+    queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n"
+    steps = summary(examined(queue), [read_webhook(each, False) for each in configured]).steps
+    return "".join(step for step in steps if step.startswith("webhooks"))
+
+
+@pytest.mark.parametrize("ours", OURS, ids=[each["kind"] for each in OURS])
+def test_nobody_is_told_to_delete_our_own_webhooks(ours: dict[str, Any]) -> None:
+    assert clashing(ours) == ""
+    labels = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "Helm"}
+    assert clashing({**ours, "metadata": {"name": "team-volcano-webhook", "labels": labels}}) == ""
+    assert clashing({**ours, "metadata": {"name": "team-volcano-webhook"}}) == ""
+
+
+def test_a_webhook_that_is_only_called_like_ours_is_told() -> None:
+    rules = [{"apiGroups": ["batch.volcano.sh"]}]
+    hooks = [{"name": "jobs.volcano.sh", "rules": rules}]
+    labels = {"app.kubernetes.io/name": "volcano"}
+    assert "phalanx-webhook" in clashing(
+        {"metadata": {"name": "phalanx-webhook", "labels": labels}, "webhooks": hooks}
+    )
+
+
+# --- HyperNodes
+
+
+def hypernode(name: str, tier: int, *members: str) -> str:
+    nested = ", ".join(f"{{type: HyperNode, selector: {{exactMatch: {{name: {each}}}}}}}" for each in members)
+    head = f"apiVersion: topology.volcano.sh/v1alpha1\nkind: HyperNode\nmetadata: {{name: {name}}}\n"
+    return f"{head}spec: {{tier: {tier}, members: [{nested}]}}\n"
+
+
+def test_a_hypernode_that_names_one_that_is_not_there_is_told_as_the_scheduler_does() -> None:
+    told = objected(hypernode("rack", 2, "gone"))["spec.members[0].selector.exactMatch.name"]
+    assert (told.verdict, told.message) == (Verdict.CHANGE, "there is no HyperNode gone that can be its member")
+
+
+def test_a_hypernode_that_is_its_own_member_is_told_as_the_scheduler_does() -> None:
+    told = objected(hypernode("rack", 2, "rack"))["spec.members[0].selector.exactMatch.name"]
+    assert "cannot be its member" in told.message
+
+
+def test_hypernodes_that_fit_together_work_as_they_are() -> None:
+    found = examined(hypernode("zone", 2, "rack"), hypernode("rack", 1))
+    assert {each.verdict for each in found} == {Verdict.WORKS}
+
+
+def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
+    examiner = Examiner(readers=READERS)
+    examiner.references.partial.add("HyperNode")
+    examiner.add(yaml.safe_load(hypernode("rack", 2, "gone")))
+    assert [each.verdict for each in examiner.found] == [Verdict.WORKS]
+
+
+# --- names
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"), [("{}", "has no name"), ("{name: ''}", "has no name"), ("{name: 5}", "5 is no text")]
+)
+@pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
+def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> None:
+    text = f"apiVersion: scheduling.volcano.sh/v1beta1\nkind: {kind}\nmetadata: {metadata}\nspec: {{}}\n"
+    told = objected(text)["metadata.name"]
+    assert told.verdict is Verdict.NOT_HONOURED
+    assert words in told.message
+
+
+# --- policies
+
+
+@pytest.mark.parametrize("data", ["[a]", "{volcano-scheduler.conf: 5}", "{}", "null"])
+def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) -> None:
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
+    assert "holds no policy" in objected(f"{head}data: {data}\n")["data"].message
+    assert not examined(f"{head.replace('volcano-scheduler-configmap', 'other')}data: {data}\n")
+
+
+# --- words of which the API server knows all
+
+
+def test_a_word_that_the_api_server_would_refuse_is_told() -> None:
+    told = objected("""
+apiVersion: batch.volcano.sh/v1alpha1
+kind: CronJob
+metadata: {name: c, namespace: t}
+spec:
+  schedule: "0 0 * * *"
+  concurrencyPolicy: Sometimes
+  jobTemplate: {spec: {tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}}
+""")
+    assert list(told) == ["spec.concurrencyPolicy"]
+    assert "Allow, Forbid, Replace" in told["spec.concurrencyPolicy"].message
+
+
+# --- amounts that a group announces
+
+
+def test_the_number_of_pods_that_a_group_announces_is_read_by_either_name() -> None:
+    head = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: g, namespace: t}\n"
+    assert not objected(f'{head}spec: {{minMember: 1, minResources: {{count/pods: "5"}}}}\n')
+
+
+def test_nobody_has_to_change_the_group_that_a_controller_makes() -> None:
+    text = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: g, namespace: t OWNERS}
+spec: {minMember: 1, minResources: {count/pods: "1", pods: "1", requests.cpu: "1", limits.cpu: "1", cpu: "1"}}
+"""
+    owners = ", ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, controller: true}]"
+    assert not objected(text.replace(" OWNERS", owners))
+    written = objected(text.replace(" OWNERS", ""))
+    assert set(written) == {"spec.minResources[limits.cpu]", "spec.minResources[requests.cpu]"}
+
+
+# --- how long a group may wait
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: a, namespace: t, annotations: {KEY: VALUE}}
+spec: {tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}
+"""
+GROUP = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: a, namespace: t, annotations: {KEY: VALUE}}
+spec: {minMember: 1}
+"""
+
+
+@pytest.mark.parametrize("text", [JOB, GROUP], ids=["Job", "PodGroup"])
+@pytest.mark.parametrize("key", ["sla-waiting-time", "volcano.sh/sla-waiting-time"])
+def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key: str) -> None:
+    field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
+    (found,) = examined(text.replace("KEY", key).replace("VALUE", "1h"))
+    assert {each.field: each.verdict for each in found.fields}[field] is Verdict.WORKS
+    told = objected(text.replace("KEY", key).replace("VALUE", "banana"))[field]
+    assert told.verdict is Verdict.CHANGE
+    assert "banana" in told.message
+
+
+# --- the field at fault
+
+
+def test_a_step_that_waits_for_nobody_is_told_where_it_says_so() -> None:
+    told = objected("""
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: f, namespace: t}
+spec: {flows: [{name: a}, {name: b, dependsOn: {targets: [a]}}, {name: c, dependsOn: {targets: [missing]}}]}
+""")
+    assert list(told) == ["spec.flows[2].dependsOn.targets[0]"]
+
+
+def test_a_schedule_and_its_time_zone_are_told_each() -> None:
+    def cron_job(schedule: str, zone: str) -> str:
+        job = "{tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}"
+        head = "apiVersion: batch.volcano.sh/v1alpha1\nkind: CronJob\nmetadata: {name: c, namespace: t}\n"
+        return f'{head}spec: {{schedule: "{schedule}", timeZone: {zone}, jobTemplate: {{spec: {job}}}}}\n'
+
+    assert list(objected(cron_job("0 0 * * *", "Mars/X"))) == ["spec.timeZone"]
+    assert list(objected(cron_job("never", "Europe/Berlin"))) == ["spec.schedule"]
+    both = objected(cron_job("never", "Mars/X"))
+    assert set(both) == {"spec.schedule", "spec.timeZone"}
+    assert "timeZone" in both["spec.timeZone"].message

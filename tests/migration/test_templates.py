@@ -1,0 +1,306 @@
+"""Templates of pods are judged as the pods that come of them, in objects of every kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from phalanx.reports.migration.examine import Examiner
+from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.readers import Readers
+from phalanx.reports.migration.steps import summary
+
+READERS = Readers()
+
+
+def examined(*texts: str) -> list[ObjectFinding]:
+    examiner = Examiner(readers=READERS)
+    examiner.add_all(document for text in texts for document in yaml.safe_load_all(text))
+    return examiner.found
+
+
+def told(found: ObjectFinding) -> dict[str, FieldFinding]:
+    return {each.field: each for each in found.fields}
+
+
+def objected(text: str) -> dict[str, FieldFinding]:
+    (found,) = examined(text)
+    return {field: each for field, each in told(found).items() if each.verdict is not Verdict.WORKS}
+
+
+TASK = """{name: w, replicas: 1, template:
+  {metadata: {annotations: {KEYS}}, spec: {NAME containers: [{name: c, image: x}]}}}"""
+
+
+def task(name: str = "", keys: str = "") -> str:
+    return TASK.replace("NAME", f"schedulerName: {name}," if name else "").replace("KEYS", keys)
+
+
+def job(spec: str) -> str:
+    return f"""
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: a, namespace: t}}
+spec: {{{spec}}}
+"""
+
+
+def cron_job(spec: str) -> str:
+    return f"""
+apiVersion: batch.volcano.sh/v1alpha1
+kind: CronJob
+metadata: {{name: a, namespace: t}}
+spec: {{schedule: "0 0 * * *", jobTemplate: {{spec: {{{spec}}}}}}}
+"""
+
+
+def job_template(spec: str) -> str:
+    return f"""
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobTemplate
+metadata: {{name: a, namespace: t}}
+spec: {{{spec}}}
+"""
+
+
+def job_flow(spec: str) -> str:
+    return f"""
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {{name: a, namespace: t}}
+spec: {{flows: [{{name: b, patch: {{jobSpec: {{{spec}}}}}}}]}}
+"""
+
+
+MAKERS = [
+    (job, "spec"),
+    (cron_job, "spec.jobTemplate.spec"),
+    (job_template, "spec"),
+    (job_flow, "spec.flows[0].patch.jobSpec"),
+]
+
+
+@pytest.mark.parametrize(("make", "place"), MAKERS, ids=["Job", "CronJob", "JobTemplate", "JobFlow"])
+def test_a_task_that_names_another_scheduler_than_its_job_is_told_so(make: Any, place: str) -> None:
+    found = objected(make(f"schedulerName: phalanx, tasks: [{task('volcano')}]"))
+    (field,) = found
+    assert field == f"{place}.tasks[0].template.spec.schedulerName"
+    assert found[field].verdict is Verdict.CHANGE
+    assert "write phalanx" in found[field].message
+
+
+@pytest.mark.parametrize(("make", "place"), MAKERS, ids=["Job", "CronJob", "JobTemplate", "JobFlow"])
+def test_the_job_and_its_tasks_are_told_each(make: Any, place: str) -> None:
+    found = objected(
+        make(f"schedulerName: volcano, tasks: [{task('volcano')}, {task().replace('name: w', 'name: v')}]")
+    )
+    assert set(found) == {f"{place}.schedulerName", f"{place}.tasks[0].template.spec.schedulerName"}
+
+
+def test_the_scheduler_that_a_task_names_is_served_from_the_first_step_on() -> None:
+    found = examined(job(f"schedulerName: phalanx, tasks: [{task('volcano')}]"))
+    assert "phalanx scheduler --scheduler-name phalanx --scheduler-name volcano" in summary(found).steps
+
+
+@pytest.mark.parametrize("key", ["volcano.sh/qos-level", "scheduling.koordinator.sh/device-joint-allocate"])
+def test_what_stands_on_a_template_is_judged_in_a_job_as_on_a_deployment_and_on_a_pod(key: str) -> None:
+    annotations = f'annotations: {{{key}: "x"}}'
+    spec = "spec: {schedulerName: phalanx, containers: [{name: c}]}"
+    texts = {
+        "spec.tasks[0].template.": job(f"schedulerName: phalanx, tasks: [{task(keys=f'{key}: x')}]"),
+        "spec.template.": f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: a}}
+spec: {{template: {{metadata: {{{annotations}}}, {spec}}}}}
+""",
+        "": f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a, {annotations}}}\n{spec}\n",
+    }
+    said = {objected(text)[f"{place}metadata.annotations[{key}]"].verdict for place, text in texts.items()}
+    assert said == {Verdict.NOT_HONOURED}
+
+
+DEVICE_KEYS = ["device-joint-allocate", "device-allocate-hint", "gpu-partition-spec"]
+
+
+@pytest.mark.parametrize("key", DEVICE_KEYS)
+def test_what_koordinators_pods_ask_of_their_devices_together_is_not_honoured(key: str) -> None:
+    field = f"metadata.annotations[scheduling.koordinator.sh/{key}]"
+    said = objected(f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: a, annotations: {{scheduling.koordinator.sh/{key}: "{{}}"}}}}
+spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
+""")[field]
+    assert said.verdict is Verdict.NOT_HONOURED
+    assert "waits" in said.message
+    assert "without the plugin nothing reads it" in said.message
+
+
+def test_a_daemon_set_of_an_old_scheduler_is_told_and_patched() -> None:
+    (found,) = examined("""
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: d, namespace: t}
+spec: {template: {spec: {schedulerName: volcano, containers: [{name: c}]}}}
+""")
+    assert (found.system, found.verdict) == ("Volcano", Verdict.CHANGE)
+    assert found.patch == {"spec": {"template": {"spec": {"schedulerName": "phalanx"}}}}
+
+
+TEMPLATE = "template: {spec: {schedulerName: volcano, containers: [{name: c}]}}"
+OPERATORS = [
+    (
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        f"{{pytorchReplicaSpecs: {{Master: {{{TEMPLATE}}}, Worker: {{{TEMPLATE}}}}}}}",
+        {
+            "spec.pytorchReplicaSpecs.Master.template.spec.schedulerName",
+            "spec.pytorchReplicaSpecs.Worker.template.spec.schedulerName",
+        },
+    ),
+    (
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        f"{{replicatedJobs: [{{name: a, template: {{spec: {{{TEMPLATE}}}}}}}]}}",
+        {"spec.replicatedJobs[0].template.spec.template.spec.schedulerName"},
+    ),
+    (
+        "ray.io/v1",
+        "RayCluster",
+        f"{{headGroupSpec: {{{TEMPLATE}}}, workerGroupSpecs: [{{{TEMPLATE}}}]}}",
+        {"spec.headGroupSpec.template.spec.schedulerName", "spec.workerGroupSpecs[0].template.spec.schedulerName"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("api_version", "kind", "spec", "fields"), OPERATORS, ids=[each[1] for each in OPERATORS])
+def test_whoevers_template_names_an_old_scheduler_is_told(
+    api_version: str, kind: str, spec: str, fields: set[str]
+) -> None:
+    found = objected(
+        f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a, namespace: t}}\nspec: {spec}\n"
+    )
+    assert set(found) == fields
+
+
+def test_a_kind_that_nobody_here_reads_is_named_as_such() -> None:
+    found = objected(f"""
+apiVersion: example.com/v1
+kind: Training
+metadata: {{name: a, namespace: t}}
+spec: {{deep: [{{{TEMPLATE}}}]}}
+""")
+    assert set(found) == {"spec.deep[0].template.spec.schedulerName", "kind"}
+    assert "nothing here reads a Training" in found["kind"].message
+
+
+def test_a_scheduler_that_is_named_outside_of_templates_is_told() -> None:
+    found = objected("""
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: a, namespace: t}
+spec: {schedulerName: volcano, templates: [{name: x, container: {image: x}}]}
+""")
+    assert "spec.schedulerName" in found
+
+
+def test_the_batch_scheduler_of_a_spark_application_is_told_and_served() -> None:
+    text = """
+apiVersion: sparkoperator.k8s.io/v1beta2
+kind: SparkApplication
+metadata: {name: a, namespace: t}
+spec: {batchScheduler: volcano, driver: {cores: 1}}
+"""
+    assert "leave it out" in objected(text)["spec.batchScheduler"].message
+    assert any("--scheduler-name volcano" in step for step in summary(examined(text)).steps)
+    assert not examined(text.replace("volcano", "yunikorn"))
+
+
+def test_what_names_none_of_the_old_schedulers_is_left_out() -> None:
+    assert not examined("""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec: {template: {spec: {containers: [{name: c}]}}}
+---
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: r}
+spec: {headGroupSpec: {template: {spec: {schedulerName: my-own, containers: [{name: c}]}}}}
+""")
+
+
+def test_what_stands_on_a_workload_itself_is_told_there() -> None:
+    (found,) = examined("""
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  namespace: t
+  labels: {kueue.x-k8s.io/queue-name: lq}
+  annotations: {kueue.x-k8s.io/job-min-parallelism: "2", scheduling.volcano.sh/group-min-member: "2"}
+spec: {template: {spec: {containers: [{name: c}]}}}
+""")
+    assert set(told(found)) == {
+        "metadata.labels[kueue.x-k8s.io/queue-name]",
+        "metadata.annotations[kueue.x-k8s.io/job-min-parallelism]",
+        "metadata.annotations[scheduling.volcano.sh/group-min-member]",
+        "spec.template.spec.schedulerName",
+    }
+    assert objected(yaml.safe_dump(FOUND_ON_JOB)).keys() == {"spec.template.spec.schedulerName"}
+
+
+FOUND_ON_JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "j", "annotations": {"scheduling.volcano.sh/group-min-member": "2"}},
+    "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}},
+}
+
+
+def test_nobody_writes_into_what_kueue_copies_from_a_job() -> None:
+    found = objected("""
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Workload
+metadata: {name: job-j-1, namespace: t, ownerReferences: [{kind: Job, name: j}]}
+spec: {podSets: [{name: main, template: {spec: {schedulerName: volcano, containers: [{name: c}]}}}]}
+""")
+    (said,) = found.values()
+    assert said.field == "spec.podSets[0].template.spec.schedulerName"
+    assert "Job j: write phalanx there" in said.message
+
+
+KAI_KEYS = [
+    ("gpu-fraction-num-devices", "docs/gpu-sharing.md"),
+    ("gpu-fraction-container-name", "docs/gpu-sharing.md"),
+    ("kai.scheduler/topology-required-placement", "kueue.x-k8s.io/podset-required-topology"),
+    ("kai.scheduler/topology-preferred-placement", "kueue.x-k8s.io/podset-preferred-topology"),
+]
+
+
+@pytest.mark.parametrize(("key", "instead"), KAI_KEYS)
+def test_words_of_kai_on_pods_have_what_stands_for_them(key: str, instead: str) -> None:
+    field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
+    said = objected(f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: a, annotations: {{{key}: x}}}}
+spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
+""")
+    assert said[field].verdict is Verdict.CHANGE
+    assert instead in said[field].message
+
+
+def test_what_is_read_on_pods_alone_belongs_into_the_template() -> None:
+    found = objected(f"""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: a, annotations: {{scheduling.volcano.sh/queue-name: q, volcano.sh/qos-level: "2"}}}}
+spec: {{pytorchReplicaSpecs: {{Worker: {{{TEMPLATE}}}}}}}
+""")
+    queue = found["metadata.annotations[scheduling.volcano.sh/queue-name]"]
+    assert (queue.verdict, "write it into the template" in queue.message) == (Verdict.CHANGE, True)
+    assert found["metadata.annotations[volcano.sh/qos-level]"].verdict is Verdict.NOT_HONOURED
