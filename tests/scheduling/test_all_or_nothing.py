@@ -134,8 +134,8 @@ class TestMissingMembers:
             "1 succeeded, 1 failed do not count)"
         )
         assert world.why("job").change == (
-            "remove the scheduling gates of 1 pod(s) and make 1 pod(s) again with this gang's spec.schedulerName and "
-            "create 3 more pod(s) of the gang, or lower its minimum to 1"
+            "remove the scheduling gates of 1 pod(s) and make 1 pod(s) again with this gang's spec.schedulerName "
+            "and create 3 more pod(s) of the gang, or lower its minimum to 1"
         )
 
     def test_a_gang_whose_pods_are_gone_asks_for_nothing(self) -> None:
