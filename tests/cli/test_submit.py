@@ -122,6 +122,8 @@ def test_volcanos_webhook_takes_every_job_of_flags_and_fills_in_nothing_that_cha
         (["--name", "a", "--image", "x", "--min", "1", "--gang"], "leave out --gang and --no-gang"),
         (["--name", "a", "--image", "x", "--memory", "4 GB"], "--memory '4 GB' is no amount"),
         (["--name", "a", "--image", "x", "--cpu", "-1"], "--cpu '-1' is no amount"),
+        (["--name", "a", "--image", "x", "--gpu", "1.5"], "nvidia.com/gpu is had whole only"),
+        (["--name", "A_b", "--image", "x"], "--name 'A_b': a lowercase RFC 1123 subdomain"),
         (["--name", "a", "--image", "x", "--env", "A"], "--env 'A': expected NAME=VALUE"),
         (["--name", "a", "--image", "x", "--framework", "mpi"], "--framework mpi needs --replicas 2 or more"),
         (["job.yaml", "--replicas", "2"], "--replicas describes a job of flags"),
@@ -136,8 +138,8 @@ def test_what_cannot_be_is_a_usage_error_that_names_the_flag(arguments: list[str
 
 def test_a_bad_name_is_refused_before_anything_is_sent() -> None:
     refused = run("--name", "My Job", "--image", "x")
-    assert refused.exit_code == 1
-    assert "create job with name My Job validate failed" in refused.output
+    assert refused.exit_code == 2
+    assert "--name 'My Job': a lowercase RFC 1123 subdomain" in refused.output
 
 
 MANIFEST = """

@@ -150,6 +150,11 @@ class TestTemplates:
             "image.digest=abc",
             "schedulerNames={it's}",
             "schedulerNames={a,a}",
+            "podDisruptionBudget.maxUnavailable=-1",
+            "nodeSelector.zone=1",
+            "podAnnotations.note=1",
+            "image.pullSecrets={x}",
+            "scheduler.resources.requests.cpu=x",
         ],
     )
     async def test_a_value_that_means_nothing_is_refused(self, major: str, value: str) -> None:

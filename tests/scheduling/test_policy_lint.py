@@ -98,6 +98,10 @@ def test_a_config_map_is_looked_into_and_its_lines_are_the_files(tmp_path: Path)
         ("kind: KubeSchedulerConfiguration", "phalanx migrate"),
         ("kind: ConfigMap\ndata: {a: b}", "none of its data"),
         ("phalanx: {dialects: {matchPolicies: {nobody: only-waiting}}}", "nobody"),
+        (
+            "phalanx: {dialects: {matchPolicies: {kube-batch: whatever}}}",
+            "kube-batch: there is no 'whatever'; write",
+        ),
     ],
 )
 def test_what_is_no_policy_is_said_so(tmp_path: Path, text: str, told: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
+from phalanx.model.gang import MatchPolicy
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.lint import sole_policy
@@ -91,6 +92,17 @@ def parse_policy(text: str, source: str) -> Policy:
 
 def dialect_options(policy: Policy) -> DialectOptions:
     """Raises PolicyError."""
+    known = [naming.rules.name for dialect in installed_dialects() for naming in dialect.namings]
+    stated, words = policy.dialects.get("matchPolicies"), [str(each.value) for each in MatchPolicy]
+    for name, word in stated.items() if isinstance(stated, Mapping) else ():
+        if name not in known:
+            raise PolicyError(
+                f"phalanx.dialects: matchPolicies: there is no {name!r}; write one of {', '.join(known)}"
+            )
+        if word not in words:
+            raise PolicyError(
+                f"phalanx.dialects: matchPolicies: {name}: there is no {word!r}; write one of {', '.join(words)}"
+            )
     try:
         options = msgspec.convert(dict(policy.dialects), DialectOptions)
     except msgspec.ValidationError as error:
@@ -98,12 +110,6 @@ def dialect_options(policy: Policy) -> DialectOptions:
     if "exceededRunTimes" in policy.dialects:
         raise PolicyError("phalanx.dialects: write exceededRunTimes beside dialects: phalanx.exceededRunTimes")
     options = msgspec.structs.replace(options, enforces_run_times=policy.exceeded_run_times == "kill")
-    known = [naming.rules.name for dialect in installed_dialects() for naming in dialect.namings]
-    for name in options.match_policies:
-        if name not in known:
-            raise PolicyError(
-                f"phalanx.dialects: matchPolicies: there is no {name!r}; write one of {', '.join(known)}"
-            )
     rules = ["*", *(rule.name for dialect in installed_dialects() for rule in dialect.workloads)]
     for name in sorted(options.ungrouped):
         if name not in rules:

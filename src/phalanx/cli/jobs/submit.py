@@ -112,8 +112,12 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> Non
 
 
 def _from_flags(words: Sequence[str], options: Mapping[str, Any]) -> list[Json]:
+    from phalanx.admission.names import subdomain_faults
+
     if not options["image"]:
         raise click.UsageError("--name makes a job, which needs an --image too")
+    if faults := subdomain_faults(options["name"]):
+        raise click.UsageError(f"--name {options['name']!r}: {faults[0]}")
     if options["minimum"] is not None and options["gang"] is not None:
         raise click.UsageError("--min says how many pods start together; leave out --gang and --no-gang")
     if options["framework"] == "ray" and words:
@@ -173,8 +177,11 @@ def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, s
         if not amount:
             continue
         try:
-            if parse_quantity(amount, 1000) < 0:
+            thousandths = parse_quantity(amount, 1000)
+            if thousandths < 0:
                 raise QuantityError("it is negative")
+            if "/" in name and thousandths % 1000:
+                raise QuantityError(f"{name} is had whole only")
         except QuantityError as error:
             raise click.UsageError(f"{flag} {amount!r} is no amount such as 1, 500m or 4Gi: {error}") from error
         found[name] = amount
