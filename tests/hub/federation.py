@@ -42,11 +42,13 @@ PACE = ConnectionPace(renew=0.3, retry=0.5, answer=5.0)
 
 
 class Net:
-    """What the hub's requests go over. Servers (URLs) in `cut` cannot be reached; before or after its write number
-    `dies_at` the hub is dead: nothing is sent any more and no answer arrives."""
+    """What the hub's requests go over. Servers (URLs) in `cut` cannot be reached; those in `beginning` have just
+    started, and know of no kind of these groups yet. Before or after its write number `dies_at` the hub is dead:
+    nothing is sent any more and no answer arrives."""
 
     def __init__(self) -> None:
         self.cut: set[str] = set()
+        self.beginning: dict[str, set[str]] = {}
         self.writes: list[str] = []
         self.dies_at: tuple[int, bool] | None = None
         self.dead = asyncio.Event()
@@ -78,7 +80,16 @@ class _Line:
             if net.dies_at == (number, False):
                 net.dead.set()
                 await self._live()
+        unknown = net.beginning.get(self._server, set())
+        if call.target.removeprefix("/apis/").partition("/")[0] in unknown:
+            message = "the request has been made before all known HTTP paths have been installed"
+            status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503, "message": message}
+            return HttpResponse(503, json.dumps({**status, "reason": "ServiceUnavailable"}).encode())
         answer = await self._inner.request(call, identity)
+        if unknown and call.target == "/apis":
+            told = json.loads(answer.body)
+            told["items"] = [each for each in told["items"] if each["metadata"]["name"] not in unknown]
+            answer = answer._replace(body=json.dumps(told).encode())
         if write and net.dies_at == (number, True):
             net.dead.set()
         await self._live()

@@ -64,6 +64,27 @@ async def test_a_job_runs_in_one_cluster_and_its_status_comes_back(tmp_path: Pat
         assert await get(east, JOB, "train") is None
 
 
+async def test_a_job_does_not_run_twice_because_its_clusters_server_has_just_started(tmp_path: Path) -> None:
+    async with clusters(tmp_path) as three:
+        await three.start_hub()
+        await submit(three, JOB_SET, a_job_set("train"))
+        east = three.members["east"]
+        await until_running(east, "train")
+        url = east.server.url
+        three.net.cut.add(url)
+        await three.until_member("east", "Unknown", "Unreachable")
+        three.net.beginning[url] = {JOB_SET.resource.group}
+        three.net.cut.clear()
+        await asyncio.sleep(3)
+        three.net.beginning.clear()
+        await three.until_member("east", "True")
+        await asyncio.sleep(2)
+        record = await three.record("train")
+        assert (record["phase"], record["cluster"], record["epoch"]) == ("Granted", "east", 1)
+        for name in ("north", "west"):
+            assert await get(three.members[name], JOB_SET, "train") is None
+
+
 async def test_suspension_holds_a_job_where_it_is_and_the_annotation_takes_it_back(tmp_path: Path) -> None:
     async with clusters(tmp_path) as three:
         await three.start_hub()

@@ -216,12 +216,24 @@ class ClusterConnection:
         )
 
     async def _served(self) -> frozenset[Resource]:
+        """A server that has just started names no custom kinds in its discovery yet, and refuses to list them:
+        whoever believed that would take what runs there for gone. So each that is not named is asked for."""
         served = await discover(self.client)
-        return frozenset(
-            kind
-            for kind in [kind.resource for kind in GROUP_KINDS] + [kind.resource for kind in JOB_KINDS]
-            if any(each.version == kind.version for each in served.find(kind.group, kind.plural))
-        )
+        found = set[Resource]()
+        for kind in [kind.resource for kind in GROUP_KINDS] + [kind.resource for kind in JOB_KINDS]:
+            named = any(each.version == kind.version for each in served.find(kind.group, kind.plural))
+            if named or await self._listable(kind):
+                found.add(kind)
+        return frozenset(found)
+
+    async def _listable(self, kind: Resource) -> bool:
+        try:
+            await self.client.get(kind.path(), {"limit": 1})
+        except ApiError as error:
+            if error.status == 403 or (error.status == 404 and error.from_api_server):
+                return False
+            raise
+        return True
 
     # -- the lease ------------------------------------------------------------------------------------------
 
