@@ -148,6 +148,20 @@ async def test_only_ones_own_are_shown_by_the_name_that_the_server_knows(world: 
     assert (code, "pods is forbidden" in output) == (1, True), output
 
 
+async def test_whoever_has_rights_in_a_namespace_alone_sees_its_gangs_and_no_warning(world: World) -> None:
+    await gang(world, "waits", 2, 1)
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "dora"}}
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    await world.make({**rbac, "kind": "Role", "rules": rules})
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dora"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dora"}
+    await world.make({**rbac, "kind": "RoleBinding", "subjects": [subject], "roleRef": role})
+    code, output = await run(world, "jobs", "--as", "dora", "--lease-namespace", "kube-system")
+    assert code == 0, output
+    assert "waits" in output
+    assert "policy" not in output
+
+
 async def test_a_watch_goes_on_with_what_has_changed(world: World) -> None:
     await submit(world, "first")
     await submit(world, "second")

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def policy_reader(
-    config: str, lease_namespace: str, scheduler_names: tuple[str, ...]
+    config: str, lease_namespace: str, scheduler_names: tuple[str, ...], *, names_only: bool = False
 ) -> Callable[[KubeClient], Awaitable[Policy]]:
     """Reads the policy of `--config`, else the scheduler's as it is now; whoever gets another is warned, once.
+    Lists that only ask how users and the like are called (`names_only`) go without a word where it may not be read.
 
     Raises click.ClickException for a file that holds none.
     """
@@ -30,7 +31,7 @@ def policy_reader(
 
     async def read(client: KubeClient) -> Policy:
         found = await source.read(client, lease_namespace, scheduler_names)
-        if found.warning and found.warning not in warned:
+        if found.warning and not names_only and found.warning not in warned:
             warned.add(found.warning)
             click.echo(f"warning: {found.warning}", err=True)
         return found.policy

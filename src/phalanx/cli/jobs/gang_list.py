@@ -200,14 +200,15 @@ def _reader_of_lists(
     from phalanx.reports.jobs.job_report import JobReader
     from phalanx.reports.promised_starts import read_plan
 
-    read_policy = policy_reader(config, lease_namespace, scheduler_names)
+    read_policy = policy_reader(config, lease_namespace, scheduler_names, names_only=True)
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
         dialects = dialect_options(await read_policy(client))
         if wanted.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
-                "--me needs to know how pods name their user: a policy with phalanx.dialects.userLabel"
+                "--me needs to know how pods name their user: a policy with phalanx.dialects.userLabel (--config "
+                "POLICY, where the scheduler's may not be read)"
             )
         if not readers:
             readers.append(JobReader(client))

@@ -65,7 +65,7 @@ def nodes(
     options = chosen_options(chosen)
     if summarize + node_oriented + list_reasons > 1:
         raise click.UsageError("-s, -N and -R exclude each other")
-    read_policy = policy_reader(config, lease_namespace, ("phalanx",))
+    read_policy = policy_reader(config, lease_namespace, ("phalanx",), names_only=True)
     read = _reader(options, set(pools), _states(states), pool_label, read_policy, chosen.get("selector", ""))
     from phalanx.cli.nodes import node_columns
 
