@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.processes import command
 from tests.e2e.world import PODS, Object, World, condition
 
 from .test_accounts import GROUP, QUEUE, QUEUE_NAME, QUOTA, made
@@ -135,3 +136,38 @@ async def test_what_is_protected_stays_and_why_is_said(world: World) -> None:
     found = await pods(world)
     assert not found["safe"]["metadata"].get("deletionTimestamp")
     assert condition(found["high"], "PodScheduled")["status"] == "False"
+
+
+async def test_restarts_ask_nobody_else_to_leave_however_long_the_grace_is(world: World) -> None:
+    for number in range(6):
+        await world.node(f"n{number}", cpu="4")
+    scheduler = await world.scheduler()
+    low = [f"low-{number}" for number in range(6)]
+    await world.pods(*low, cpu="4", terminationGracePeriodSeconds=3600)
+    await running(world, low)
+    high = await gang(world, "high", 2, priorityClassName=await priority(world, 1000))
+
+    async def told() -> set[str]:
+        found = await leaving(world)
+        return found if len(found) == 2 else set()
+
+    victims = await world.until(told, "two pods leave")
+    await world.until_held(*high, words="waits for 2 pod.s. to leave")
+    for stop in (scheduler.kill, None):
+        await (stop or scheduler.stop)()
+        scheduler = await world.scheduler()
+        await world.settled(scheduler, quiet=1.0)
+        assert await leaving(world) == victims
+        code, output = await command(
+            "why", "podgroup/high", "-n", world.namespace, "--kubeconfig", kubeconfig(world)
+        )
+        assert code == 0, output
+        assert "on the way out" in output, output
+        assert "would be told to leave" not in output
+    await world.delete(PODS, *victims)
+    await world.until_bound(*high)
+    assert await leaving(world) == set()
+
+
+def kubeconfig(world: World) -> str:
+    return str(world.cluster.kubeconfig)

@@ -412,3 +412,32 @@ class TestMembersOfUnlikePriority:
         assert self.mixed(scenario, 1, 9).run(50).evicted == []
         scenario.pod("mixed-2", gang="mixed", cpu=1, priority=9).run(50)
         assert sorted(scenario.evicted) == ["running-0", "running-1"]
+
+
+@pytest.mark.parametrize("grace", [30, 600, 36_000])
+def test_after_a_restart_those_who_were_told_to_leave_are_waited_for_however_long_they_have(grace: int) -> None:
+    """All that is left of the decision is what the API says: where room is held, and who goes on our account."""
+    scenario = Scenario().nodes(4, cpu=4)
+    leaves = {"condemned": "phalanx", "grace": grace, "leaves": scenario.now + grace}
+    for number in (1, 2):
+        scenario.pod(f"goes{number}", node=f"n{number}", cpu=4, terminating=True, more=leaves)
+    for number in (3, 4):
+        scenario.pod(f"stays{number}", node=f"n{number}", cpu=4)
+    scenario.gang("high", 2)
+    for number in (1, 2):
+        scenario.pod(f"high-{number}", gang="high", cpu=4, priority=10, nominated=f"n{number}")
+    scenario.run(20)
+    assert scenario.evicted == []
+    assert scenario.held() == {"high-1": "n1", "high-2": "n2"}
+    assert scenario.why("high").code == "WaitingForEvictedPods"
+    assert "waits for 2 pod(s) to leave" in scenario.why("high").message
+
+
+def test_who_leaves_by_himself_is_no_reason_to_wait_for_ever_after_a_restart() -> None:
+    scenario = Scenario().nodes(2, cpu=4)
+    scenario.pod(
+        "goes", node="n1", cpu=4, terminating=True, more={"grace": 36_000, "leaves": scenario.now + 36_000}
+    )
+    scenario.pod("low", node="n2", cpu=4)
+    scenario.pod("high", cpu=4, priority=10, nominated="n1").run(20)
+    assert scenario.evicted == ["low"]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
+# Who is still there so many seconds after the end of his grace is waited for no longer.
+PATIENCE = 60
+
 
 class Nomination:
     """Room that one decision holds for its preemptors; every pod of the decision refers to the same nomination.
 
     `victims` are the uids of the pods that must be gone before the preemptors can be placed there, `until` when
     (seconds since the epoch) the room is given up if they are not, `cause` ties it to the decision. After a restart
-    victims are not known any more: then the room is held until the preemptor has had its turn. `transfers` counts
-    how often the room was held for somebody and taken by the next.
+    nobody remembers victims (`recalled`): then they are those on its nodes who leave because we have told them to; if
+    there are none, the room is held until the preemptor has had its turn. `transfers` counts how often the room was
+    held for somebody and taken by the next.
     """
 
     __slots__ = ("cause", "transfers", "until", "victims")
@@ -23,6 +27,11 @@ class Nomination:
         self.until = until
         self.cause = cause
         self.transfers = transfers
+
+    @property
+    def recalled(self) -> bool:
+        """Whether all that is known of it is what the API says."""
+        return not self.victims and not self.until
 
     def __repr__(self) -> str:
         return f"Nomination({len(self.victims)} victims, until={self.until})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from phalanx.cluster.pods.nominations import Nomination
+from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
@@ -24,8 +24,6 @@ from phalanx.scheduling.session.session import Session
 
 # For so many of those who wait, the first in the order of their turns, a run looks for room.
 MOST_TRIED = 16
-# Room that is held is given up when those who must leave are still there so long after their grace (seconds).
-_PATIENCE = 60
 _HOUR = 3600
 
 MOVED, BOOKED, BUDGET_SPENT, NOTHING_TO_MOVE = "Moved", "Booked", "BudgetSpent", "NothingToMove"
@@ -149,7 +147,7 @@ def _move(session: Session, unit: QueuedUnit, found: ProvedMoves) -> None:
     """Tells them to go and holds the room for whom they go."""
     names, cause = session.state.nodes.names, session.decisions.next_cause()
     uids = frozenset(record.pod.uid for record in found.targets)
-    until = max(session.now + record.pod.grace for record in found.targets) + _PATIENCE
+    until = max(session.now + record.pod.grace for record in found.targets) + PATIENCE
     for record, row in sorted(found.targets.items(), key=lambda entry: entry[0].pod.key):
         message = f"there is room for it on {names[row]}, and none for the other until it moves"
         session.decisions.evict(record, EvictionReason.RESCHEDULED, message, found.preemptor.name, cause)

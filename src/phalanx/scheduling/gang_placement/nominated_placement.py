@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.pods.nominations import PATIENCE, Nomination
+from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
@@ -89,7 +90,7 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
     held = nominated_members(unit)
     if not held:
         return False
-    nomination = held[0].nomination
+    nomination = _recalled(session, held) or held[0].nomination
     assert nomination is not None
     if (
         nomination.awaited(session.state.pods.unreleased)
@@ -101,6 +102,30 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
     if not session.pipeline.policy.eviction.active:
         session.decisions.withdraw_nominations(held)
     return False
+
+
+def _recalled(session: Session, held: list[PodRecord]) -> Nomination | None:
+    """Who has to leave for pods for which room was held in a former life: those on its nodes whom we have told to.
+    None where that is known, or nobody has to.
+
+    Without that whoever has long to leave would count for nothing, and others would be told to go in his place.
+    """
+    if any(member.nomination is None or not member.nomination.recalled for member in held):
+        return None
+    state, rows = session.state, {member.row for member in held if member.row != NO_NODE}
+    victims = [
+        record
+        for record in state.pods.terminating.values()
+        if record.row in rows and record.pod.condemned in state.schedulers
+    ]
+    if not victims:
+        return None
+    until = max(record.pod.leaves or session.now + record.pod.grace for record in victims) + PATIENCE
+    uids = frozenset(record.pod.uid for record in victims)
+    nomination = Nomination(uids, until, session.decisions.next_cause())
+    for member in held:
+        member.nomination = nomination
+    return nomination
 
 
 def _stands(session: Session, held: list[PodRecord]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.cluster.pods.nominations import Nomination
+from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.text.quantity import format_quantity
@@ -15,8 +15,6 @@ from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.session.session import Session
 
-# Room that is held is given up when those who must leave are still there so long after their grace (seconds).
-_PATIENCE = 60
 _LENT = "what it holds was lent"
 
 
@@ -73,7 +71,7 @@ def _nominate(session: Session, preemptor: Preemptor, name: str, found: Eviction
     # Grace begins when they are told; those who leave already have their own end.
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in victims]
     uids = frozenset(record.pod.uid for record in victims)
-    nomination = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, transfers)
+    nomination = Nomination(uids, max(ends, default=session.now) + PATIENCE, cause, transfers)
     for victim in found.victims:
         message = _why(preemptor, victim)
         for record in victim.records:

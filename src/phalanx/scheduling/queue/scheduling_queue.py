@@ -158,7 +158,11 @@ class SchedulingQueue:
         """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
         for it."""
         orphaned, self._orphaned = self._orphaned, {}
-        return [member for member in orphaned.values() if member.nomination is not None]
+        # (A standby hears of them long before it may act: what is known of a pod may be another record by then.)
+        known = self._state.pods
+        return [
+            member for uid, member in orphaned.items() if member.nomination is not None and known.get(uid) is member
+        ]
 
     def add_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, fit_error: FitError) -> None:
         group = self._groups.get(demand)

@@ -8,8 +8,9 @@ import msgspec
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.preemptor import Preemptor, least_preemptor_of
-from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.solution import Eviction, EvictionCost
 from phalanx.scheduling.preemption.solver import solve
 from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -60,6 +61,11 @@ class DryRun(Scheduler):
         found = self.session.disruptions.get(unit.key)
         if isinstance(found, Eviction):
             return found
+        held = nominated_members(unit)
+        if held and held[0].nomination is not None and (awaited := held[0].nomination.victims):
+            pods = self.session.state.pods
+            leaving = tuple(pods[uid] for uid in sorted(awaited) if uid in pods)
+            return Eviction((), tuple((member, member.row) for member in held), leaving, EvictionCost())
         wait = self.session.unschedulable.get(unit.key)
         if wait is None:
             return None
