@@ -10,7 +10,7 @@ import pytest
 from phalanx.kube.core_resources import DEFINITIONS
 
 from .conftest import Site
-from .fault import Fault
+from .fault import ALWAYS, Fault
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -124,3 +124,34 @@ async def test_nothing_is_planned_between_the_coming_of_a_kind_and_its_first_lis
     await world.until_bound("a")
     await world.settled(scheduler, quiet=1.0)
     assert sum(map(bool, (await world.placement()).values())) == 1
+
+
+async def test_a_kind_that_the_server_cannot_list_keeps_nobody_else_waiting(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("phalanx.daemon.custom_kinds._LIST_PATIENCE", 1.0)
+    world = site.world
+    site.proxy.add(Fault("list", "hypernodes", times=ALWAYS, status=500))
+    await world.node("n1")
+    await world.pods("a", cpu="1")
+    await world.scheduler()
+    await world.until_bound("a")
+    assert "hypernodes.topology.volcano.sh cannot be listed: going on without them: 500" in caplog.text
+
+
+async def test_without_quotas_that_there_are_nobody_is_given_anything(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("phalanx.daemon.custom_kinds._LIST_PATIENCE", 1.0)
+    world = site.world
+    site.proxy.add(Fault("list", "elasticquotas", times=ALWAYS, status=500))
+    await scarcity(site)
+    await ask(site)
+    scheduler = await world.scheduler(wait=False)
+    await asyncio.sleep(4)
+    assert not any((await world.placement()).values())
+    assert caplog.text.count("nothing is scheduled before that, as these limit others: 500") == 1
+    site.proxy.heal()
+    await world.until_bound("a")
+    await world.settled(scheduler, quiet=1.0)
+    await check(site)

@@ -42,8 +42,10 @@ _DEFINITIONS_PATIENCE = 10.0
 # Seconds for which a kind without a definition has to be missing before it is gone, and between looks meanwhile.
 _GONE_AFTER = 10.0
 _MISSING_PERIOD = 2.0
-# Seconds for which planning waits for the first list of a kind that has come while we run.
+# Seconds for which planning waits for the first list of a kind that has come while we run, or that fails at the
+# start; and between two looks whether it has come.
 _LIST_PATIENCE = 30.0
+_LIST_PERIOD = 1.0
 
 Sink = Callable[[Change[Document]], None]
 
@@ -79,6 +81,8 @@ class CustomKinds:
         # Of kinds that seem to be gone, and of those that have come: since when.
         self._missing: dict[ServedKind, float] = {}
         self._begun: dict[ServedKind, float] = {}
+        # Of which it was said that they cannot be listed.
+        self._unlisted: set[ServedKind] = set()
         self._kinds_known = asyncio.Event()
         self._lacks_native = False
         intake.workloads.on_wanted = intake.run_times.on_wanted = self.rediscover
@@ -91,8 +95,29 @@ class CustomKinds:
     async def synced(self) -> None:
         """Returns when all objects of the kinds that are served have been seen once."""
         await self._kinds_known.wait()
-        for reflector, _ in list(self._kinds.values()):
-            await reflector.synced.wait()
+        for kind, (reflector, _) in list(self._kinds.items()):
+            await self._first_list(kind, reflector)
+
+    async def _first_list(self, kind: ServedKind, reflector: Reflector[Any]) -> None:
+        """One that the server fails to list (a conversion webhook that is gone, an object that it cannot read)
+        keeps nobody else waiting for ever: who names such an object is held anyway. But without its queues and
+        quotas everybody would get what is not his."""
+        while not reflector.synced.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LIST_PERIOD):
+                    await reflector.synced.wait()
+            seconds, error = reflector.failing
+            if seconds < _LIST_PATIENCE:
+                continue
+            limits = (kind.group, kind.plural) in self._intake.dialects.accounts
+            if kind not in self._unlisted:
+                what = (
+                    "nothing is scheduled before that, as these limit others" if limits else "going on without them"
+                )
+                log.error("%s.%s cannot be listed: %s: %s", kind.plural, kind.group, what, error)
+            self._unlisted.add(kind)
+            if not limits:
+                return
 
     @property
     def listed(self) -> bool:

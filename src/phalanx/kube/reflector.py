@@ -149,10 +149,20 @@ class Reflector(Generic[T]):
         #: Since when it is refused, and since when what was there is said to be served no more.
         self._refused_since: float | None = None
         self._unserved_since: float | None = None
+        self._failing_since: float | None = None
+        self._error = ""
 
     def __len__(self) -> int:
         """How many objects are known."""
         return len(self._index)
+
+    @property
+    def failing(self) -> tuple[float, str]:
+        """For how many seconds the server has answered each try with an error, and the last; (0, "") where it does
+        not, or where a try is under way."""
+        if self._failing_since is None or self.state is not ReflectorState.WAITING:
+            return 0.0, ""
+        return self._clock() - self._failing_since, self._error
 
     @property
     def lag(self) -> float:
@@ -170,10 +180,12 @@ class Reflector(Generic[T]):
                     await self._list()
                 pause = await self._watch()
             except ApiError as error:
+                self._failing_since, self._error = self._failing_since or self._clock(), str(error)
                 if self.state is not ReflectorState.ABSENT and self._refused_since is None:
                     self.restarts[str(error.status)] += 1
                 pause = self._refused(error)
             except Unreachable as error:
+                self._failing_since = None
                 self.restarts["connection"] += 1
                 await self._until_reachable(str(error))
                 continue
@@ -299,7 +311,7 @@ class Reflector(Generic[T]):
 
     def _complete(self) -> None:
         self.lists += 1
-        self._unserved_since = None
+        self._unserved_since = self._failing_since = None
         if self._refused_since is not None and self.state is not ReflectorState.FORBIDDEN:
             log.info("%s: not refused any more", self._path)
             self._refused_since = None

@@ -13,9 +13,9 @@ class Nomination:
 
     `victims` are the uids of the pods that must be gone before the preemptors can be placed there, `until` when
     (seconds since the epoch) the room is given up if they are not, `cause` ties it to the decision. After a restart
-    nobody remembers victims (`recalled`): then they are those on its nodes who leave because we have told them to; if
-    there are none, the room is held until the preemptor has had its turn. `transfers` counts how often the room was
-    held for somebody and taken by the next.
+    nobody remembers victims (`recalled`): then they are those on its nodes who leave because we have told them to;
+    if there are none, the room is held until the preemptor has had its turn. `transfers` counts how often the room
+    was held for somebody and taken by the next.
     """
 
     __slots__ = ("cause", "transfers", "until", "victims")
