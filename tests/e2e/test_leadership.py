@@ -156,3 +156,47 @@ async def test_renewals_are_counted_with_the_other_requests(world: World) -> Non
         return told.count(("PUT", 200)) >= 2
 
     await world.until(renewed, "the lease is renewed, and that is counted")
+
+
+async def test_what_the_leader_holds_for_a_gang_is_held_by_its_successor(world: World) -> None:
+    """However long those have who were told to leave for it; and given up with the gang."""
+    for number in range(6):
+        await world.node(f"n{number}", cpu="4")
+    await make_priority(world)
+    first = await replica(world)
+    await standby(world)
+    low = [f"low-{number}" for number in range(6)]
+    await world.pods(*low, cpu="4", terminationGracePeriodSeconds=3600)
+    await world.until_bound(*low)
+    await world.phase("Running", *low)
+    high = {**GANG, "pod-group/min-available": "2"}
+    await world.pods("high-0", "high-1", cpu="4", labels=high, priorityClassName=world.name)
+
+    async def seen() -> tuple[set[str], set[str]]:
+        pods = await world.list(PODS)
+        leaving = {each["metadata"]["name"] for each in pods if each["metadata"].get("deletionTimestamp")}
+        held = {each["metadata"]["name"] for each in pods if each["status"].get("nominatedNodeName")}
+        return leaving, held
+
+    async def decided() -> set[str]:
+        leaving, held = await seen()
+        return leaving if len(leaving) == len(held) == 2 else set()
+
+    victims = await world.until(decided, "two leave, and their room is held")
+    await first.stop()
+    second = world.schedulers[-1]
+    await second.ready()
+    await world.settled(second, quiet=1.5)
+    assert await seen() == (victims, {"high-0", "high-1"})
+    await world.delete(PODS, "high-0")
+
+    async def given_up() -> bool:
+        return (await seen())[1] == set()
+
+    await world.until(given_up, "what is held for the rest of the gang is given up")
+    assert (await seen())[0] == victims
+
+
+async def make_priority(world: World) -> None:
+    document = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": world.name}}
+    await world.make({**document, "value": 1000})

@@ -362,7 +362,8 @@ class SchedulerService:
                 task.cancel()
 
     async def _load_memory(self) -> None:
-        """What an earlier process has counted and promised goes on."""
+        """What an earlier process, or the leader before us, has counted, promised and held goes on."""
+        self.state.pods.recall_nominations()
         await self._usage.load()
         self.scheduler.recall(*await self._reservations.load())
         await self._defragmentation.load()

@@ -83,6 +83,19 @@ class PodTable(dict[str, PodRecord]):
             self.allowances.drop(uid)
             self._transition(record, PodEvent.DELETED)
 
+    def recall_nominations(self) -> None:
+        """Holds room for pods where the API says that it is held: what another replica has decided since they were
+        first seen. For whoever takes over from it; from then on our own word counts."""
+        for record in list(self.values()):
+            node = record.pod.nominated_node
+            if record.state is not MemberState.PENDING or record.pod.placeholder or node == record.nominated_node:
+                continue
+            if record.nomination is not None:
+                self._cancel_nomination(record)
+            if node:
+                self._hold(record, Nomination(), node)
+            self.mark_changed(record)
+
     # what is decided
 
     def nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
