@@ -272,6 +272,13 @@ def test_a_question_that_cannot_be_answered_says_why(question: Object, said: str
         ask(*FULL, **question)
 
 
+def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
+    there = (node("n1"), *gang("runs", 2, 1, on="n1"), *gang("waits", 2, 1))
+    with pytest.raises(InputError, match="it does not wait: each of its 2 pods has a node"):
+        ask(*there, gang="a/runs", changes=())
+    assert only(ask(*there, gang="a/waits", changes=())).state == "Now"
+
+
 def room_of(*there: Object, policy: str = PLAIN, **question: Any) -> list[tuple[int, int, int]]:
     head = {
         "apiVersion": "simulation.phalanx.dev/v1alpha1",

@@ -222,13 +222,26 @@ def _as_it_would_be(
         if isinstance(event, PodUpdated) and event.pod.uid in pods and event.pod.gang
     }
     if question.gang:
-        gangs.add(_waiting_gang(question.gang, question.namespace, events))
+        gangs.add(asked_gang := _waiting_gang(question.gang, question.namespace, events))
+        if not (question.changes or question.objects):
+            _refuse_running(question.gang, asked_gang, events)
     asked = (pods, frozenset(gangs))
     if question.priority is not None:
         if not pods and not gangs:
             raise InputError("--priority: say whose: -f FILE or --gang NAMESPACE/NAME")
         events = with_priority(events, *asked, question.priority)
     return _Supposed(intake, events, then, policy, capture), asked, notes
+
+
+def _refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
+    """Raises InputError for a gang of which nobody waits, where nothing is said that would be different for it."""
+    pods = [
+        event.pod
+        for event in events
+        if isinstance(event, PodUpdated) and (event.pod.namespace, event.pod.gang) == (key.namespace, key.name)
+    ]
+    if all(pod.node or pod.finished for pod in pods):
+        raise InputError(f"--gang {text}: it does not wait: each of its {len(pods)} pods has a node, or has ended")
 
 
 def _waiting_gang(text: str, namespace: str, events: Sequence[ClusterEvent]) -> GangKey:
