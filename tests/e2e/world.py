@@ -13,10 +13,13 @@ from typing import Any
 
 import yaml
 
+from phalanx.daemon.controllers import policy_record
 from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.paths import Resource
 from phalanx.status.verdict_publisher import PublishingPace
 from phalanx_local.authorization.attributes import Attributes
@@ -161,6 +164,11 @@ class World:
                 await self.client.delete(path, grace_seconds=0)
             except ApiError as error:
                 refused += [f"{path}: {error}"] if error.status != 404 else []
+        # Commands go by the policy of the scheduler that ran last: the next test's is another.
+        for options in (scheduler.service.options for scheduler in self.schedulers):
+            record = f"{name_prefix(options.scheduler_names)}-{policy_record.NAME}"
+            with contextlib.suppress(ApiError):
+                await self.client.delete(CONFIG_MAPS.path(options.lease_namespace, record))
         # What commands and controllers made: a pod that stays would take room on the nodes of the next test.
         for item in await self.list(PODS):
             with contextlib.suppress(ApiError):
