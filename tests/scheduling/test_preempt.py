@@ -441,3 +441,15 @@ def test_who_leaves_by_himself_is_no_reason_to_wait_for_ever_after_a_restart() -
     scenario.pod("low", node="n2", cpu=4)
     scenario.pod("high", cpu=4, priority=10, nominated="n1").run(20)
     assert scenario.evicted == ["low"]
+
+
+def test_a_standby_forgets_room_that_was_held_for_pods_that_are_gone() -> None:
+    scenario = Scenario().nodes(2, cpu=4).gang("high", 2)
+    for number in (1, 2):
+        scenario.pod(f"high-{number}", gang="high", cpu=4, priority=10, nominated=f"n{number}")
+    scenario.no_gang("high")
+    scenario.scheduler.queue.settle()  # as who runs no cycles does
+    scenario.gone("high-1")
+    plan = scenario.cycle()
+    assert [(each.name, each.node) for each in plan.nominations] == [("high-2", "")]
+    assert not plan.failures
