@@ -4,6 +4,7 @@ gone, and none of their objects."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,20 @@ NAME = "gang.scheduling.koordinator.sh/name"
 async def custom_groups(site: Site) -> set[str]:
     definitions = await site.world.client.get(DEFINITIONS.path())
     return {each["spec"]["group"] for each in definitions["items"]}
+
+
+async def quotas_undefined(site: Site) -> dict[str, Any]:
+    """Deletes the definition of quotas, and returns it."""
+    path = DEFINITIONS.path(name="elasticquotas.scheduling.x-k8s.io")
+    definition: dict[str, Any] = await site.world.client.get(path)
+    await site.world.client.delete(path)
+    return definition
+
+
+async def define_again(site: Site, definition: dict[str, Any]) -> None:
+    metadata = {key: definition["metadata"][key] for key in ("name", "labels")}
+    made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata}
+    await site.world.client.create(DEFINITIONS.path(), {**made, "spec": definition["spec"]})
 
 
 async def scarcity(site: Site) -> None:
@@ -89,30 +104,22 @@ async def test_a_kind_whose_definition_is_deleted_is_gone(site: Site) -> None:
     scheduler = await world.scheduler()
     await ask(site)
     await world.until_bound("a")
-    name = "elasticquotas.scheduling.x-k8s.io"
-    definition = await world.client.get(DEFINITIONS.path(name=name))
-    await world.client.delete(DEFINITIONS.path(name=name))
+    definition = await quotas_undefined(site)
     try:
         await world.until_bound("a", "b")
     finally:
-        metadata = {"name": name, **{key: definition["metadata"][key] for key in ("labels",)}}
-        made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata}
-        await world.client.create(DEFINITIONS.path(), {**made, "spec": definition["spec"]})
+        await define_again(site, definition)
     await world.settled(scheduler)
 
 
 async def test_nothing_is_planned_between_the_coming_of_a_kind_and_its_first_list(site: Site) -> None:
     world = site.world
-    name = "elasticquotas.scheduling.x-k8s.io"
-    definition = await world.client.get(DEFINITIONS.path(name=name))
-    await world.client.delete(DEFINITIONS.path(name=name))
+    definition = await quotas_undefined(site)
     await world.node("n1")
     scheduler = await world.scheduler()
     slow = Fault("list", "elasticquotas", latency=2.0)
     site.proxy.add(slow)
-    metadata = {"name": name, "labels": definition["metadata"]["labels"]}
-    made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata}
-    await world.client.create(DEFINITIONS.path(), {**made, "spec": definition["spec"]})
+    await define_again(site, definition)
     quota = {"min": {"cpu": "1"}, "max": {"cpu": "1"}}
 
     async def asked() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -11,9 +10,8 @@ from typing import Protocol
 from phalanx.controllers.controller import WatchedKind
 from phalanx.kube.changes import Change, Sink
 from phalanx.kube.client import KubeClient
-from phalanx.kube.core_resources import DEFINITIONS
-from phalanx.kube.definitions import Definition, Definitions, decode_definition
-from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.definitions import DefinitionWatch
+from phalanx.kube.discovery import Discovery
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
@@ -25,8 +23,6 @@ log = logging.getLogger(__name__)
 PERIOD = 60.0
 _LOOKS = (0.1, 0.4, 1.0, 3.0)
 _AGAIN = 1.0
-#: Seconds for which the first look waits for the definitions, in case they cannot be had.
-_DEFINITIONS_PATIENCE = 10.0
 
 _Selected = tuple[Resource, str | None]
 _Running = tuple[tuple[Sink[bytes], ...], Reflector[bytes], asyncio.Task[None]]
@@ -46,10 +42,9 @@ class ServedWatches:
         self._watches = [list(watcher.watches) for watcher in watchers]
         self._failures = failures
         self._running: dict[_Selected, _Running] = {}
-        self._defined = Definitions()
+        self._definitions = DefinitionWatch(client, failures)
         self._absent: frozenset[str] = frozenset()
         self._looked = asyncio.Event()
-        self._changed = asyncio.Event()
 
     async def synced(self) -> None:
         """Returns when all objects of the kinds that are served, and that may be listed, have been told once: not
@@ -68,42 +63,28 @@ class ServedWatches:
 
     async def run(self) -> None:
         """Until cancelled."""
-        definitions = Reflector(
-            self._client,
-            DEFINITIONS,
-            decode_definition,
-            self._definition_changed,
-            optional=True,
-            failures=self._failures,
-        )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(definitions.run())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DEFINITIONS_PATIENCE):
-                    await definitions.synced.wait()
+            tasks.create_task(self._definitions.reflector.run())
+            await self._definitions.first_list()
             while not await self._look(tasks):  # noqa: ASYNC110 - nothing tells when it answers
                 await asyncio.sleep(_AGAIN)
             self._looked.set()
             while True:
                 try:
                     async with asyncio.timeout(PERIOD):
-                        await self._changed.wait()
+                        await self._definitions.changed.wait()
                 except TimeoutError:
                     await self._look(tasks)
                     continue
                 for pause in _LOOKS:
-                    self._changed.clear()
+                    self._definitions.changed.clear()
                     await asyncio.sleep(pause)
                     await self._look(tasks)
-
-    def _definition_changed(self, change: Change[Definition]) -> None:
-        self._defined.take_in(change)
-        self._changed.set()
 
     async def _look(self, tasks: asyncio.TaskGroup) -> bool:
         """Whether the API server has said what it serves."""
         try:
-            self._follow(self._defined.added_to(await discover(self._client)), tasks)
+            self._follow(await self._definitions.discovered(), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
             log.log(self._client.contact.level, "discovery failed: %s", error)
             return False

@@ -25,9 +25,8 @@ from phalanx.dialects.reader import Document, decode_object
 from phalanx.dialects.warnings import ObjectRef
 from phalanx.kube.changes import Change, Synced, Upsert
 from phalanx.kube.client import KubeClient
-from phalanx.kube.core_resources import DEFINITIONS
-from phalanx.kube.definitions import Definition, Definitions, decode_definition
-from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.definitions import DefinitionWatch
+from phalanx.kube.discovery import Discovery
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.reflector import Reflector, ReflectorState
 from phalanx.model.events import ClusterEvent
@@ -37,8 +36,6 @@ log = logging.getLogger(__name__)
 
 # After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
 _DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)
-# Seconds for which the first look waits for the definitions, in case they cannot be had.
-_DEFINITIONS_PATIENCE = 10.0
 # Seconds for which a kind without a definition has to be missing before it is gone, and between looks meanwhile.
 _GONE_AFTER = 10.0
 _MISSING_PERIOD = 2.0
@@ -66,16 +63,7 @@ class CustomKinds:
         self._feed = feed
         self._discovered = discovered
         self._period = period
-        self._defined = Definitions()
-        self._definitions = Reflector(
-            client,
-            DEFINITIONS,
-            decode_definition,
-            self._definition_changed,
-            optional=True,
-            failures=feed.failures,
-        )
-        self._definitions_changed = asyncio.Event()
+        self._definitions = DefinitionWatch(client, feed.failures)
         self._tasks: asyncio.TaskGroup | None = None
         self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
         # Of kinds that seem to be gone, and of those that have come: since when.
@@ -89,7 +77,7 @@ class CustomKinds:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
-        tasks.create_task(self._definitions.run())
+        tasks.create_task(self._definitions.reflector.run())
         tasks.create_task(self._discover_kinds())
 
     async def synced(self) -> None:
@@ -136,11 +124,11 @@ class CustomKinds:
     @property
     def reflectors(self) -> list[Reflector[Any]]:
         """Those that are at work."""
-        return [self._definitions, *(reflector for reflector, _ in self._kinds.values())]
+        return [self._definitions.reflector, *(reflector for reflector, _ in self._kinds.values())]
 
     def rediscover(self) -> None:
         """What is served may have changed."""
-        self._definitions_changed.set()
+        self._definitions.changed.set()
 
     def readable(self, plural: str) -> dict[ServedKind, bool]:
         """The kinds of a plural that are served and may be read, and whether all objects of each have been seen."""
@@ -158,17 +146,11 @@ class CustomKinds:
             if (kind.group, kind.plural) == (group, plural)
         )
 
-    def _definition_changed(self, change: Change[Definition]) -> None:
-        self._defined.take_in(change)
-        self.rediscover()
-
     async def _discover_kinds(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DEFINITIONS_PATIENCE):
-                await self._definitions.synced.wait()
+        await self._definitions.first_list()
         while True:
             try:
-                self._follow(self._defined.added_to(await discover(self._client)))
+                self._follow(await self._definitions.discovered())
                 self._kinds_known.set()
             except (ApiError, ConnectionLost, ConfigError) as error:
                 log.log(self._client.contact.level, "discovery failed: %s", error)
@@ -180,14 +162,14 @@ class CustomKinds:
                 continue
             try:
                 async with asyncio.timeout(_MISSING_PERIOD if self._missing else self._period):
-                    await self._definitions_changed.wait()
+                    await self._definitions.changed.wait()
             except TimeoutError:
                 continue
             for pause in _DISCOVERY_LOOKS:
-                self._definitions_changed.clear()
+                self._definitions.changed.clear()
                 await asyncio.sleep(pause)
                 try:
-                    self._follow(self._defined.added_to(await discover(self._client)))
+                    self._follow(await self._definitions.discovered())
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.log(self._client.contact.level, "discovery failed: %s", error)
                 except Exception as error:
@@ -252,7 +234,7 @@ class CustomKinds:
     def _has_gone(self, kind: ServedKind, wanted: Collection[ServedKind]) -> bool:
         """Whether a kind that is served no more is not just being left out by a server that has begun to run."""
         others = any((each.group, each.plural) == (kind.group, kind.plural) for each in wanted)
-        if others or self._defined.withdrawn(kind.group, kind.plural):
+        if others or self._definitions.withdrawn(kind.group, kind.plural):
             return True
         now = asyncio.get_running_loop().time()
         return now - self._missing.setdefault(kind, now) >= _GONE_AFTER

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import msgspec
 
 from phalanx.kube.changes import Change, Delete, Upsert
-from phalanx.kube.discovery import Discovery, ServedResource
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import DEFINITIONS
+from phalanx.kube.discovery import Discovery, ServedResource, discover
+from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
+from phalanx.kube.reflector import Reflector
 from phalanx.model.text.decoding import decoded
 
-__all__ = ["Definition", "Definitions", "decode_definition"]
+__all__ = ["Definition", "DefinitionWatch", "Definitions", "decode_definition"]
+
+# Seconds for which the first look waits for the definitions, in case they cannot be had.
+_PATIENCE = 10.0
 
 _VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
 
@@ -114,3 +124,33 @@ class Definitions:
         """Whether the kind had a definition, and has none now."""
         name = f"{plural}.{group}"
         return name in self._known and name not in self._served
+
+
+class DefinitionWatch:
+    """Follows the definitions of an API server, where they may be read; `changed` is set at each change."""
+
+    def __init__(self, client: KubeClient, failures: Failures) -> None:
+        self._client = client
+        self._definitions = Definitions()
+        self.changed = asyncio.Event()
+        self.reflector = Reflector(
+            client, DEFINITIONS, decode_definition, self._take_in, optional=True, failures=failures
+        )
+
+    async def first_list(self) -> None:
+        """Returns when all definitions have been seen once, or cannot be had."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self.reflector.synced.wait()
+
+    async def discovered(self) -> Discovery:
+        """What is served, whether or not discovery says so yet. Raises as `discover` does."""
+        return self._definitions.added_to(await discover(self._client))
+
+    def withdrawn(self, group: str, plural: str) -> bool:
+        """Whether the kind had a definition, and has none now."""
+        return self._definitions.withdrawn(group, plural)
+
+    def _take_in(self, change: Change[Definition]) -> None:
+        self._definitions.take_in(change)
+        self.changed.set()

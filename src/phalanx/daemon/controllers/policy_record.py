@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from phalanx.daemon.controllers.own_config_map import OwnConfigMap
@@ -10,8 +9,6 @@ from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
-
-log = logging.getLogger(__name__)
 
 NAME = "policy-in-force"
 DATA_KEY = "policy.yaml"
