@@ -9,23 +9,10 @@ import yaml
 
 from phalanx.admission.webhook.registration import RegistrationOptions, WebhookAddress, configurations
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
-from phalanx.reports.migration.readers import Readers
+from phalanx.reports.migration.findings import Verdict
 from phalanx.reports.migration.steps import read_webhook, summary
 
-READERS = Readers()
-
-
-def examined(*texts: str) -> list[ObjectFinding]:
-    examiner = Examiner(readers=READERS)
-    examiner.add_all(document for text in texts for document in yaml.safe_load_all(text))
-    return examiner.found
-
-
-def objected(text: str) -> dict[str, FieldFinding]:
-    (found,) = examined(text)
-    return {each.field: each for each in found.fields if each.verdict is not Verdict.WORKS}
-
+from .examined import READERS, examined, objected_in
 
 # --- objects without a spec
 
@@ -116,12 +103,12 @@ def hypernode(name: str, tier: int, *members: str) -> str:
 
 
 def test_a_hypernode_that_names_one_that_is_not_there_is_told_as_the_scheduler_does() -> None:
-    told = objected(hypernode("rack", 2, "gone"))["spec.members[0].selector.exactMatch.name"]
+    told = objected_in(hypernode("rack", 2, "gone"))["spec.members[0].selector.exactMatch.name"]
     assert (told.verdict, told.message) == (Verdict.CHANGE, "there is no HyperNode gone that can be its member")
 
 
 def test_a_hypernode_that_is_its_own_member_is_told_as_the_scheduler_does() -> None:
-    told = objected(hypernode("rack", 2, "rack"))["spec.members[0].selector.exactMatch.name"]
+    told = objected_in(hypernode("rack", 2, "rack"))["spec.members[0].selector.exactMatch.name"]
     assert "cannot be its member" in told.message
 
 
@@ -146,7 +133,7 @@ def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
 @pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
 def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> None:
     text = f"apiVersion: scheduling.volcano.sh/v1beta1\nkind: {kind}\nmetadata: {metadata}\nspec: {{}}\n"
-    told = objected(text)["metadata.name"]
+    told = objected_in(text)["metadata.name"]
     assert told.verdict is Verdict.NOT_HONOURED
     assert words in told.message
 
@@ -157,7 +144,7 @@ def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> No
 @pytest.mark.parametrize("data", ["[a]", "{volcano-scheduler.conf: 5}", "{}", "null"])
 def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) -> None:
     head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
-    assert "holds no policy" in objected(f"{head}data: {data}\n")["data"].message
+    assert "holds no policy" in objected_in(f"{head}data: {data}\n")["data"].message
     assert not examined(f"{head.replace('volcano-scheduler-configmap', 'other')}data: {data}\n")
 
 
@@ -165,7 +152,7 @@ def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) 
 
 
 def test_a_word_that_the_api_server_would_refuse_is_told() -> None:
-    told = objected("""
+    told = objected_in("""
 apiVersion: batch.volcano.sh/v1alpha1
 kind: CronJob
 metadata: {name: c, namespace: t}
@@ -183,7 +170,7 @@ spec:
 
 def test_the_number_of_pods_that_a_group_announces_is_read_by_either_name() -> None:
     head = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: g, namespace: t}\n"
-    assert not objected(f'{head}spec: {{minMember: 1, minResources: {{count/pods: "5"}}}}\n')
+    assert not objected_in(f'{head}spec: {{minMember: 1, minResources: {{count/pods: "5"}}}}\n')
 
 
 def test_nobody_has_to_change_the_group_that_a_controller_makes() -> None:
@@ -194,8 +181,8 @@ metadata: {name: g, namespace: t OWNERS}
 spec: {minMember: 1, minResources: {count/pods: "1", pods: "1", requests.cpu: "1", limits.cpu: "1", cpu: "1"}}
 """
     owners = ", ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, controller: true}]"
-    assert not objected(text.replace(" OWNERS", owners))
-    written = objected(text.replace(" OWNERS", ""))
+    assert not objected_in(text.replace(" OWNERS", owners))
+    written = objected_in(text.replace(" OWNERS", ""))
     assert set(written) == {"spec.minResources[limits.cpu]", "spec.minResources[requests.cpu]"}
 
 
@@ -221,7 +208,7 @@ def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key
     field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
     (found,) = examined(text.replace("KEY", key).replace("VALUE", "1h"))
     assert {each.field: each.verdict for each in found.fields}[field] is Verdict.WORKS
-    told = objected(text.replace("KEY", key).replace("VALUE", "banana"))[field]
+    told = objected_in(text.replace("KEY", key).replace("VALUE", "banana"))[field]
     assert told.verdict is Verdict.CHANGE
     assert "banana" in told.message
 
@@ -230,7 +217,7 @@ def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key
 
 
 def test_a_step_that_waits_for_nobody_is_told_where_it_says_so() -> None:
-    told = objected("""
+    told = objected_in("""
 apiVersion: flow.volcano.sh/v1alpha1
 kind: JobFlow
 metadata: {name: f, namespace: t}
@@ -245,8 +232,8 @@ def test_a_schedule_and_its_time_zone_are_told_each() -> None:
         head = "apiVersion: batch.volcano.sh/v1alpha1\nkind: CronJob\nmetadata: {name: c, namespace: t}\n"
         return f'{head}spec: {{schedule: "{schedule}", timeZone: {zone}, jobTemplate: {{spec: {job}}}}}\n'
 
-    assert list(objected(cron_job("0 0 * * *", "Mars/X"))) == ["spec.timeZone"]
-    assert list(objected(cron_job("never", "Europe/Berlin"))) == ["spec.schedule"]
-    both = objected(cron_job("never", "Mars/X"))
+    assert list(objected_in(cron_job("0 0 * * *", "Mars/X"))) == ["spec.timeZone"]
+    assert list(objected_in(cron_job("never", "Europe/Berlin"))) == ["spec.schedule"]
+    both = objected_in(cron_job("never", "Mars/X"))
     assert set(both) == {"spec.schedule", "spec.timeZone"}
     assert "timeZone" in both["spec.timeZone"].message

@@ -7,24 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.reports.migration.examine import Examiner
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
-from phalanx.reports.migration.readers import Readers
 from phalanx.reports.migration.steps import summary
 
-READERS = Readers()
+from .examined import examined, objected
+
 TASKS = "tasks: [{name: w, replicas: 2, template: {spec: {containers: [{name: c, image: x}]}}}]"
-
-
-def examined(*texts: str, partial: tuple[str, ...] = ()) -> list[ObjectFinding]:
-    examiner = Examiner(readers=READERS)
-    examiner.references.partial.update(partial)
-    examiner.add_all(document for text in texts for document in yaml.safe_load_all(text))
-    return examiner.found
-
-
-def objected(found: ObjectFinding) -> dict[str, FieldFinding]:
-    return {each.field: each for each in found.fields if each.verdict is not Verdict.WORKS}
 
 
 def job(spec: str, kind: str = "Job", api_version: str = "batch.volcano.sh/v1alpha1", status: str = "{}") -> str:

@@ -7,27 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.reports.migration.examine import Examiner
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
-from phalanx.reports.migration.readers import Readers
 from phalanx.reports.migration.steps import summary
 
-READERS = Readers()
-
-
-def examined(*texts: str) -> list[ObjectFinding]:
-    examiner = Examiner(readers=READERS)
-    examiner.add_all(document for text in texts for document in yaml.safe_load_all(text))
-    return examiner.found
+from .examined import examined, objected_in
 
 
 def told(found: ObjectFinding) -> dict[str, FieldFinding]:
     return {each.field: each for each in found.fields}
-
-
-def objected(text: str) -> dict[str, FieldFinding]:
-    (found,) = examined(text)
-    return {field: each for field, each in told(found).items() if each.verdict is not Verdict.WORKS}
 
 
 TASK = """{name: w, replicas: 1, template:
@@ -84,7 +71,7 @@ MAKERS = [
 
 @pytest.mark.parametrize(("make", "place"), MAKERS, ids=["Job", "CronJob", "JobTemplate", "JobFlow"])
 def test_a_task_that_names_another_scheduler_than_its_job_is_told_so(make: Any, place: str) -> None:
-    found = objected(make(f"schedulerName: phalanx, tasks: [{task('volcano')}]"))
+    found = objected_in(make(f"schedulerName: phalanx, tasks: [{task('volcano')}]"))
     (field,) = found
     assert field == f"{place}.tasks[0].template.spec.schedulerName"
     assert found[field].verdict is Verdict.CHANGE
@@ -93,7 +80,7 @@ def test_a_task_that_names_another_scheduler_than_its_job_is_told_so(make: Any, 
 
 @pytest.mark.parametrize(("make", "place"), MAKERS, ids=["Job", "CronJob", "JobTemplate", "JobFlow"])
 def test_the_job_and_its_tasks_are_told_each(make: Any, place: str) -> None:
-    found = objected(
+    found = objected_in(
         make(f"schedulerName: volcano, tasks: [{task('volcano')}, {task().replace('name: w', 'name: v')}]")
     )
     assert set(found) == {f"{place}.schedulerName", f"{place}.tasks[0].template.spec.schedulerName"}
@@ -118,7 +105,7 @@ spec: {{template: {{metadata: {{{annotations}}}, {spec}}}}}
 """,
         "": f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a, {annotations}}}\n{spec}\n",
     }
-    said = {objected(text)[f"{place}metadata.annotations[{key}]"].verdict for place, text in texts.items()}
+    said = {objected_in(text)[f"{place}metadata.annotations[{key}]"].verdict for place, text in texts.items()}
     assert said == {Verdict.NOT_HONOURED}
 
 
@@ -128,7 +115,7 @@ DEVICE_KEYS = ["device-joint-allocate", "device-allocate-hint", "gpu-partition-s
 @pytest.mark.parametrize("key", DEVICE_KEYS)
 def test_what_koordinators_pods_ask_of_their_devices_together_is_not_honoured(key: str) -> None:
     field = f"metadata.annotations[scheduling.koordinator.sh/{key}]"
-    said = objected(f"""
+    said = objected_in(f"""
 apiVersion: v1
 kind: Pod
 metadata: {{name: a, annotations: {{scheduling.koordinator.sh/{key}: "{{}}"}}}}
@@ -180,14 +167,14 @@ OPERATORS = [
 def test_whoevers_template_names_an_old_scheduler_is_told(
     api_version: str, kind: str, spec: str, fields: set[str]
 ) -> None:
-    found = objected(
+    found = objected_in(
         f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a, namespace: t}}\nspec: {spec}\n"
     )
     assert set(found) == fields
 
 
 def test_a_kind_that_nobody_here_reads_is_named_as_such() -> None:
-    found = objected(f"""
+    found = objected_in(f"""
 apiVersion: example.com/v1
 kind: Training
 metadata: {{name: a, namespace: t}}
@@ -198,7 +185,7 @@ spec: {{deep: [{{{TEMPLATE}}}]}}
 
 
 def test_a_scheduler_that_is_named_outside_of_templates_is_told() -> None:
-    found = objected("""
+    found = objected_in("""
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
 metadata: {name: a, namespace: t}
@@ -214,7 +201,7 @@ kind: SparkApplication
 metadata: {name: a, namespace: t}
 spec: {batchScheduler: volcano, driver: {cores: 1}}
 """
-    assert "leave it out" in objected(text)["spec.batchScheduler"].message
+    assert "leave it out" in objected_in(text)["spec.batchScheduler"].message
     assert any("--scheduler-name volcano" in step for step in summary(examined(text)).steps)
     assert not examined(text.replace("volcano", "yunikorn"))
 
@@ -250,7 +237,7 @@ spec: {template: {spec: {containers: [{name: c}]}}}
         "metadata.annotations[scheduling.volcano.sh/group-min-member]",
         "spec.template.spec.schedulerName",
     }
-    assert objected(yaml.safe_dump(FOUND_ON_JOB)).keys() == {"spec.template.spec.schedulerName"}
+    assert objected_in(yaml.safe_dump(FOUND_ON_JOB)).keys() == {"spec.template.spec.schedulerName"}
 
 
 FOUND_ON_JOB = {
@@ -262,7 +249,7 @@ FOUND_ON_JOB = {
 
 
 def test_nobody_writes_into_what_kueue_copies_from_a_job() -> None:
-    found = objected("""
+    found = objected_in("""
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: Workload
 metadata: {name: job-j-1, namespace: t, ownerReferences: [{kind: Job, name: j}]}
@@ -284,7 +271,7 @@ KAI_KEYS = [
 @pytest.mark.parametrize(("key", "instead"), KAI_KEYS)
 def test_words_of_kai_on_pods_have_what_stands_for_them(key: str, instead: str) -> None:
     field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
-    said = objected(f"""
+    said = objected_in(f"""
 apiVersion: v1
 kind: Pod
 metadata: {{name: a, annotations: {{{key}: x}}}}
@@ -295,7 +282,7 @@ spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
 
 
 def test_what_is_read_on_pods_alone_belongs_into_the_template() -> None:
-    found = objected(f"""
+    found = objected_in(f"""
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata: {{name: a, annotations: {{scheduling.volcano.sh/queue-name: q, volcano.sh/qos-level: "2"}}}}

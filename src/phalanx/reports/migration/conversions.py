@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from phalanx.admission.fields import mapping
 from phalanx.dialects.pods.evictability import PREEMPTABLE
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.dialects.reader import Document
@@ -25,22 +26,22 @@ _UNLIMITED = -1
 
 def kai_queue(document: Document) -> dict[str, Any]:
     """A Queue of scheduling.volcano.sh. In KAI -1 of a limit means no limit, of a quota all there is."""
-    stated = _mapping(document, "spec")
+    stated = mapping(document.get("spec"))
     spec: dict[str, Any] = {"reclaimable": True}
     if stated.get("parentQueue"):
         spec["parent"] = queue_name(stated["parentQueue"])
     if _is_whole(stated.get("priority")):
         spec["priority"] = max(0, stated["priority"])
-    resources = _mapping(stated, "resources")
+    resources = mapping(stated.get("resources"))
     for theirs, ours in _OURS.items():
         amounts = {
             name: amount
             for kind, (name, unit) in _UNITS.items()
-            if (amount := _amount(_mapping(resources, kind).get(theirs), unit, name))
+            if (amount := _amount(mapping(resources.get(kind)).get(theirs), unit, name))
         }
         if amounts:
             spec[ours] = amounts
-    weight = _mapping(resources, "gpu").get("overQuotaWeight")
+    weight = mapping(resources.get("gpu")).get("overQuotaWeight")
     if isinstance(weight, int | float) and weight >= 1:
         spec["weight"] = int(weight)
     made = _head(document, "Queue", spec)
@@ -73,7 +74,7 @@ def said_of_kai(document: Document, path: Path) -> Said | None:
 
 def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[FieldFinding]:
     """What is said of a queue whose name is taken here."""
-    name = _mapping(document, "metadata").get("name")
+    name = mapping(document.get("metadata")).get("name")
     for each in made:
         ours = each["metadata"].get("name")
         if ours != name:
@@ -138,15 +139,15 @@ def _said_of_weight(document: Document, value: object) -> Said | None:
         weight = max(1, int(value))
         return Verdict.NOT_HONOURED, f"weights are whole numbers of at least 1 here: {value:g} becomes {weight}"
     # A Queue of KAI that weighs all its resources alike means what one of ours does: nothing is lost.
-    resources = _mapping(_mapping(document, "spec"), "resources")
-    if len({repr(_mapping(resources, kind).get("overQuotaWeight")) for kind in _UNITS}) == 1:
+    resources = mapping(mapping(document.get("spec")).get("resources"))
+    if len({repr(mapping(resources.get(kind)).get("overQuotaWeight")) for kind in _UNITS}) == 1:
         return Verdict.CHANGE, "spec.weight, for all resources"
     return None
 
 
 def kai_group(document: Document) -> dict[str, Any]:
     """A PodGroup of scheduling.volcano.sh."""
-    stated = _mapping(document, "spec")
+    stated = mapping(document.get("spec"))
     spec = {key: stated[key] for key in ("minMember", "queue", "priorityClassName") if stated.get(key)}
     if "queue" in spec:
         spec["queue"] = queue_name(spec["queue"])
@@ -177,11 +178,6 @@ def _amount(value: object, unit: int, name: str) -> str:
 
 
 def _head(document: Document, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = _mapping(document, "metadata")
+    metadata = mapping(document.get("metadata"))
     place = {key: metadata[key] for key in ("name", "namespace") if metadata.get(key)}
     return {"apiVersion": _API, "kind": kind, "metadata": place, "spec": dict(spec)}
-
-
-def _mapping(document: Document, key: str) -> Document:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}

@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 import msgspec
 
+from phalanx.admission.fields import mapping
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
 from phalanx.dialects.reader import Document, show
 from phalanx.reports.migration.conversions import CONVERSIONS, renamed_queue, said_of_kai
@@ -200,15 +201,10 @@ def _has_key_of_koordinator(document: Document) -> bool:
 
 
 def _owner_of(document: Document) -> str:
-    owners = _mapping(document, "metadata").get("ownerReferences")
+    owners = mapping(document.get("metadata")).get("ownerReferences")
     owner = owners[0] if isinstance(owners, list) and owners and isinstance(owners[0], Mapping) else {}
     return f", {owner.get('kind')} {owner.get('name')}" if owner else ""
 
 
 def _group(document: Document) -> str:
     return str(document.get("apiVersion") or "").rpartition("/")[0]
-
-
-def _mapping(document: Document, key: str) -> Document:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}

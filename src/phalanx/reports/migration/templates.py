@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from phalanx.admission.fields import mapping
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
 from phalanx.dialects.reader import Document
 from phalanx.dialects.workloads.table import BUILT_IN_RULES
@@ -64,8 +65,8 @@ def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool
     # KAI looks at the owner too, and at the pods first.
     stated: dict[str, Any] = {}
     for holder in (document, value_at(document, place)):
-        metadata = _mapping(holder.get("metadata"))
-        stated |= {**_mapping(metadata.get("labels")), **_mapping(metadata.get("annotations"))}
+        metadata = mapping(holder.get("metadata"))
+        stated |= {**mapping(metadata.get("labels")), **mapping(metadata.get("annotations"))}
     annotations = {
         ours: queue_name(stated[theirs]) if ours == QUEUE_ANNOTATION else stated[theirs]
         for theirs, ours in RENAMED_KEYS.items()
@@ -126,7 +127,3 @@ def _named(value: object, path: Path) -> Iterator[Path]:
     elif isinstance(value, list):
         for place, content in enumerate(value):
             yield from _named(content, (*path, place))
-
-
-def _mapping(value: object) -> Document:
-    return value if isinstance(value, Mapping) else {}

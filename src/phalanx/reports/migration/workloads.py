@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.admission.fields import mapping
 from phalanx.dialects.reader import Document
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
@@ -38,15 +39,15 @@ class WorkloadExaminer:
 
     def add_pod(self, document: Document) -> None:
         """One that is over, or nobody's of these, is passed over."""
-        paths, spec = list(marked_paths(document)), _mapping(document, "spec")
+        paths, spec = list(marked_paths(document)), mapping(document.get("spec"))
         name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
         system = _system(paths, name)
-        if not system or _mapping(document, "status").get("phase") in ("Succeeded", "Failed"):
+        if not system or mapping(document.get("status")).get("phase") in ("Succeeded", "Failed"):
             return
-        owners = _mapping(document, "metadata").get("ownerReferences") or [{}]
+        owners = mapping(document.get("metadata")).get("ownerReferences") or [{}]
         owner = owners[0].get("uid", "") if isinstance(owners, list) and isinstance(owners[0], Mapping) else ""
         stated = [value_at(document, path) for path in paths]
-        alike = owner or str(_mapping(document, "metadata").get("name"))
+        alike = owner or str(mapping(document.get("metadata")).get("name"))
         key = msgspec.json.encode([alike, name, [spelled(path) for path in paths], stated if not owner else []])
         if key in self._pods:
             known = self._pods[key]
@@ -67,7 +68,7 @@ class WorkloadExaminer:
         patch: dict[str, Any] | None = None
         for place in templates:
             template = value_at(document, place)
-            stated = str(_mapping(template, "spec").get("schedulerName") or DEFAULT_SCHEDULER)
+            stated = str(mapping(template.get("spec")).get("schedulerName") or DEFAULT_SCHEDULER)
             system = _system(list(marked_paths(template)), stated) or system_of_own
             if system:
                 told = self._of_template(document, place, stated)
@@ -109,7 +110,7 @@ class WorkloadExaminer:
         """What is said within the templates of an object that a reader of ours knows and hands on."""
         found: list[FieldFinding] = []
         for place in pod_templates(document):
-            stated = _mapping(value_at(document, place), "spec").get("schedulerName")
+            stated = mapping(value_at(document, place).get("spec")).get("schedulerName")
             # Where it names nobody the object says who it is.
             name = stated if isinstance(stated, str) and stated else self._fields.name
             found += self._of_template(document, place, name)
@@ -117,13 +118,13 @@ class WorkloadExaminer:
 
     def _of_template(self, document: Document, place: Path, name: str) -> tuple[FieldFinding, ...]:
         template = value_at(document, place)
-        metadata = _mapping(document, "metadata")
-        pod = {
+        metadata = mapping(document.get("metadata"))
+        pod: dict[str, Any] = {
             "metadata": {
                 **{key: metadata[key] for key in ("name", "namespace") if key in metadata},
-                **_mapping(template, "metadata"),
+                **mapping(template.get("metadata")),
             },
-            "spec": _mapping(template, "spec"),
+            "spec": mapping(template.get("spec")),
         }
         return tuple(
             msgspec.structs.replace(each, field=f"{spelled(place)}.{each.field}" if each.field else spelled(place))
@@ -132,7 +133,7 @@ class WorkloadExaminer:
 
     def _of_pod(self, document: Document, name: str) -> tuple[FieldFinding, ...]:
         """As it is once its scheduler is ours."""
-        spec = {**_mapping(document, "spec"), "schedulerName": self._fields.name}
+        spec = {**mapping(document.get("spec")), "schedulerName": self._fields.name}
         document = {**document, "apiVersion": "v1", "kind": "Pod", "spec": spec}
         read = self._fields.readers.reader(document)
         assert read is not None
@@ -145,7 +146,7 @@ class WorkloadExaminer:
 
 
 def _is_deployments(document: Document) -> bool:
-    owners = _mapping(document, "metadata").get("ownerReferences")
+    owners = mapping(document.get("metadata")).get("ownerReferences")
     owned = isinstance(owners, list) and any(
         isinstance(each, Mapping) and each.get("kind") == "Deployment" for each in owners
     )
@@ -174,8 +175,3 @@ def _system(paths: list[Path], name: str) -> str:
 def _is_final(message: str) -> bool:
     """Whether a notice is about what is written and not about what else is (not) there."""
     return "not found" not in message and "does not exist" not in message
-
-
-def _mapping(document: Document, key: str) -> Document:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}
