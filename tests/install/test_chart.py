@@ -6,13 +6,11 @@ import asyncio
 import base64
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 import yaml
 from charts.generate import CHART, NAMESPACE, ROOT, files, rendered
 
@@ -23,8 +21,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import default_lease, name_prefix
 from phalanx.kube.paths import Resource
-from phalanx_local.options import ServerOptions
-from phalanx_local.server import ApiServer, free_port
+from phalanx_local.server import free_port
 from tests.e2e.processes import Process
 from tests.e2e.world import PODS, pod
 from tests.install.helm import helm, run
@@ -287,17 +284,6 @@ class TestTemplates:
 def _named(made: list[Any], kind: str, name: str) -> Any:
     (found,) = [each for each in made if (each["kind"], each["metadata"]["name"]) == (kind, name)]
     return found
-
-
-@pytest_asyncio.fixture
-async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
-    """Of an administrator of an empty cluster."""
-    server = ApiServer(ServerOptions())
-    await server.start()
-    path = tmp_path / "kubeconfig"
-    server.write_kubeconfig(path)
-    yield path
-    await server.stop()
 
 
 @pytest.mark.slow

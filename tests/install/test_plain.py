@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 import yaml
 
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.paths import Resource
-from phalanx_local.options import ServerOptions
-from phalanx_local.server import ApiServer
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CRD", namespaced=False)
@@ -30,16 +26,6 @@ KINDS = (
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(300)]
-
-
-@pytest_asyncio.fixture
-async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
-    server = ApiServer(ServerOptions())
-    await server.start()
-    path = tmp_path / "kubeconfig"
-    server.write_kubeconfig(path)
-    yield path
-    await server.stop()
 
 
 async def shell(kubeconfig: Path, text: str) -> tuple[int, str]:
