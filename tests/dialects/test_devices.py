@@ -10,7 +10,7 @@ import pytest
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.devices.device_objects import DeviceObjects
-from phalanx.dialects.enricher import no_changes
+from phalanx.dialects.enricher import ObjectChanges, no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec
 from phalanx.model.devices.cards import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
@@ -184,12 +184,17 @@ class TestKoordinator:
             Card(KOORDINATOR, "0", 16 * 2**30, 2**31, "A100"),
             Card(KOORDINATOR, "1", 16 * 2**30, 2**31, healthy=False),
         )
-        news = ([AllocatorFact("shared-devices", NodeCards("n1", KOORDINATOR, cards))], set[str]())
-        assert facet.updated(kind, document) == news
+        news = [AllocatorFact("shared-devices", NodeCards("n1", KOORDINATOR, cards))]
+        assert facet.updated(kind, document)[0] == news
         assert facet.updated(kind, document) == no_changes()
-        gone = ([AllocatorFact("shared-devices", NodeCards("n1", KOORDINATOR))], set[str]())
-        assert facet.unserved(kind) == gone
+        gone = [AllocatorFact("shared-devices", NodeCards("n1", KOORDINATOR))]
+        assert facet.unserved(kind)[0] == gone
         assert facet.removed(kind, "", "n1") == no_changes()
+
+
+def shown_anew(news: ObjectChanges, *pods: Pod) -> list[Pod]:
+    _, which = news
+    return [each for each in pods if (which(each) if callable(which) else each.uid in which)]
 
 
 class TestWholeGpus:
@@ -205,12 +210,13 @@ class TestWholeGpus:
     def test_pods_are_shown_anew_when_the_first_card_comes_and_the_last_goes(self) -> None:
         facet = DeviceObjects()
         whole = pod({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}})
+        without = pod({"name": "c"})
         assert facet.enriched(whole, None) is whole
-        assert facet.updated(self.KIND, self.device(0))[1] == {whole.uid}
+        assert shown_anew(facet.updated(self.KIND, self.device(0)), whole, without) == [whole]
         asked = DeviceNeed(KOORDINATOR, (CardShare(count=2, percent=100, cores=100),), lenient=True)
         assert facet.enriched(whole, None).pod_class.devices == asked
-        assert facet.updated(self.KIND, self.device(0, 1))[1] == set()
-        assert facet.removed(self.KIND, "", "n1")[1] == {whole.uid}
+        assert shown_anew(facet.updated(self.KIND, self.device(0, 1)), whole, without) == []
+        assert shown_anew(facet.removed(self.KIND, "", "n1"), whole, without) == [whole]
         assert facet.enriched(whole, None) is whole
 
     def test_pods_without_gpus_and_with_parts_of_them_are_left_alone(self) -> None:

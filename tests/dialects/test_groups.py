@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from phalanx.dialects.field_owners import field_owners
 from phalanx.dialects.gangs.group_objects import unreadable_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.reader import decode_object
+from phalanx.dialects.reader import decode_group, decode_object
 from phalanx.model.selectors import Requirement
 from phalanx.model.topology import SubgroupRule, TopologyRule
 from tests.dialects.objects import (
@@ -337,6 +338,34 @@ def test_an_object_without_a_name_is_refused() -> None:
         with pytest.raises(msgspec.DecodeError):
             decode_object(raw)
     assert decode_object(b'{"metadata":{"name":"g"}}') == {"metadata": {"name": "g"}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"metadata": {"name": "g"}},
+        {"metadata": {"name": "g", "labels": {"a": "b"}, "generation": 3}, "spec": {"minMember": 2}, "status": None},
+        {"apiVersion": "v1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": [1], "status": {"phase": "x"}},
+        {"metadata": {"name": "g"}, "spec": {}, "data": {"what": "no PodGroup has"}},
+    ],
+)
+def test_a_group_is_decoded_as_any_object_is(document: dict[str, Any]) -> None:
+    raw = msgspec.json.encode(document)
+    assert decode_group(raw) == decode_object(raw) == document
+
+
+def test_a_group_without_a_name_is_refused() -> None:
+    for raw in (b"{}", b"[]", b'{"metadata":{"name":""}}', b'{"metadata":{"name":1}}', b'{"metadata":3}', b"{"):
+        with pytest.raises(msgspec.DecodeError):
+            decode_group(raw)
+
+
+def test_who_wrote_a_group_is_read_when_somebody_asks() -> None:
+    entry = {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:minMember": {}}}}
+    for managed in ([entry], [], None, "text"):
+        document = {"metadata": {"name": "g", "managedFields": managed}, "spec": {}}
+        read = decode_group(msgspec.json.encode(document))
+        assert list(field_owners(read["metadata"])) == list(field_owners(document["metadata"]))
 
 
 def test_an_object_that_cannot_be_decoded_holds_its_gang() -> None:

@@ -10,7 +10,7 @@ import pytest
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_namespace, decode_node
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.reader import decode_object
+from phalanx.dialects.reader import decode_group, decode_object
 from phalanx.model.events import AccountUpdated
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
@@ -92,7 +92,7 @@ def test_a_budget_that_cannot_be_read_is_passed_over(text: str) -> None:
 def test_a_field_beyond_all_limits_is_named(resource: Any, field: str, value: str) -> None:
     cluster = Cluster()
     document = msgspec.json.encode({**group(), "spec": {field: "HERE"}}).replace(b'"HERE"', value.encode())
-    read = decode_object(document)
+    read = (decode_object if resource is VOLCANO_QUEUE else decode_group)(document)
     take = cluster.intake.account if resource is VOLCANO_QUEUE else cluster.intake.group
     cluster.take(take(resource, read))
     if resource is VOLCANO_QUEUE:

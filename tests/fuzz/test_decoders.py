@@ -29,7 +29,7 @@ from phalanx.dialects.core import (
 from phalanx.dialects.gangs.topology_annotations import parse_layers, parse_tier
 from phalanx.dialects.quotas.budgets import parse_budget
 from phalanx.dialects.quotas.eviction_limits import parse_eviction_rate, parse_min_run_time
-from phalanx.dialects.reader import decode_object
+from phalanx.dialects.reader import decode_group, decode_object
 from phalanx.dialects.times import parse_time
 from phalanx.kube.auth.kubeconfig import _read as read_kubeconfig_file
 from phalanx.kube.errors import ConfigError, ConnectionLost, api_error
@@ -84,6 +84,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], tuple[type[Exception], ...]]] 
     "priority-class": (decode_priority_class, (msgspec.DecodeError,)),
     "resource-quota": (decode_resource_quota, (msgspec.DecodeError,)),
     "object": (decode_object, (msgspec.DecodeError,)),
+    "group": (decode_group, (msgspec.DecodeError,)),
     "budget": (text(parse_budget), ()),
     "eviction-rate": (text(parse_eviction_rate), (ValueError,)),
     "min-run-time": (text(parse_min_run_time), (ValueError,)),

@@ -47,7 +47,7 @@ class GangTable(dict[GangKey, GangRecord]):
         self.mark_changed(gang.key)
         if gang.admission:
             self._changes.version += 1
-        if (old is not None and old.admission) or record.counts().active:
+        if (old is not None and old.admission) or record.active:
             self._changes.may_fit()  # what was announced may be free for others, or its members may have to go
 
     def withdraw(self, key: GangKey) -> None:
@@ -56,7 +56,7 @@ class GangTable(dict[GangKey, GangRecord]):
         if record is None or record.spec is None:
             return
         self.mark_changed(key)
-        if record.spec.admission or record.counts().active:
+        if record.spec.admission or record.active:
             self._changes.may_fit()
         record.spec, record.admitted = None, False
         self._victims.gang_changed(record)

@@ -21,7 +21,7 @@ from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.reader import Document, decode_object
+from phalanx.dialects.reader import Document, decode_group, decode_object
 from phalanx.dialects.warnings import ObjectRef
 from phalanx.kube.changes import Change, Synced, Upsert
 from phalanx.kube.client import KubeClient
@@ -218,7 +218,7 @@ class CustomKinds:
                 reflector = Reflector(
                     self._client,
                     resource,
-                    decode_object,
+                    decode_group if of_group else decode_object,
                     partial(self._changed, kind, sink),
                     optional=True,
                     failures=self._feed.failures,

@@ -34,6 +34,8 @@ Events = list[ClusterEvent]
 T = TypeVar("T")
 
 _TOLD_AT_ONCE = 200
+# Pods whose news are charged to their nodes at once.
+_MANY = 100
 # Gangs that may be kept in mind although they are gone. (Groups are listed before anything makes gangs of them.)
 _MOST_GONE = 200_000
 
@@ -192,6 +194,15 @@ class ObjectFeed:
     def apply(self, events: Events) -> None:
         # A standby sees pods come and go, and has no cycle that would say what time it is.
         self._state.pods.stories.now = self._now()
+        if len(events) >= _MANY and all(type(event) is PodUpdated for event in events):
+            with self._state.nodes.charged_together():
+                self._apply_each(events)
+        else:
+            self._apply_each(events)
+        if events:
+            self.changed()
+
+    def _apply_each(self, events: Events) -> None:
         for event in events:
             try:
                 self._apply_one(event)
@@ -199,8 +210,6 @@ class ObjectFeed:
                 self.failures.record_failure("state", _what(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
-        if events:
-            self.changed()
 
     def _apply_one(self, event: ClusterEvent) -> None:
         if not self._seen_all:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from phalanx.dialects.core import NodeObject, PodObject
@@ -14,6 +14,10 @@ from phalanx.model.pod import Pod
 
 Changes = tuple[Sequence[ClusterEvent], AbstractSet[str]]
 """Facts for the state, and the uids of pods that are to be enriched anew."""
+
+ObjectChanges = tuple[Sequence[ClusterEvent], AbstractSet[str] | Callable[[Pod], bool]]
+"""What an object changes: likewise, or which of all pods, as their own objects have them, that are known. So nobody
+has to keep in mind whom an object that hardly any cluster has would concern."""
 
 _NO_CHANGES: Changes = ((), frozenset())
 
@@ -63,18 +67,18 @@ class PodEnricher:
         """News of queues and quotas; the queues of which the pods are to be enriched anew."""
         return set()
 
-    def updated(self, kind: ServedKind, document: Document) -> Changes:
+    def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
         """An object of one of its kinds, as its API serves it."""
         return no_changes()
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> ObjectChanges:
         """One that cannot be decoded."""
         return self.removed(kind, namespace, name)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
         return no_changes()
 
-    def unserved(self, kind: ServedKind) -> Changes:
+    def unserved(self, kind: ServedKind) -> ObjectChanges:
         """The API does not serve the kind any more (or we may not read it): none of its objects count."""
         return no_changes()
 
@@ -131,16 +135,16 @@ class PodEnrichers:
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
         return set[str]().union(*(enricher.accounts_changed(events) for enricher in self._every))
 
-    def updated(self, kind: ServedKind, document: Document) -> Changes:
+    def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
         return self._of(kind).updated(kind, document)
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> ObjectChanges:
         return self._of(kind).malformed(kind, namespace, name, uid, error)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
         return self._of(kind).removed(kind, namespace, name)
 
-    def unserved(self, kind: ServedKind) -> Changes:
+    def unserved(self, kind: ServedKind) -> ObjectChanges:
         return self._of(kind).unserved(kind)
 
     def __contains__(self, kind: ServedKind) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from phalanx.dialects.reader import Document
+from phalanx.model.text.decoding import decode_json
 
 # The API server names the writer of a field after the first word of its User-Agent.
 OWN_NAME = "phalanx"
@@ -30,6 +33,8 @@ class FieldOwner(NamedTuple):
 
 def field_owners(metadata: Document) -> Iterator[FieldOwner]:
     entries = metadata.get("managedFields")
+    if isinstance(entries, msgspec.Raw):
+        entries = decode_json(bytes(entries))
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, Mapping) and isinstance(entry.get("fieldsV1"), Mapping):
             operation = str(entry.get("operation") or "Update")

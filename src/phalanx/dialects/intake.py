@@ -23,7 +23,7 @@ from phalanx.dialects.core import (
 )
 from phalanx.dialects.devices.device_plans import DEVICE_PLAN
 from phalanx.dialects.dialect import Dialect
-from phalanx.dialects.enricher import Changes, PodEnrichers
+from phalanx.dialects.enricher import ObjectChanges, PodEnrichers
 from phalanx.dialects.enrichers import core_enrichers
 from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import other_controllers_way
@@ -272,9 +272,11 @@ class Intake:
         record.told = spec
         return [PodUpdated(spec)]
 
-    def apply(self, news: Changes) -> list[ClusterEvent]:
+    def apply(self, news: ObjectChanges) -> list[ClusterEvent]:
         """What follows from an enricher's changes: its facts first, then the pods that it enriches otherwise."""
         facts, touched = news
+        if callable(touched):
+            touched = {uid for uid, record in self._pods.items() if touched(record.pod)}
         shown = (self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods)
         return [*facts, *chain.from_iterable(shown)]
 

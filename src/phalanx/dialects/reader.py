@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any, TypedDict, TypeGuard
 
 import msgspec
 
@@ -15,6 +15,34 @@ from phalanx.model.text.decoding import decode_json, decode_loosely
 Document = Mapping[str, Any]
 
 MAX_WHOLE = 2**31 - 1
+
+
+class _Metadata(TypedDict, total=False):
+    """All fields of ObjectMeta. `managedFields`, often half of an object, stay JSON until somebody asks."""
+
+    name: Any
+    generateName: Any
+    namespace: Any
+    uid: Any
+    resourceVersion: Any
+    generation: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+    deletionGracePeriodSeconds: Any
+    labels: Any
+    annotations: Any
+    ownerReferences: Any
+    finalizers: Any
+    selfLink: Any
+    managedFields: msgspec.Raw
+
+
+class _SpecAndStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    metadata: _Metadata
+    spec: Any = msgspec.UNSET
+    status: Any = msgspec.UNSET
+    apiVersion: Any = msgspec.UNSET  # noqa: N815
+    kind: Any = msgspec.UNSET
 
 
 class ObjectReader:
@@ -97,6 +125,19 @@ def decode_object(raw: bytes) -> dict[str, Any]:
         raise msgspec.ValidationError("not an object with metadata.name")
     document_read: dict[str, Any] = document
     return document_read
+
+
+def decode_group(raw: bytes) -> dict[str, Any]:
+    """What `decode_object` makes of an object, in half the time where it has a spec and a status and nothing
+    beside them; who looks at its managedFields has to decode them (`field_owners`)."""
+    try:
+        read = decode_json(raw, _SpecAndStatus)
+    except msgspec.DecodeError:
+        return decode_object(raw)
+    name = read.metadata.get("name")
+    if not isinstance(name, str) or not name:
+        return decode_object(raw)
+    return {field: value for field, value in msgspec.structs.asdict(read).items() if value is not msgspec.UNSET}
 
 
 def is_whole(value: object) -> TypeGuard[int]:

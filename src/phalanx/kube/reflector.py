@@ -290,8 +290,7 @@ class Reflector(Generic[T]):
                 if self._after is not None:
                     await self._after.wait()
                 for first in range(0, len(page), AT_ONCE):
-                    for found in page.objects[first : first + AT_ONCE]:
-                        unseen.pop(self._exists(found, self._head(found, b""), "", b"", listed=True), None)
+                    self._formed(page.objects[first : first + AT_ONCE])
                     for item in page.items[first : first + AT_ONCE]:
                         raw = bytes(item)
                         unseen.pop((later and self._unchanged(raw)) or self._present(raw, listed=True), None)
@@ -413,6 +412,19 @@ class Reflector(Generic[T]):
         else:
             self._sink(Upsert(obj, raw, key, uid, number))
         return key
+
+    def _formed(self, objects: Sequence[T]) -> None:
+        """These exist, says the first list: nearly all of them are new."""
+        index, gathered = self._index, self._gathered
+        for found in objects:
+            head = self._head(found, b"")
+            key = head.key
+            if key in index or not key[1] or self._told_all is None:
+                self._exists(found, head, "", b"", listed=True)
+                continue
+            number = version_number(head.version)
+            index[key] = (head.uid, number)
+            gathered[key] = Upsert(found, b"", key, head.uid, number)
 
     def _absent(self, raw: bytes) -> None:
         """A DELETED event. Of something unknown, or of a predecessor of what is known, it tells nothing."""

@@ -236,7 +236,7 @@ class AccountReport:
         for gang in self._session.state.gangs.values():
             if gang.spec is None:
                 continue
-            running, pending = bool(gang.counts().active), bool(gang.pending) or awaits_admission(gang)
+            running, pending = bool(gang.active), bool(gang.pending) or awaits_admission(gang)
             if not (running or pending):
                 continue
             for account in self._paying(gang):

@@ -29,7 +29,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
-from phalanx.dialects.reader import decode_object
+from phalanx.dialects.reader import decode_group, decode_object
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.kube.client import KubeClient
@@ -128,7 +128,7 @@ async def read_cluster(
     snapshot.native_groups = has_native_groups(served, intake)
     snapshot.apply_events(intake.serves_native(snapshot.native_groups))
     for kind, resource in served_groups(served, intake):
-        await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
+        await read(resource, decode_group, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
     for kind, resource in served_accounts(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
     enrichers = dict[ServedKind, Resource]()

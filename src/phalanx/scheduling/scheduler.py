@@ -324,7 +324,7 @@ class Scheduler:
         expected still."""
         for record in self.state.pods.placeholders.pop_ended(now):
             gang = record.gang
-            if record.pod.expires or gang is None or gang.counts().active:
+            if record.pod.expires or gang is None or gang.active:
                 self.state.pods.delete(record.pod.uid)
             else:
                 self.state.pods.cancel_nomination(record)

@@ -66,7 +66,7 @@ def _job(
         minimum = max(1, gang.spec.min_member)
         need = quorum_requirement(gang, gang.spec)
         # A gang that has started and needs all no more does not begin anew when it loses one.
-        minimum = 1 if need.satisfied and gang.counts().active and minimum > gang.counts().active else minimum
+        minimum = 1 if need.satisfied and gang.active and minimum > gang.active else minimum
         queue, created = gang.spec.queue, gang.spec.created or created
         preemptable = preemptable and gang.spec.preemptable
     job = SimulatedJob(

@@ -97,7 +97,7 @@ class CompositeStatuses:
         gangs = self._composites.gangs(spec.key)
         messages = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
         message = next((each for each in messages if each is not None), None)
-        whole = all(gang.spec is not None and gang.counts().active >= gang.spec.min_member for gang in gangs)
+        whole = all(gang.spec is not None and gang.active >= gang.spec.min_member for gang in gangs)
         found = disruption_condition(
             status,
             message,

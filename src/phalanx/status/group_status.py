@@ -162,7 +162,7 @@ class GroupStatuses:
             options=self._options,
             exceeded=self._exceeded(record),
         )
-        change = self._with_disruption(change, group, found, record.counts().active >= gang.min_member)
+        change = self._with_disruption(change, group, found, record.active >= gang.min_member)
         change = self._with_hypernode(change, group, record, found.ref)
         return DerivedStatus(change, found.status) if change is not None else None
 

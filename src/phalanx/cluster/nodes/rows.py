@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,8 @@ from phalanx.model.node import CORDONED, Node
 from phalanx.model.selectors import Taint
 
 _FIRST_CAPACITY = 64
+# From so many like charges on it is faster to make them at once.
+_MANY = 8
 NO_ROW = -1
 
 
@@ -57,6 +61,8 @@ class NodeRows:
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
         self.extent = 0
+        # Charges that are still to be made (`charged_together`): row, usage, scored, sign.
+        self._uncharged: list[tuple[int, IntArray, IntArray, int]] | None = None
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity))
 
@@ -80,6 +86,7 @@ class NodeRows:
         missing = len(self.space) - len(self.used)
         if missing <= 0:
             return
+        self._charge_gathered()
         for name in ("allocatable", "used", "releasing", "reserved", "idle", "inverse"):
             array = getattr(self, name)
             extra = np.zeros((missing, self.capacity), dtype=array.dtype)
@@ -135,6 +142,9 @@ class NodeRows:
 
     def charge(self, row: int, usage: IntArray, scored: IntArray, sign: int) -> None:
         """Adds (sign 1) or takes back (sign -1) one pod's usage int64[R] and scored amounts int64[2]."""
+        if self._uncharged is not None:
+            self._uncharged.append((row, usage, scored, sign))
+            return
         if sign > 0:
             self.used[:, row] += usage
             self.idle[:, row] -= usage
@@ -144,6 +154,35 @@ class NodeRows:
             self.idle[:, row] += usage
             self.scored[:, row] -= scored
         self.changes.note(row)
+
+    @contextmanager
+    def charged_together(self) -> Iterator[None]:
+        """Whatever is charged within is charged at the end: for thousands of pods that are seen at once. Until then
+        nobody may look at amounts, nor may nodes come or go."""
+        self._uncharged = []
+        try:
+            yield
+        finally:
+            self._charge_gathered()
+            self._uncharged = None
+
+    def _charge_gathered(self) -> None:
+        if not self._uncharged:
+            return
+        charges, self._uncharged = self._uncharged, None
+        alike: dict[tuple[int, int], list[tuple[int, IntArray, IntArray, int]]] = {}
+        for charge in charges:
+            alike.setdefault((id(charge[1]), id(charge[2])), []).append(charge)
+        for group in alike.values():
+            if len(group) < _MANY:
+                for charge in group:
+                    self.charge(*charge)
+                continue
+            rows, where = np.unique([row for row, _, _, _ in group], return_inverse=True)
+            counts = np.zeros(len(rows), dtype=np.int64)
+            np.add.at(counts, where, [sign for _, _, _, sign in group])
+            self.charge_many(rows, counts, group[0][1], group[0][2], 1)
+        self._uncharged = []
 
     def charge_many(
         self, rows: npt.NDArray[np.intp], counts: IntArray, usage: IntArray, scored: IntArray, sign: int

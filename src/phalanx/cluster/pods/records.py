@@ -151,6 +151,12 @@ class GangRecord:
         values = self._counts if role is None else self._roles.get(role)
         return GangCounts(*values) if values else GangCounts()
 
+    @property
+    def active(self) -> int:
+        """How many are on a node or on the way to one, and neither finished nor terminating."""
+        counts = self._counts
+        return counts[MemberState.ASSUMED] + counts[MemberState.BOUND] + counts[MemberState.RUNNING]
+
     def confirmed(self, mark: PlanMark) -> int:
         """How many members that carry the mark the API has confirmed."""
         return self.marks.get(mark, 0) - self._unconfirmed.get(mark, 0)
@@ -161,7 +167,7 @@ class GangRecord:
     @property
     def starting_placeholders(self) -> list[PodRecord]:
         """Those that are placed together with the quorum: all, until it is there."""
-        if self.spec is None or not self.placeholders or self.counts().active >= self.spec.min_member:
+        if self.spec is None or not self.placeholders or self.active >= self.spec.min_member:
             return []
         return list(self.placeholders.values())
 
@@ -219,7 +225,7 @@ class GangRecord:
 
     def resume(self, peak: int) -> None:
         """Goes on with a run that only seemed to end while a member was taken out and put back."""
-        if self.counts().active:
+        if self.active:
             self.peak = max(self.peak, peak)
 
     def redeclare(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.dialects.devices.node_cards import DEVICES, cards_of_device
-from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
+from phalanx.dialects.enricher import ObjectChanges, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.devices.cards import FULL, Card, CardShare, DeviceNeed, Family, NodeCards
@@ -28,23 +28,13 @@ class DeviceObjects(PodEnricher):
 
     def __init__(self) -> None:
         self._cards: dict[str, tuple[Card, ...]] = {}
-        self._pods: set[str] = set()
         # Whether pods of a class ask for whole cards.
         self._asks: dict[PodClass, bool] = {}
         self._twins: dict[PodClass, PodClass] = {}
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
-        asks = self._asks.get(pod_class)
-        if asks is None:
-            if len(self._asks) >= _CACHE_SIZE:
-                self._asks.clear()
-            asks = pod_class.devices is None and any(name in _WHOLE for name, _ in pod_class.requests)
-            self._asks[pod_class] = asks
-        if not asks:
-            return spec
-        self._pods.add(spec.uid)
-        if not self._cards:
+        if not self._cards or not self._asks_for_cards(pod_class):
             return spec
         twin = self._twins.get(pod_class)
         if twin is None:
@@ -53,21 +43,31 @@ class DeviceObjects(PodEnricher):
             twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, devices=_whole(pod_class))
         return msgspec.structs.replace(spec, pod_class=twin)
 
-    def pod_gone(self, spec: Pod) -> Changes:
-        self._pods.discard(spec.uid)
-        return no_changes()
+    def _asks_for_cards(self, pod_class: PodClass) -> bool:
+        asks = self._asks.get(pod_class)
+        if asks is None:
+            if len(self._asks) >= _CACHE_SIZE:
+                self._asks.clear()
+            asks = pod_class.devices is None and any(name in _WHOLE for name, _ in pod_class.requests)
+            self._asks[pod_class] = asks
+        return asks
 
-    def updated(self, kind: ServedKind, document: Document) -> Changes:
+    def _anew(self, pod: Pod) -> bool:
+        """Whether it makes a difference to a pod that there are cards."""
+        return self._asks_for_cards(pod.pod_class)
+
+    def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
         return self._replace(str(document["metadata"]["name"]), cards_of_device(document))
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
         return self._replace(name, ())
 
-    def unserved(self, kind: ServedKind) -> Changes:
+    def unserved(self, kind: ServedKind) -> ObjectChanges:
+        turned = bool(self._cards)
         news = [self._replace(name, ()) for name in sorted(self._cards)]
-        return [event for events, _ in news for event in events], set().union(*(uids for _, uids in news))
+        return [event for events, _ in news for event in events], self._anew if turned else frozenset()
 
-    def _replace(self, node: str, cards: tuple[Card, ...]) -> Changes:
+    def _replace(self, node: str, cards: tuple[Card, ...]) -> ObjectChanges:
         if self._cards.get(node, ()) == cards:
             return no_changes()
         before = bool(self._cards)
@@ -75,8 +75,8 @@ class DeviceObjects(PodEnricher):
             self._cards[node] = cards
         else:
             del self._cards[node]
-        turned = set(self._pods) if before != bool(self._cards) else set()
-        return [AllocatorFact(_ALLOCATOR, NodeCards(node, Family.KOORDINATOR, cards))], turned
+        facts = [AllocatorFact(_ALLOCATOR, NodeCards(node, Family.KOORDINATOR, cards))]
+        return facts, self._anew if before != bool(self._cards) else frozenset()
 
 
 def _whole(pod_class: PodClass) -> DeviceNeed:

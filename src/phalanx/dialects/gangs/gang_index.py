@@ -56,6 +56,7 @@ class GangIndex:
         self._class_users: dict[str, set[GangKey]] = {}
         self._queues: dict[str, str] = {}
         self._namespaces: dict[str, set[GangKey]] = {}
+        self._contexts: dict[str, GangContext] = {}  # by the queue that the namespace prefers
         self._affected: dict[GangKey, None] = {}
         self._native = True
         # Those of which members are expected, and those about which that may have changed.
@@ -97,6 +98,7 @@ class GangIndex:
         if served == self._native:
             return []
         self._native = served
+        self._contexts.clear()
         entries = self._entries.items()
         return self._resolve_all(
             key for key, entry in entries if entry.gang is not None and entry.gang.rules.native
@@ -232,15 +234,7 @@ class GangIndex:
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
             return self._remove(key) if entry is not None else []
         entry = self._entry(key)
-        context = GangContext(
-            self._naming_of,
-            self._classes,
-            self._queues.get(key.namespace, ""),
-            self._native,
-            self._sizes.get(name),
-            self._unreadable,
-            self._sizes,
-        )
+        context = self._context(self._queues.get(key.namespace, ""), self._sizes.get(name))
         resolved = resolve(key, entry.members.oldest_first(), groups, context, self._options)
         gang = resolved.gang
         if gang == entry.gang:
@@ -253,6 +247,17 @@ class GangIndex:
         if gang.expected is not None or (last is not None and last.expected is not None):
             self._note_expecting(key, gang.expected is not None)
         return [GangUpdated(gang)]
+
+    def _context(self, queue: str, size: WorkloadSize | None) -> GangContext:
+        """Most gangs have no owner that says anything: they have one in common."""
+        found = self._contexts.get(queue) if size is None else None
+        if found is None:
+            found = GangContext(
+                self._naming_of, self._classes, queue, self._native, size, self._unreadable, self._sizes
+            )
+            if size is None:
+                self._contexts[queue] = found
+        return found
 
     def _remove(self, key: GangKey) -> list[ClusterEvent]:
         entry = self._entries.pop(key)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.core import Container, PodSpec
-from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
+from phalanx.dialects.enricher import ObjectChanges, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
 from phalanx.model.devices.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
@@ -80,15 +80,11 @@ class NumaEnricher(PodEnricher):
     def __init__(self) -> None:
         self._topologies: dict[str, NumaTopology] = {}
         self._insisting = 0
-        self._pods: set[str] = set()
         self._twins: dict[PodClass, PodClass] = {}
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
-        if not pod_class.cpus or pod_class.numa:
-            return spec
-        self._pods.add(spec.uid)
-        if not self._insisting:
+        if not self._insisting or not _leaves_it_to_the_node(pod_class):
             return spec
         twin = self._twins.get(pod_class)
         if twin is None:
@@ -97,23 +93,20 @@ class NumaEnricher(PodEnricher):
             twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, numa=AS_THE_NODE)
         return msgspec.structs.replace(spec, pod_class=twin)
 
-    def pod_gone(self, spec: Pod) -> Changes:
-        self._pods.discard(spec.uid)
-        return no_changes()
-
-    def updated(self, kind: ServedKind, document: Document) -> Changes:
+    def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
         name = str(document["metadata"]["name"])
         topology = read_topology(name, document.get("spec"))
         return self._replace(name, topology)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
         return self._replace(name, None)
 
-    def unserved(self, kind: ServedKind) -> Changes:
+    def unserved(self, kind: ServedKind) -> ObjectChanges:
+        insisting = self._insisting
         news = [self._replace(name, None) for name in sorted(self._topologies)]
-        return [event for events, _ in news for event in events], set().union(*(uids for _, uids in news))
+        return [event for events, _ in news for event in events], _anew if insisting else frozenset()
 
-    def _replace(self, node: str, topology: NumaTopology | None) -> Changes:
+    def _replace(self, node: str, topology: NumaTopology | None) -> ObjectChanges:
         last = self._topologies.pop(node, None)
         if topology is not None:
             self._topologies[node] = topology
@@ -121,8 +114,19 @@ class NumaEnricher(PodEnricher):
             return no_changes()
         before = self._insisting
         self._insisting += _insists(topology) - _insists(last)
-        turned = set(self._pods) if bool(before) != bool(self._insisting) else set()
-        return [AllocatorFact(_ALLOCATOR, topology or NumaTopologyGone(node))], turned
+        turned = bool(before) != bool(self._insisting)
+        facts = [AllocatorFact(_ALLOCATOR, topology or NumaTopologyGone(node))]
+        return facts, _anew if turned else frozenset()
+
+
+def _anew(pod: Pod) -> bool:
+    """Whether it makes a difference to a pod that some kubelet insists on a policy."""
+    return _leaves_it_to_the_node(pod.pod_class)
+
+
+def _leaves_it_to_the_node(pod_class: PodClass) -> bool:
+    """Whether pods of a class get whole CPUs and do not say from how many NUMA nodes."""
+    return bool(pod_class.cpus) and not pod_class.numa
 
 
 def read_topology(node: str, spec: Any) -> NumaTopology | None:

@@ -96,11 +96,10 @@ def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
     its message with its name)."""
     bound, condemned = None, ""
     for condition in pod.status.conditions:
-        if condition.status != "True":
-            continue
-        if condition.type == "PodScheduled":
-            bound = condition.last_transition_time
-        elif condition.type == DISRUPTION_TARGET and condition.reason == PREEMPTION_BY_SCHEDULER:
+        kind = condition.type
+        if kind == "PodScheduled":
+            bound = condition.last_transition_time if condition.status == "True" else None
+        elif kind == DISRUPTION_TARGET and condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER:
             condemned = condition.message.partition(": ")[0]
     return bound, condemned
 

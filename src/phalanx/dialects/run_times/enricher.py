@@ -70,7 +70,9 @@ class RunTimes(PodEnricher):
         self._kinds: dict[tuple[str, str], KindKey | None] = {}
         self._said: dict[str, _PodTime] = {}
         self._controllers: dict[str, str] = {}
-        self._below: dict[str, set[str]] = {}  # by the uid of an owner: those of its pods
+        # By the uid of an owner those of its pods; None until an owner says anything about them, so that nobody pays
+        # for it before.
+        self._below: dict[str, set[str]] | None = None
         self._owners: dict[str, OwnerTime] = {}
         self._children: dict[str, set[str]] = {}  # by the uid of an owner: those of the owners right below
         self._beside: dict[str, set[str]] = {}  # by the uid of a pod or owner: of what stands beside it
@@ -102,7 +104,7 @@ class RunTimes(PodEnricher):
                 if uid not in self._controllers or self._controllers[uid] != owner.uid:
                     self._owned(uid, owner)
         if not owned and uid in self._controllers:
-            _drop(self._below, self._controllers.pop(uid), uid)
+            self._disown(uid)
         if KUEUE_LABEL in metadata.labels:
             self._want(KUEUE_WORKLOADS.key)
         notes = metadata.annotations
@@ -123,9 +125,7 @@ class RunTimes(PodEnricher):
 
     def pod_gone(self, spec: Pod) -> Changes:
         self._said.pop(spec.uid, None)
-        owner = self._controllers.pop(spec.uid, None)
-        if owner is not None:
-            _drop(self._below, owner, spec.uid)
+        self._disown(spec.uid)
         return no_changes()
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
@@ -224,14 +224,22 @@ class RunTimes(PodEnricher):
             return
         if kind not in self._wanted:
             self._want(kind)
-        if pod in self._controllers:
-            _drop(self._below, self._controllers[pod], pod)
+        if self._below is not None:
+            self._disown(pod)
+            self._below.setdefault(owner.uid, set()).add(pod)
         self._controllers[pod] = owner.uid
-        below = self._below.get(owner.uid)
-        if below is None:
-            self._below[owner.uid] = {pod}
-        else:
-            below.add(pod)
+
+    def _disown(self, pod: str) -> None:
+        owner = self._controllers.pop(pod, None)
+        if owner is not None and self._below is not None:
+            _drop(self._below, owner, pod)
+
+    def _pods_below(self) -> dict[str, set[str]]:
+        if self._below is None:
+            self._below = {}
+            for pod, owner in self._controllers.items():
+                self._below.setdefault(owner, set()).add(pod)
+        return self._below
 
     def _want(self, kind: KindKey) -> None:
         if kind not in self._wanted:
@@ -263,12 +271,13 @@ class RunTimes(PodEnricher):
 
     def _reached(self, uid: str, owner: OwnerTime) -> set[str]:
         """The pods below an owner; of what stands beside others, theirs."""
+        below = self._pods_below()
         ahead, seen = [uid, *owner.beside], set[str]()
         while ahead:
             each = ahead.pop()
             if each not in seen:
                 seen.add(each)
-                ahead += [*self._children.get(each, ()), *self._below.get(each, ())]
+                ahead += [*self._children.get(each, ()), *below.get(each, ())]
         return seen
 
     def _owner_times(self, pod: str) -> list[OwnerTime]:

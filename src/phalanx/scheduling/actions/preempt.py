@@ -122,7 +122,7 @@ def _no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     state = session.state
     if session.pipeline.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
         return False
-    if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
+    if any(gang.active for gang in unit.gangs):  # may find victims among its own
         return False
     table = state.victim_table()
     lowest = session.victim_classes().lowest_priority(table)

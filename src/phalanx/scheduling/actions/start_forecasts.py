@@ -118,7 +118,7 @@ def _has_nodes(session: Session, key: UnitKey) -> bool:
         record = session.state.pods.get(key)
         return record is not None and record.state in ACTIVE
     gangs = [session.state.gangs.get(gang) for gang in key]
-    return any(gang is not None and gang.counts().active for gang in gangs)
+    return any(gang is not None and gang.active for gang in gangs)
 
 
 def _in_order(session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:

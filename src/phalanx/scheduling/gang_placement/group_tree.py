@@ -64,6 +64,6 @@ def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
     found += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
     children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
     whole = GroupTree(root, spec.min_groups, children, spec.topology)
-    if spec.initiated and any(gang.counts().active for gang in whole.gangs()):
+    if spec.initiated and any(gang.active for gang in whole.gangs()):
         whole.least = 0
     return whole

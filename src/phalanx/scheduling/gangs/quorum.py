@@ -117,7 +117,7 @@ def was_satisfied(record: GangRecord, gang: Gang) -> bool:
     It has if enough members were on nodes at once, or if a living member carries the mark of a plan: that placed
     the whole quorum, or the member joined a gang that had it. One bound member of unknown origin proves nothing.
     """
-    if not record.counts().active:
+    if not record.active:
         return False
     return record.peak >= gang.min_member or any(mark.concerns(gang.uid) for mark in record.live_marks())
 

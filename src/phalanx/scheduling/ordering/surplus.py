@@ -92,7 +92,7 @@ class SurplusTurns:
         session, until = self._session, grows_at(gang, int(self._session.now))
         if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
             return False
-        verdict = growth_delayed(gang.key, gang.counts().active, until)
+        verdict = growth_delayed(gang.key, gang.active, until)
         for member in gang.pending.values():
             session.decisions.judge_pod(member, verdict)
         session.mark_tried(unit)
@@ -232,4 +232,4 @@ def _place(kind: PodSignature) -> tuple[int, object, str]:
 
 def _extra(gang: GangRecord) -> int:
     assert gang.spec is not None
-    return gang.counts().active - gang.spec.min_member
+    return gang.active - gang.spec.min_member

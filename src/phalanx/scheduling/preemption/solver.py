@@ -71,7 +71,7 @@ def _outcome_of(found: Eviction | NoSolution) -> SearchOutcome:
 
 def _question_of(preemptor: Preemptor) -> EvictionQuestion:
     # Only a gang that has members on nodes may find victims among its own.
-    gangs = tuple(gang for gang in preemptor.gangs if gang.counts().active)
+    gangs = tuple(gang for gang in preemptor.gangs if gang.active)
     return EvictionQuestion(
         preemptor.demand,
         preemptor.priority,

@@ -233,7 +233,7 @@ class DispensableMembers:
     def __init__(self, gang: GangRecord, composites: Composites) -> None:
         self.free, self._roles = dispensable_members(gang, composites)
         self._subquorum: SubgroupQuorum | None = None
-        active = gang.counts().active
+        active = gang.active
         if self.free < 0:
             self.free, self._roles, self.all_dispensable = active, Counter(), True
             return

@@ -88,9 +88,7 @@ class SchedulingQueue:
         self._unschedulable.clear()
         self._groups.clear()
         self._active.update(dict.fromkeys(self._state.pods.standalone))
-        self._active.update(
-            dict.fromkeys(key for key in self._index.bundles() if self._index.unit(key) is not None)
-        )
+        self._active.update(dict.fromkeys(self._index.asking()))
 
     def pop_active(
         self,
@@ -127,7 +125,7 @@ class SchedulingQueue:
     def all_units(self) -> list[QueuedUnit]:
         """Every unit that asks for something, unschedulable or not, for those who ask; the list stays as it is."""
         self._absorb()
-        keys: list[UnitKey] = [*self._state.pods.standalone, *self._index.bundles()]
+        keys: list[UnitKey] = [*self._state.pods.standalone, *self._index.asking()]
         return [unit for key in keys if (unit := self._index.unit(key)) is not None]
 
     def pending_counts(self) -> dict[str, int]:

@@ -27,6 +27,10 @@ class UnitIndex:
         """All units of gangs, in order."""
         return sorted(self._owners)
 
+    def asking(self) -> list[BundleKey]:
+        """Those that ask for something, in order; nearly all have what they want."""
+        return sorted(unit for unit, owners in self._owners.items() if any(map(self._asks, owners)))
+
     def units_with(self, gang: GangKey) -> set[BundleKey]:
         """The units in which a gang takes part."""
         return self._units_with.get(gang, set())
@@ -117,6 +121,10 @@ class UnitIndex:
         record = self._gangs.get(key)
         return record if record is not None and record.spec is not None else None
 
+    def _asks(self, key: GangKey) -> bool:
+        record = self._declared(key)
+        return record is not None and _asks(record)
+
     def _drop(self, unit: BundleKey) -> None:
         del self._owners[unit]
         for member in unit:
@@ -134,8 +142,12 @@ class UnitIndex:
         gangs = tuple(
             [record for member in key if member in owners and (record := self._declared(member)) is not None]
         )
-        if not any(gang.pending or awaits_admission(gang) for gang in gangs):
+        if not any(map(_asks, gangs)):
             return None
         composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
         over = any(gang.key in self._overbundled for gang in gangs)
         return QueuedUnit(key, None, gangs, missing, composite, over)
+
+
+def _asks(gang: GangRecord) -> bool:
+    return bool(gang.pending) or awaits_admission(gang)

@@ -47,7 +47,7 @@ def dispensable_members(gang: GangRecord, composites: Composites) -> tuple[int, 
 def is_leader(record: PodRecord) -> bool:
     """Whether it goes last of its gang: the one that leads by its role, else rank 0, while others are there."""
     pod, gang = record.pod, record.gang
-    if gang is None or not (pod.leads or pod.index == 0) or gang.counts().active < 2:
+    if gang is None or not (pod.leads or pod.index == 0) or gang.active < 2:
         return False
     active = (each for each in gang.members.values() if each.state in ACTIVE)
     return min(active, key=lambda each: (not each.pod.leads, *each.order), default=None) is record
