@@ -344,7 +344,8 @@ def test_an_object_without_a_name_is_refused() -> None:
     "document",
     [
         {"metadata": {"name": "g"}},
-        {"metadata": {"name": "g", "labels": {"a": "b"}, "generation": 3}, "spec": {"minMember": 2}, "status": None},
+        {"metadata": {"name": "g", "labels": {"a": "b"}, "generation": 3}, "spec": {"minMember": 2}},
+        {"metadata": {"name": "g"}, "spec": None, "status": None},
         {"apiVersion": "v1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": [1], "status": {"phase": "x"}},
         {"metadata": {"name": "g"}, "spec": {}, "data": {"what": "no PodGroup has"}},
     ],

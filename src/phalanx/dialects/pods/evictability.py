@@ -99,7 +99,7 @@ def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
         kind = condition.type
         if kind == "PodScheduled":
             bound = condition.last_transition_time if condition.status == "True" else None
-        elif kind == DISRUPTION_TARGET and condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER:
+        elif kind == DISRUPTION_TARGET and (condition.status, condition.reason) == ("True", PREEMPTION_BY_SCHEDULER):
             condemned = condition.message.partition(": ")[0]
     return bound, condemned
 

@@ -70,8 +70,8 @@ class RunTimes(PodEnricher):
         self._kinds: dict[tuple[str, str], KindKey | None] = {}
         self._said: dict[str, _PodTime] = {}
         self._controllers: dict[str, str] = {}
-        # By the uid of an owner those of its pods; None until an owner says anything about them, so that nobody pays
-        # for it before.
+        # By the uid of an owner those of its pods; None until an owner says anything about them, so that nobody
+        # pays for it before.
         self._below: dict[str, set[str]] | None = None
         self._owners: dict[str, OwnerTime] = {}
         self._children: dict[str, set[str]] = {}  # by the uid of an owner: those of the owners right below
