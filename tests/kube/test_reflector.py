@@ -146,7 +146,7 @@ async def test_lists_then_watches_from_the_lists_version(
         assert reflector.state is ReflectorState.WATCHING
         assert reflector.last_contact == fake_time.now
     listed, watched = server.requests
-    assert listed.query == {"limit": "2000", "fieldSelector": "spec.nodeName="}
+    assert listed.query == {"limit": "4000", "fieldSelector": "spec.nodeName="}
     assert listed.headers["Accept-Encoding"] == "gzip"
     assert watched.headers["Accept-Encoding"] == "identity"
     assert watched.query == {

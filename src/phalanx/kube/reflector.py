@@ -38,7 +38,7 @@ HEALTHY = 120.0
 #: How often one list starts again because its continue token expired before it goes on without pages.
 LIST_RESTARTS = 3
 #: Of a list so many objects are taken in before others have their turn.
-AT_ONCE = 2000
+AT_ONCE = 250
 #: Seconds for which a refusal may be that of a server that does not know its rules, or all its kinds, yet.
 REFUSED = 5.0
 #: Seconds between looks meanwhile.
@@ -92,7 +92,7 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        page_size: int = 2000,
+        page_size: int = 4000,
         identify: Callable[[T], ObjectHead] | None = None,
         optional: bool = False,
         absent_period: float = 30.0,

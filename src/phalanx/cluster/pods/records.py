@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+import msgspec
+
 from phalanx.cluster.accounts import ChargePath, ChargeState
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.pods.nominations import Nomination
@@ -14,10 +16,10 @@ from phalanx.model.verdict import Verdict
 NO_NODE = -1
 # Where a mark proves something: a pod without a node carries none of ours, one that leaves is not of the run.
 _MARKED = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
-_NO_COUNTS = (0,) * len(MemberState)
+_NO_COUNTS = [0] * len(MemberState)
 
 
-class PodRecord:
+class PodRecord(msgspec.Struct, eq=False):
     """One pod: its newest spec (`pod`), its class, where it counts and what it occupies.
 
     `row` is its node's row while it occupies it, NO_NODE otherwise. `assumed_node` names the node that we placed it
@@ -31,44 +33,23 @@ class PodRecord:
     is what it got from each node allocator, by name, while it occupies a node.
     """
 
-    __slots__ = (
-        "allocated",
-        "assumed_node",
-        "charge_path",
-        "charge_state",
-        "charged_footprint",
-        "evicting",
-        "footprint",
-        "gang",
-        "last_verdict",
-        "mark",
-        "no_eviction_until",
-        "nominated_node",
-        "nomination",
-        "pod",
-        "pod_class",
-        "row",
-        "state",
-    )
-
-    def __init__(self, pod: Pod, pod_class: ClassRecord, footprint: Footprint, state: MemberState) -> None:
-        self.pod = pod
-        self.pod_class = pod_class
-        self.footprint = footprint
-        self.state = state
-        self.row = NO_NODE
-        self.assumed_node = ""
-        self.mark: PlanMark | None = None
-        self.gang: GangRecord | None = None
-        self.last_verdict: Verdict | None = None
-        self.charge_path: ChargePath | None = None
-        self.charged_footprint: Footprint | None = None
-        self.charge_state: ChargeState | None = None
-        self.nomination: Nomination | None = None
-        self.nominated_node = ""
-        self.evicting = False
-        self.no_eviction_until = 0.0
-        self.allocated: dict[str, object] = {}
+    pod: Pod
+    pod_class: ClassRecord
+    footprint: Footprint
+    state: MemberState
+    row: int = NO_NODE
+    assumed_node: str = ""
+    mark: PlanMark | None = None
+    gang: GangRecord | None = None
+    last_verdict: Verdict | None = None
+    charge_path: ChargePath | None = None
+    charged_footprint: Footprint | None = None
+    charge_state: ChargeState | None = None
+    nomination: Nomination | None = None
+    nominated_node: str = ""
+    evicting: bool = False
+    no_eviction_until: float = 0.0
+    allocated: dict[str, object] = {}
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"
@@ -80,7 +61,7 @@ class PodRecord:
         return (-pod.priority, pod.index, pod.created, pod.name)
 
 
-class GangRecord:
+class GangRecord(msgspec.Struct, eq=False):
     """A gang's members and their counts by state, in all and per role.
 
     `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it,
@@ -96,48 +77,25 @@ class GangRecord:
     members that are expected; they are no members.
     """
 
-    __slots__ = (
-        "_counts",
-        "_roles",
-        "_unconfirmed",
-        "admitted",
-        "allocated",
-        "arrivals",
-        "cached",
-        "failures",
-        "finished_plan",
-        "key",
-        "last_verdict",
-        "marks",
-        "members",
-        "peak",
-        "pending",
-        "placeholders",
-        "redeclared",
-        "spec",
-        "task_buckets",
-    )
-
-    def __init__(self, key: GangKey) -> None:
-        self.key = key
-        self.spec: Gang | None = None
-        self.members: dict[str, PodRecord] = {}
-        self.pending: dict[str, PodRecord] = {}
-        self.placeholders: dict[str, PodRecord] = {}
-        self.marks: dict[PlanMark, int] = {}
-        self.peak = 0
-        self.finished_plan: PlanMark | None = None
-        self.allocated: dict[Footprint, int] = {}
-        self.failures = 0
-        self.cached: object = None
-        self.task_buckets: object = None
-        self.arrivals = 0
-        self.last_verdict: tuple[Verdict | None, int] | None = None
-        self.admitted = False
-        self.redeclared = False  # until what was held for members of the former one has been given up
-        self._counts = list(_NO_COUNTS)
-        self._roles: dict[str, list[int]] = {}
-        self._unconfirmed: dict[PlanMark, int] = {}
+    key: GangKey
+    spec: Gang | None = None
+    members: dict[str, PodRecord] = {}
+    pending: dict[str, PodRecord] = {}
+    placeholders: dict[str, PodRecord] = {}
+    marks: dict[PlanMark, int] = {}
+    peak: int = 0
+    finished_plan: PlanMark | None = None
+    allocated: dict[Footprint, int] = {}
+    failures: int = 0
+    cached: object = None
+    task_buckets: object = None
+    arrivals: int = 0
+    last_verdict: tuple[Verdict | None, int] | None = None
+    admitted: bool = False
+    redeclared: bool = False  # until what was held for members of the former one has been given up
+    _counts: list[int] = msgspec.field(default_factory=_NO_COUNTS.copy)
+    _roles: dict[str, list[int]] = {}
+    _unconfirmed: dict[PlanMark, int] = {}
 
     def __repr__(self) -> str:
         return f"GangRecord({self.key}, {self.counts()})"
@@ -255,7 +213,7 @@ class GangRecord:
         self._counts[state] += step
         role = self._roles.get(record.pod.role)
         if role is None:
-            role = self._roles[record.pod.role] = list(_NO_COUNTS)
+            role = self._roles[record.pod.role] = _NO_COUNTS.copy()
         role[state] += step
         if state is MemberState.PENDING:
             if step > 0:

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
-from phalanx.model.pod import Pod
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import Toleration
 
+Key = TypeVar("Key")
 Tolerations = tuple[Toleration, ...]
 
 
 class TolerationCounts:
-    """Counts pods by what they tolerate: few differ."""
+    """Counts pods by their class, and classes by what they tolerate: few differ."""
 
     def __init__(self, schedulers: frozenset[str]) -> None:
         self._schedulers = schedulers
-        self._pods: dict[Tolerations, int] = {}
+        self._pods: dict[PodClass, int] = {}
+        self._classes: dict[Tolerations, int] = {}
 
     def __iter__(self) -> Iterator[Tolerations]:
-        return iter(self._pods)
+        return iter(self._classes)
 
     def count(self, pod: Pod, sign: int) -> None:
         """One comes (1) or goes (-1); those of other schedulers do not matter."""
         if pod.scheduler not in self._schedulers:
             return
-        key = pod.pod_class.tolerations
-        left = self._pods.get(key, 0) + sign
-        if left:
-            self._pods[key] = left
-        else:
-            del self._pods[key]
+        known = pod.pod_class in self._pods
+        _add(self._pods, pod.pod_class, sign)
+        if (pod.pod_class in self._pods) is not known:
+            _add(self._classes, pod.pod_class.tolerations, sign)
+
+
+def _add(counts: dict[Key, int], key: Key, number: int) -> None:
+    left = counts.get(key, 0) + number
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]

@@ -46,7 +46,6 @@ from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.resources import Requests
-from phalanx.model.run_time import NOTHING_STATED
 from phalanx.model.text.decoding import MAX_NAME, quoted
 from phalanx.model.topology import TopologyRule
 
@@ -108,7 +107,7 @@ class _Resolution:
         else:
             self.naming = context.naming_of[self.spec.ref.group]
         self._parts, self._later = self._staged_parts()
-        self._is_staged = bool(self._later) or any(not part.pods for part in self._parts)
+        self._is_staged = bool(self._parts) and (bool(self._later) or any(not part.pods for part in self._parts))
         inferred = self.spec is None and self.naming is WORKLOAD
         self.size = context.size if inferred else None
         made = [spec for spec in groups if spec.made] if self.spec is None and self.naming.rules.alone else []
@@ -120,54 +119,91 @@ class _Resolution:
             self.problems.extend(filter(None, [spec.problem]))
             self.warnings.extend(spec.warnings)
         min_member = self._min_member()
-        # A minimum that pods state themselves is of all of them.
-        size = self.size if self.size is not None and self._sized else None
-        gang = Gang(
-            key=self.key,
-            uid=spec.ref.uid if spec else self.size.uid if self.size else "",
-            rules=self.naming.rules,
-            source=spec.ref if spec else self.made,
-            min_member=min_member,
-            roles=spec.roles if spec else size.roles if size else (),
-            match_policy=self._match_policy(),
-            bundle=self._bundle() or (size.bundle_of(self.key) if size else ()),
-            priority=self._priority(),
-            queue=self._queue(),
-            min_resources=spec.min_resources if spec else None,
-            timeout=self._timeout(),
-            sla_waiting_time=self._sla_waiting_time(),
-            created=spec.created if spec else min(member.created for member in self.members),
-            once_satisfied=spec.once_satisfied if spec else False,
-            admission=spec.admission if spec else False,
-            admitted=spec.admitted if spec else True,
-            unit=self._unit(),
-            preemptable=spec.preemptable if spec else True,
-            revocable=spec.revocable if spec else False,
-            tasks=spec.tasks if spec else None,
-            min_available=spec.min_available if spec else None,
-            max_unavailable=spec.max_unavailable if spec else None,
-            total=self._total(min_member),
-            topology=self._topology(),
-            subgroups=spec.subgroups if spec else self.size.subgroups if self.size else (),
-            composite=GangKey(self.key.namespace, spec.composite) if spec and spec.composite else None,
-            workload=spec.workload if spec else "",
-            claims=spec.claims if spec else (),
-            run_time=spec.run_time if spec else NOTHING_STATED,
-            expected=self._expected(),
-            growth_delay=self._growth_delay(),
-            later=size.later if size else "; ".join(part.later for part in self._later),
-        )
-        self._check_mode()
+        gang = self._declared(spec, min_member) if spec is not None else self._undeclared(min_member)
+        if not self._silent:
+            gang = self._with_extras(gang)
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
-        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
-        for disagreement in agreement.disagreements(spec if strict else None, strict):
-            note = self._refuse if disagreement.refused else self._warn
-            note(disagreement.code, disagreement.message, disagreement.member)
+        active = [member for member in self.members if member.declared.active]
+        if strict or len(active) > 1:
+            agreement = Agreement(self.key.namespace, active)
+            for disagreement in agreement.disagreements(spec if strict else None, strict):
+                note = self._refuse if disagreement.refused else self._warn
+                note(disagreement.code, disagreement.message, disagreement.member)
         if not self.problems and not self.warnings:
             return gang
         return msgspec.structs.replace(
             gang, problem=self.problems[0] if self.problems else None, warnings=tuple(self.warnings)
         )
+
+    def _declared(self, spec: GroupSpec, min_member: int) -> Gang:
+        """What the object says."""
+        return Gang(
+            key=self.key,
+            uid=spec.ref.uid,
+            rules=self.naming.rules,
+            source=spec.ref,
+            min_member=min_member,
+            roles=spec.roles,
+            match_policy=self._usual_match_policy(),
+            priority=self._priority(spec),
+            queue=self._queue(),
+            min_resources=spec.min_resources,
+            timeout=spec.timeout,
+            created=spec.created,
+            once_satisfied=spec.once_satisfied,
+            admission=spec.admission,
+            admitted=spec.admitted,
+            unit=spec.unit,
+            preemptable=spec.preemptable,
+            revocable=spec.revocable,
+            tasks=spec.tasks,
+            min_available=spec.min_available,
+            max_unavailable=spec.max_unavailable,
+            topology=spec.topology,
+            subgroups=spec.subgroups,
+            composite=GangKey(self.key.namespace, spec.composite) if spec.composite else None,
+            workload=spec.workload,
+            claims=spec.claims,
+            run_time=spec.run_time,
+            later="; ".join([part.later for part in self._later]) if self._later else "",
+        )
+
+    def _undeclared(self, min_member: int) -> Gang:
+        """What the members say, or their owner. (A minimum that pods state themselves is of all of them.)"""
+        owner = self.size
+        size = owner if owner is not None and self._sized else None
+        return Gang(
+            key=self.key,
+            uid=owner.uid if owner else "",
+            rules=self.naming.rules,
+            source=self.made,
+            min_member=min_member,
+            roles=size.roles if size else (),
+            match_policy=self._usual_match_policy(),
+            bundle=size.bundle_of(self.key) if size else (),
+            queue=self._queue(),
+            created=min(member.created for member in self.members),
+            unit=self._unit(),
+            topology=self._topology_key(),
+            subgroups=owner.subgroups if owner else (),
+            later=size.later if size else "",
+        )
+
+    def _with_extras(self, gang: Gang) -> Gang:
+        """What annotations say beside that, the object's or the members'."""
+        gang = msgspec.structs.replace(
+            gang,
+            match_policy=self._match_policy(gang.match_policy),
+            bundle=self._bundle() or gang.bundle,
+            timeout=self._timeout() if gang.timeout is None else gang.timeout,
+            sla_waiting_time=self._sla_waiting_time(),
+            total=self._total(gang.min_member),
+            topology=self._topology() if gang.topology is None else gang.topology,
+            expected=self._expected(),
+            growth_delay=self._growth_delay(),
+        )
+        self._check_mode()
+        return gang
 
     # Rule 2: which object.
 
@@ -299,14 +335,17 @@ class _Resolution:
 
     # The extras: the object's word first, then that of the oldest member that has one (rule 3).
 
-    def _match_policy(self) -> MatchPolicy:
-        """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
-        speaker, stated = self._speaker(lambda extras: extras.match_policy)
-        if stated is None and self._is_staged:
+    def _usual_match_policy(self) -> MatchPolicy:
+        if self._is_staged:
             # Who has finished in an earlier part stands for nobody in this one, and this one has still to start.
             return MatchPolicy.WAITING_AND_RUNNING
+        return self.options.match_policies.get(self.naming.rules.name) or self.naming.match_policy
+
+    def _match_policy(self, usual: MatchPolicy) -> MatchPolicy:
+        """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
+        speaker, stated = self._speaker(lambda extras: extras.match_policy)
         if stated is None:
-            return self.options.match_policies.get(self.naming.rules.name) or self.naming.match_policy
+            return usual
         try:
             return koordinator.parse_match_policy(stated.value)
         except ValueError as error:
@@ -329,8 +368,6 @@ class _Resolution:
             self._warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
     def _bundle(self) -> tuple[GangKey, ...]:
-        if self._silent:
-            return ()
         named: tuple[GangKey, ...] = self._extra(
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
             "until then the gang stands alone",
@@ -356,8 +393,6 @@ class _Resolution:
         return self.options.may_tie(self.key.namespace, key.namespace)
 
     def _timeout(self) -> int | None:
-        if self.spec is not None and self.spec.timeout is not None:
-            return self.spec.timeout
         return self._extra(
             "InvalidTimeout", lambda extras: extras.waiting_time, parse_waiting_time, None, "none is used"
         )
@@ -398,8 +433,6 @@ class _Resolution:
     # What our own annotations may say in place of an object.
 
     def _unit(self) -> bool:
-        if self.spec is not None:
-            return self.spec.unit
         stated = self._stated(lambda declaration: declaration.disruption_mode)
         for member, mode in stated:
             if mode.value not in _MODES:
@@ -410,15 +443,14 @@ class _Resolution:
                 )
         return any(mode.value != "single" for _, mode in stated)
 
+    def _topology_key(self) -> TopologyRule | None:
+        """Our own annotation."""
+        stated = self._stated(lambda declaration: declaration.topology_key)
+        return TopologyRule.by_label(stated[0][1].value) if stated else None
+
     def _topology(self) -> TopologyRule | None:
-        """The object's field, then our own annotation, then those of other projects, tiers before labels."""
-        if self.spec is not None and self.spec.topology is not None:
-            return self.spec.topology
-        stated = self._stated(lambda declaration: declaration.topology_key) if self.spec is None else []
-        if stated:
-            return TopologyRule.by_label(stated[0][1].value)
-        if self._silent:
-            return None
+        """Those of other projects, where the object has no field and the members do not have ours: tiers come
+        before labels."""
         _, slices = self._speaker(lambda extras: extras.slice_level)
         if slices is not None:
             self._refuse("UnsupportedField", f"gang {self.key}: {slices.key} is not supported; remove it")
@@ -459,8 +491,6 @@ class _Resolution:
         fallback: str,
     ) -> T:
         """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
-        if self._silent:
-            return default
         speaker, stated = self._speaker(select)
         if stated is None:
             return default
@@ -471,8 +501,6 @@ class _Resolution:
             return default
 
     def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
-        if self._silent:
-            return "", None
         if self.spec is not None and (stated := select(self.spec.extras)) is not None:
             return describe(self.spec.ref), stated
         speakers = self._stated(lambda declaration: select(declaration.extras)) if self._talkative else ()
@@ -501,21 +529,19 @@ class _Resolution:
             return own
         return self.context.queue or DEFAULT_QUEUE
 
-    def _priority(self) -> int | None:
-        if self.spec is None:
-            return None
-        name, value = self.spec.priority_class, self.spec.priority
+    def _priority(self, spec: GroupSpec) -> int | None:
+        name, value = spec.priority_class, spec.priority
         if value is None and name:
             value = self.context.priority_classes.get(name)
             if value is None:
-                self._warn("PriorityClassNotFound", priority_class_not_found(self.spec.ref, name))
+                self._warn("PriorityClassNotFound", priority_class_not_found(spec.ref, name))
         if value is None or self.options.is_system(self.key.namespace):
             return value
         if value > HIGHEST_USER_PRIORITY or name in SYSTEM_CLASSES:
             stated = f"priorityClassName is {quoted(name)}" if name else f"priority is {value}"
             self._warn(
                 "SystemPriority",
-                f"{describe(self.spec.ref)}: spec.{stated}, which only groups in system namespaces may have; name "
+                f"{describe(spec.ref)}: spec.{stated}, which only groups in system namespaces may have; name "
                 f"a class of at most {HIGHEST_USER_PRIORITY}; until then the members' own priorities decide",
             )
             return None

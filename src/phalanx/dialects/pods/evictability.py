@@ -96,10 +96,10 @@ def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
     its message with its name)."""
     bound, condemned = None, ""
     for condition in pod.status.conditions:
-        kind = condition.type
+        kind, holds = condition.type, condition.status == "True"
         if kind == "PodScheduled":
-            bound = condition.last_transition_time if condition.status == "True" else None
-        elif kind == DISRUPTION_TARGET and (condition.status, condition.reason) == ("True", PREEMPTION_BY_SCHEDULER):
+            bound = condition.last_transition_time if holds else None
+        elif kind == DISRUPTION_TARGET and holds and condition.reason == PREEMPTION_BY_SCHEDULER:
             condemned = condition.message.partition(": ")[0]
     return bound, condemned
 

@@ -17,7 +17,9 @@ class UnitIndex:
         self._forest = state.gangs.composites
         self._gangs = state.gangs
         self._lone_pods = state.pods.standalone
-        # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
+        # The units of gangs that are tied to no other, as nearly all are.
+        self._alone: dict[GangKey, BundleKey] = {}
+        # Of the others: a gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
         self._unit_of: dict[GangKey, BundleKey] = {}
         self._owners: dict[BundleKey, set[GangKey]] = {}
         self._units_with: dict[GangKey, set[BundleKey]] = {}
@@ -25,23 +27,27 @@ class UnitIndex:
 
     def bundles(self) -> list[BundleKey]:
         """All units of gangs, in order."""
-        return sorted(self._owners)
+        return sorted([*self._alone.values(), *self._owners])
 
     def asking(self) -> list[BundleKey]:
         """Those that ask for something, in order; nearly all have what they want."""
-        return sorted(unit for unit, owners in self._owners.items() if any(map(self._asks, owners)))
+        alone = [unit for gang, unit in self._alone.items() if self._asks(gang)]
+        return sorted([*alone, *(unit for unit, owners in self._owners.items() if any(map(self._asks, owners)))])
 
     def units_with(self, gang: GangKey) -> set[BundleKey]:
         """The units in which a gang takes part."""
-        return self._units_with.get(gang, set())
+        alone = self._alone.get(gang)
+        return {alone} if alone is not None else self._units_with.get(gang, set())
 
     def stands_alone(self, gang: GangKey) -> bool:
         """Whether its own unit is the only one in which it takes part, and nobody else's."""
-        return len(self._units_with.get(gang, ())) == 1 and self._unit_of.get(gang) == (gang,)
+        return gang in self._alone or (
+            len(self._units_with.get(gang, ())) == 1 and self._unit_of.get(gang) == (gang,)
+        )
 
     def gangs_of(self, unit: BundleKey) -> set[GangKey]:
         """The gangs whose own unit it is."""
-        return self._owners[unit]
+        return set(unit) if self._is_alone(unit) else self._owners[unit]
 
     def update(self, keys: list[GangKey]) -> tuple[set[BundleKey], list[BundleKey]]:
         """Follows declarations that may have changed: the gangs' own units, and those that name them.
@@ -52,6 +58,7 @@ class UnitIndex:
         dropped: list[BundleKey] = []
         ask = dict.fromkeys(key for key in keys if not self._stays_alone(key))
         for key in list(ask):
+            self._tie(key)
             former = (self._owners[unit] for unit in self._units_with.get(key, ()))
             ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.gangs_of_tree(key)))))
         settled: set[GangKey] = set()
@@ -74,14 +81,27 @@ class UnitIndex:
         record = self._gangs.get(key)
         if record is None or (spec := record.spec) is None or spec.bundle or spec.composite is not None:
             return False
+        if key in self._alone:
+            return True
         if key not in self._units_with:
-            own = self._unit_of[key] = (key,)
+            self._alone[key] = (key,)
+        return self.stands_alone(key)
+
+    def _is_alone(self, unit: BundleKey) -> bool:
+        return len(unit) == 1 and unit[0] in self._alone
+
+    def _tie(self, key: GangKey) -> None:
+        """The gang may be tied to others from now on."""
+        own = self._alone.pop(key, None)
+        if own is not None:
+            self._unit_of[key] = own
             self._owners[own] = {key}
             self._units_with[key] = {own}
-        return self.stands_alone(key)
 
     def _move(self, gang: GangKey, unit: BundleKey | None, dropped: list[BundleKey]) -> set[GangKey]:
         """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
+        for each in (gang, *(unit or ())):
+            self._tie(each)
         last = self._unit_of.get(gang)
         if last == unit:
             return set()
@@ -138,7 +158,7 @@ class UnitIndex:
         if isinstance(key, str):
             pod = self._lone_pods.get(key)
             return QueuedUnit(key, pod) if pod is not None else None
-        owners = self._owners.get(key, ())
+        owners = key if self._is_alone(key) else self._owners.get(key, ())
         gangs = tuple(
             [record for member in key if member in owners and (record := self._declared(member)) is not None]
         )
