@@ -153,7 +153,7 @@ class Executor:
         )
         if not waits:
             self._disruptions.release(metadata.uid)
-            if metadata.uid not in self._conditions and ADMITTED not in [each.type for each in conditions]:
+            if metadata.uid not in self._conditions and ADMITTED not in pod.condition_types():
                 return  # nothing was said about it, and nothing is to be taken back: so it is with most
         self._conditions.observe(
             metadata.uid,

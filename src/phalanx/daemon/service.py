@@ -236,6 +236,9 @@ class SchedulerService:
             endpoint, self._pool, self._intake, event_publisher, record.advance_grants, holds, now
         )
         self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, evictor.withdraw, time.time)
+        keepers = (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions)
+        self._pods_seen_by = [part.pod_seen for part in (self._refusals, self.executor, *keepers)]
+        self._pods_gone_by = [part.pod_gone for part in (self.executor, self.telemetry, self._publisher, *keepers)]
         self._inspection = Inspection(
             *(client, self.state, lambda: self.scheduler, self._verdict, self.condition, self._checks),
             *(self._settings, self.telemetry, lambda: self.observer.reflectors, self._pool, self._recorder),
@@ -247,17 +250,14 @@ class SchedulerService:
         return self._policy.policy
 
     def _pod_seen(self, pod: PodObject) -> None:
-        self._refusals.pod_seen(pod)
-        self.executor.pod_seen(pod)
+        for seen in self._pods_seen_by:
+            seen(pod)
         if pod.spec.scheduler_name in self.options.scheduler_names:
             self.telemetry.pod_seen(pod)
-        for part in (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions):
-            part.pod_seen(pod)
 
     def _pod_gone(self, uid: str) -> None:
-        parts = (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions)
-        for part in (self.executor, self.telemetry, self._publisher, *parts):
-            part.pod_gone(uid)
+        for gone in self._pods_gone_by:
+            gone(uid)
 
     def _distrust(self, key: str, namespace: str, name: str) -> None:
         self.telemetry.distrusted(key)

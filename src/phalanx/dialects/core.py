@@ -313,6 +313,14 @@ class PodObject(msgspec.Struct, gc=False):
     faults: tuple[DecodingFault, ...] = ()
     spec_template: bytes = b""
     template: bytes = b""
+    _condition_types: list[str] | None = None
+
+    def condition_types(self) -> list[str]:
+        """In the order of the conditions. (Every change of every pod is asked several times.)"""
+        types = self._condition_types
+        if types is None:
+            types = self._condition_types = [condition.type for condition in self.status.conditions]
+        return types
 
 
 class NodeTaint(Wire):

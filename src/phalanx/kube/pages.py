@@ -23,6 +23,8 @@ LIST_TIMEOUT = 60.0
 #: A list that may be so long in all (bytes) is asked for whole: of pages API servers give only the first from their
 #: cache, the others are read and decoded from etcd, which costs a server some five times as much (decision 025).
 WHOLE_LIST = 64 * 2**20
+# How much more a server spends on an object of a further page than on one of the whole list.
+_TIMES_DEARER = 5
 #: While pages of so many bytes in all wait to be taken in no further one is asked for.
 MOST_AHEAD = 64 * 2**20
 
@@ -84,9 +86,10 @@ class ListPages(Generic[T]):
         return await self._client.request("GET", self._path, params=params, timeout=LIST_TIMEOUT)
 
     def _may_be_whole(self, page: ListPage[T], length: int) -> bool:
-        count = len(page)
-        rest = bool(self._whole and count and page.remaining)
-        return rest and length * (count + page.remaining) < WHOLE_LIST * count
+        count, rest = len(page), page.remaining
+        if not self._whole or not count or _TIMES_DEARER * rest < count + rest:
+            return False
+        return length * (count + rest) < WHOLE_LIST * count
 
     async def _whole_list(self, form: ItemForm[T] | None) -> ListPage[T] | None:
         """None, and not asked for again, where the server cannot do it in time."""

@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import bound_and_condemned
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, bound_and_condemned
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, Pod
@@ -51,7 +51,7 @@ class LeftoverEvictions:
         self._saying: dict[str, float | None] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        if bound_and_condemned(pod)[1] in self._state.schedulers:
+        if DISRUPTION_TARGET in pod.condition_types() and bound_and_condemned(pod)[1] in self._state.schedulers:
             self._saying.setdefault(pod.metadata.uid, None)
         else:
             self._saying.pop(pod.metadata.uid, None)

@@ -94,13 +94,15 @@ def grace_of(pod: PodObject) -> int:
 def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
     """What the conditions say: when the scheduler gave the pod its node, and which scheduler evicts it (that begins
     its message with its name)."""
+    types, conditions = pod.condition_types(), pod.status.conditions
     bound, condemned = None, ""
-    for condition in pod.status.conditions:
-        kind, holds = condition.type, condition.status == "True"
-        if kind == "PodScheduled":
-            bound = condition.last_transition_time if holds else None
-        elif kind == DISRUPTION_TARGET and holds and condition.reason == PREEMPTION_BY_SCHEDULER:
-            condemned = condition.message.partition(": ")[0]
+    if "PodScheduled" in types:
+        scheduled = conditions[types.index("PodScheduled")]
+        bound = scheduled.last_transition_time if scheduled.status == "True" else None
+    if DISRUPTION_TARGET in types:
+        target = conditions[types.index(DISRUPTION_TARGET)]
+        if target.status == "True" and target.reason == PREEMPTION_BY_SCHEDULER:
+            condemned = target.message.partition(": ")[0]
     return bound, condemned
 
 

@@ -97,15 +97,12 @@ class PodReader:
 
 def _without_node(raw: bytes) -> tuple[bytes, str]:
     """The text without the first value that may be the node's name, and that value ("" where there is none)."""
-    begin = raw.find(_NODE) + len(_NODE)
-    if begin < len(_NODE):
-        return raw, ""
-    end = raw.index(b'"', begin)
-    value = raw[begin:end]
+    before, _, rest = raw.partition(_NODE)
+    value, _, after = rest.partition(b'"')
     if not value or b"\\" in value:
         return raw, ""
     # (Thousands of pods name the same nodes and namespaces: each name is kept once.)
-    return raw[:begin] + _LEFT_OUT + raw[end:], intern(value.decode())
+    return before + _LEFT_OUT + after, intern(value.decode())
 
 
 def _token_in(raw: bytes) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from phalanx.dialects.core import PodObject
+from phalanx.dialects.core import PodObject, VolumeObject
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
@@ -62,6 +62,8 @@ _IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 _LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 # Pairs of a class and its needs; beyond this many the cache starts anew.
 _CACHE_SIZE = 50_000
+# Lists of volumes that name nothing that matters, likewise.
+_MOST_LISTS = 2_000
 
 
 class _Resolved(msgspec.Struct, frozen=True):
@@ -92,6 +94,8 @@ class Volumes(PodEnricher):
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, str, NamedVolumes]] = {}
+        # Lists of volumes by their id, which is theirs as long as they are kept.
+        self._immaterial: dict[int, list[VolumeObject]] = {}
         self._resolved: dict[str, _Resolved] = {}
         self._users: dict[str, set[str]] = {}
         self._inline: dict[tuple[str, str], set[str]] = {}
@@ -112,12 +116,24 @@ class Volumes(PodEnricher):
     # pods
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        named = NONE_NAMED if spec.finished else named_volumes(pod)
+        named = NONE_NAMED if spec.finished else self._named(pod)
         last = self._pods.get(spec.uid, _NOBODY)[2]
         if named is last or named == last:
             return no_changes()
         touched = self._leave(spec) | self._join(spec, named)
         return [], self._resolve(touched)
+
+    def _named(self, pod: PodObject) -> NamedVolumes:
+        """(Pods whose specs are written alike have one list of volumes, and most name nothing that matters.)"""
+        volumes = pod.spec.volumes
+        if not volumes or id(volumes) in self._immaterial:
+            return NONE_NAMED
+        named = named_volumes(pod)
+        if named is NONE_NAMED:
+            if len(self._immaterial) >= _MOST_LISTS:
+                self._immaterial.clear()
+            self._immaterial[id(volumes)] = volumes
+        return named
 
     def pod_gone(self, spec: Pod) -> Changes:
         return [], self._resolve(self._leave(spec))
