@@ -113,6 +113,13 @@ def test_the_tree_leaves_empty_what_there_is_nothing_to_say_of() -> None:
     assert root.endswith("-")
 
 
+def test_where_nobody_has_a_right_to_a_share_nothing_is_drawn_as_borrowed() -> None:
+    used = QueueEntry(name="q", state="Open", weight=1, used={GPU: "6"}, share=50.0, dominant=GPU)
+    drawn = queue_tree(QueueReport({GPU: "12"}, [], [used], []))[1]
+    assert "█" in drawn
+    assert "▓" not in drawn
+
+
 def test_the_tree_tells_loans_and_faults() -> None:
     lines = queue_tree(REPORT)
     assert "weight 2; borrows 3 gpu from b; 1 pod pending; waits: QuotaExceeded" in lines[2]

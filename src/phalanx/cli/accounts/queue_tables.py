@@ -159,7 +159,9 @@ def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, not
     rows = []
     for entry, branch, right, note in zip(entries, _branches(entries), rights, notes, strict=True):
         told = "; ".join(filter(None, [note, *_remarks(entry)]))
-        shown = bar(entry.share, entry.own_share, _BAR)
+        # (Under a policy by which nobody has a right to a share nothing is borrowed.)
+        own = entry.own_share if entry.borrowed else max(entry.own_share, entry.share)
+        shown = bar(entry.share, own, _BAR)
         rows.append([branch + entry.name, shown, percent(entry.share), _of(entry.used, entry), right, told])
     # A blank, since an empty cell would be shown as <none>.
     filled = [[cell or " " for cell in row] for row in rows]
