@@ -28,10 +28,12 @@ class Process:
     """One life of the scheduler, as far as its policy goes."""
 
     def __init__(self, api: ConfigMaps, text: str) -> None:
-        self.text = text
+        self.text, self.now = text, 0.0
         self.pool = WritePool(concurrency=2)
         retry = RetryPolicy(attempts=2, base=0.0001)
-        self.record = PolicyRecord(asking(api), self.pool, "kube-system", lambda: self.text, retry=retry)
+        self.record = PolicyRecord(
+            asking(api), self.pool, "kube-system", lambda: self.text, retry=retry, clock=lambda: self.now
+        )
 
     async def begin(self) -> Process:
         await self.record.load()
@@ -71,6 +73,29 @@ async def test_it_is_written_when_it_is_another_and_only_then() -> None:
     built_in = await Process(api, DEFAULT_POLICY).begin()
     await built_in.save()
     assert api.objects[NAME]["data"][DATA_KEY] == DEFAULT_POLICY
+
+
+async def test_what_a_backup_puts_over_it_is_written_over_again_within_a_minute() -> None:
+    api = ConfigMaps()
+    process = await Process(api, OTHER).begin()
+    await process.save()
+    api.objects[NAME]["data"][DATA_KEY] = ONE
+    await process.save()
+    assert api.objects[NAME]["data"][DATA_KEY] == ONE
+    process.now = 61.0
+    await process.save()
+    await process.save()
+    assert api.objects[NAME]["data"][DATA_KEY] == OTHER
+    del api.objects[NAME]
+    process.now = 122.0
+    await process.save()
+    await process.save()
+    assert api.objects[NAME]["data"][DATA_KEY] == OTHER
+    writes = list(api.writes)
+    for process.now in (183.0, 244.0):
+        await process.save()
+        await process.save()
+    assert api.writes == writes
 
 
 async def test_who_may_not_write_it_says_so_once_and_does_not_try_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from phalanx.daemon.controllers.own_config_map import OwnConfigMap
@@ -14,11 +15,13 @@ NAME = "policy-in-force"
 DATA_KEY = "policy.yaml"
 # (Characters; a ConfigMap holds a megabyte.)
 MOST_CHARACTERS = 200_000
+# Seconds after which it is looked whether it still says so: a backup that is put back may say something else.
+_LOOK_PERIOD = 60.0
 
 
 class PolicyRecord:
-    """Reads once what is written down, and writes the policy wherever it is another. Nothing is decided by it here:
-    where it cannot be written, commands have to be told the policy."""
+    """Reads now and then what is written down, and writes the policy wherever it is another. Nothing is decided by
+    it here: where it cannot be written, commands have to be told the policy."""
 
     def __init__(
         self,
@@ -29,27 +32,35 @@ class PolicyRecord:
         *,
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`policy` gives the text of the policy in force."""
+        """`policy` gives the text of the policy in force; `clock` is in seconds."""
         self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "it is written anew", retry)
         self._pool = pool
         self._policy = policy
+        self._clock = clock
         self._written = ""
-        self._writing = False
+        self._refused = False
+        self._busy = False
+        self._looked = clock()
 
     async def load(self) -> None:
         """Returns when the object has been read."""
         self._written = (await self._object.read()).get(DATA_KEY, "")
 
     def save(self) -> None:
-        """Asks for it to be written if it has changed."""
+        """Asks for it to be written if it has changed; to be called about once a second."""
         text = self._policy()
-        if text == self._written or self._writing:
+        if self._busy:
+            return
+        if text == self._written:
+            if not self._refused and self._clock() - self._looked >= _LOOK_PERIOD:
+                self._look()
             return
         if len(text) > MOST_CHARACTERS:
             self._object.complain(f"is not written: the policy is longer than {MOST_CHARACTERS} characters")
             return
-        self._writing = True
+        self._busy, self._refused = True, False
 
         async def write() -> None:
             try:
@@ -57,12 +68,23 @@ class PolicyRecord:
             except ApiError as error:
                 # It would be refused again; the next policy is another matter.
                 self._object.complain(f"is not written, commands need --config: {error}")
-                self._written = text
+                self._written, self._refused = text, True
             except ConnectionLost as error:
                 self._object.complain(f"is not written yet: {error}")
             else:
                 self._written = text
             finally:
-                self._writing = False
+                self._busy = False
 
         self._pool.submit(Urgency.STATUS, write)
+
+    def _look(self) -> None:
+        self._busy, self._looked = True, self._clock()
+
+        async def look() -> None:
+            try:
+                await self.load()
+            finally:
+                self._busy = False
+
+        self._pool.submit(Urgency.STATUS, look)
