@@ -20,9 +20,11 @@ from phalanx.dashboard.rehearsal.messages import PlannedStart
 from phalanx.dashboard.rows.entries import EvictionRow, ReservationRow
 from phalanx.dashboard.rows.reservations import reservation_rows
 from phalanx.dashboard.tables import Tables
+from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.model.gang import GangKey
 from phalanx.reports.promised_starts import PromisedStart
-from tests.dashboard.cluster import Page, Site
+from tests.dashboard.cluster import Page, Site, until
 
 #: SHA-256 of files as they are in the npm packages htm 3.1.1, preact 11.2.0 (its licence) and uPlot 1.6.32.
 VENDORED = {
@@ -167,4 +169,58 @@ async def test_the_command_prints_an_address_and_ends_when_told(site: Site, tmp_
             await child.wait()
         errors = (await child.stderr.read()).decode()
     assert child.returncode == 0, errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_when_the_scheduler_goes_by_another_policy_so_does_the_page_under_its_old_address(
+    site: Site, tmp_path: Path
+) -> None:
+    """Sessions go on; what the page says of the policy is that of the scheduler."""
+    place, name = "policy-test", "phalanx-policy-in-force"
+    await site.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}])
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    await site.client.create(CONFIG_MAPS.path(place), {**document, "data": {"policy.yaml": "actions: allocate\n"}})
+    kubeconfig, soon = site.directory / "kubeconfig", "import phalanx.reports.scheduler_policy as p; p.LOOK_PERIOD"
+    file = tmp_path / "address"
+    options = ["--kubeconfig", str(kubeconfig), "--address-file", str(file), "--lease-namespace", place]
+    argv = ["phalanx", "dashboard", *options]
+    start = f"import sys; {soon} = 0.2; sys.argv = {argv!r}; from phalanx.cli.main import main; main()"
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", start), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    try:
+        async with asyncio.timeout(90), aiohttp.ClientSession() as session:
+            line = (await child.stdout.readline()).decode()
+            url, _, ticket = line.removeprefix("phalanx dashboard: ").strip().partition("/#login=")
+            async with session.post(f"{url}/api/v1/login", data=ticket) as answer:
+                token = (await answer.json())["token"]
+
+            async def has_rights() -> bool | None:
+                """Whether any queue has a share by right; None while nobody answers."""
+                headers = {"Authorization": f"Bearer {token}"}
+                try:
+                    async with session.get(f"{url}/api/v1/tables/queues", headers=headers) as answer:
+                        rows = (await answer.json())["rows"] if answer.status == 200 else []
+                except aiohttp.ClientError:
+                    return None
+                return any(row["queue"].get("own_share") for row in rows if row.get("queue")) if rows else None
+
+            async def has_none() -> bool:
+                return await has_rights() is False
+
+            await until(has_none, "queues without rights")
+            news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
+            await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
+            await until(has_rights, "queues with rights")
+    finally:
+        child.terminate()
+        async with asyncio.timeout(60):
+            await child.wait()
+        errors = (await child.stderr.read()).decode()
+    assert child.returncode == 0, errors
+    assert "another policy" in errors
     assert "Traceback" not in errors

@@ -7,10 +7,11 @@ import contextlib
 import logging
 import mimetypes
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -73,11 +74,13 @@ class ServeOptions(msgspec.Struct, frozen=True):
 
 
 class Dashboard:
-    """What `dashboard` gives: `url` is where it is served."""
+    """What `dashboard` gives: `url` is where it is served. `outdated` returns when the scheduler goes by another
+    policy than the page, which then has to be served anew."""
 
-    def __init__(self, watch: ClusterWatch, url: str) -> None:
+    def __init__(self, watch: ClusterWatch, url: str, outdated: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.watch = watch
         self.url = url
+        self.outdated = outdated
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +106,9 @@ async def dashboard(
         async with _serving(api, options, watch) as url:
             following = asyncio.create_task(watch.run())
             try:
-                yield Dashboard(watch, url), following
+                place = watch_options.lease_namespace
+                outdated = partial(source.until_another, found, client, place, schedulers)
+                yield Dashboard(watch, url, outdated), following
             finally:
                 following.cancel()
                 await asyncio.wait([following])

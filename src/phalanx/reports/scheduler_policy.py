@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -10,10 +11,13 @@ from phalanx.daemon.controllers.policy_record import DATA_KEY, NAME
 from phalanx.daemon.policy_file import parse_policy, read_policy_text
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
-from phalanx.kube.errors import ApiError
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.own_objects import name_prefix
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
+
+#: Seconds between two looks whether the scheduler goes by another policy.
+LOOK_PERIOD = 30.0
 
 
 class FoundPolicy(msgspec.Struct, frozen=True):
@@ -58,6 +62,19 @@ class SchedulerPolicy:
             return FoundPolicy(parse_policy(text, where), text)
         except PolicyError as error:
             return _built_in(f"not used: {error}; the built-in one is used, or give --config")
+
+    async def until_another(
+        self, found: FoundPolicy, client: KubeClient, namespace: str, scheduler_names: Sequence[str]
+    ) -> None:
+        """Returns when `read` gives another policy than `found`. Where nothing can be read that one stands."""
+        while True:
+            await asyncio.sleep(LOOK_PERIOD)
+            try:
+                now = await self.read(client, namespace, scheduler_names)
+            except (ApiError, ConnectionLost, ConfigError):
+                continue
+            if now.text != found.text and not now.warning:
+                return
 
 
 def _built_in(warning: str = "") -> FoundPolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ from phalanx.cli.connection import (
 if TYPE_CHECKING:
     from phalanx.accounting.database import Database
     from phalanx.kube.client import KubeClient
+
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -174,6 +178,8 @@ async def _serve(
     import signal
     import webbrowser
 
+    import msgspec
+
     from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
     from phalanx.dashboard.rehearsal.process import RehearsalEnded
     from phalanx.dashboard.server import ServeError, ServeOptions, dashboard
@@ -190,28 +196,35 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     tickets = AddressLogin("you") if login_name == "address" else None
     login: Login = tickets or TokenLogin(client, audiences)
+    url = ""
+
+    def tell(ticket: str) -> None:
+        address = f"{url}/#login={ticket}" if ticket else url
+        # (Who reads the line may look into the file at once.)
+        if address_file is not None:
+            _keep(address_file, address)
+        click.echo(f"phalanx dashboard: {address}")
+
     try:
-        async with dashboard(client, watching, options, login, accounts) as (served, following):
-
-            def tell(ticket: str) -> None:
-                address = f"{served.url}/#login={ticket}" if ticket else served.url
-                # (Who reads the line may look into the file at once.)
-                if address_file is not None:
-                    _keep(address_file, address)
-                click.echo(f"phalanx dashboard: {address}")
-
-            if tickets is not None:
-                tickets.renewed = tell
-                tell(tickets.ticket)
-            else:
-                tell("")
-            if open_browser and tickets is not None:
-                await asyncio.to_thread(webbrowser.open, f"{served.url}/#login={tickets.ticket}")
-            stopped = asyncio.create_task(stop.wait())
-            await asyncio.wait([stopped, following], return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if following.done():
-                following.result()
+        while not stop.is_set():
+            async with dashboard(client, watching, options, login, accounts) as (served, following):
+                if not url:
+                    url = served.url
+                    # Whoever has the page open finds it where it was.
+                    options = msgspec.structs.replace(options, port=int(url.rpartition(":")[2]))
+                    tell(tickets.ticket if tickets is not None else "")
+                    if tickets is not None:
+                        tickets.renewed = tell
+                    if open_browser and tickets is not None:
+                        await asyncio.to_thread(webbrowser.open, f"{url}/#login={tickets.ticket}")
+                stopped, outdated = asyncio.create_task(stop.wait()), asyncio.create_task(served.outdated())
+                await asyncio.wait([stopped, following, outdated], return_when=asyncio.FIRST_COMPLETED)
+                stopped.cancel()
+                outdated.cancel()
+                if following.done():
+                    following.result()
+            if not stop.is_set():
+                log.info("the scheduler goes by another policy now, so the page is served anew")
     except BaseExceptionGroup as group:
         errors, rest = group.split((RehearsalEnded, PolicyError, OSError))
         if rest is not None or errors is None:
