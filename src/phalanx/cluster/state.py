@@ -72,6 +72,9 @@ class ClusterState:
         if type(event) is PodUpdated:  # by far the most
             self.pods.observe(event.pod)
             return
+        if type(event) is GangUpdated:
+            self.gangs.declare(event.gang)
+            return
         match event:
             case PodRemoved(uid):
                 self.pods.delete(uid)
@@ -79,8 +82,6 @@ class ClusterState:
                 self._node_updated(node)
             case NodeRemoved(name):
                 self._node_removed(name)
-            case GangUpdated(gang):
-                self.gangs.declare(gang)
             case GangRemoved(key):
                 self.gangs.withdraw(key)
             case AccountUpdated() | AccountRemoved() | NamespaceWeighed():

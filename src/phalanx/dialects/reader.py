@@ -137,7 +137,10 @@ def decode_group(raw: bytes) -> dict[str, Any]:
     name = read.metadata.get("name")
     if not isinstance(name, str) or not name:
         return decode_object(raw)
-    return {field: value for field, value in msgspec.structs.asdict(read).items() if value is not msgspec.UNSET}
+    document = msgspec.structs.asdict(read)
+    if msgspec.UNSET in (read.spec, read.status, read.apiVersion, read.kind):
+        return {field: value for field, value in document.items() if value is not msgspec.UNSET}
+    return document
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -220,6 +220,10 @@ def _metadata(raw: bytes) -> object:
 def _metadata_head(metadata: object) -> ObjectHead:
     if not isinstance(metadata, dict):
         return ObjectHead(("", ""), "", "")
+    name, uid, version = metadata.get("name"), metadata.get("uid"), metadata.get("resourceVersion")
+    namespace = metadata.get("namespace", "")
+    if type(name) is type(uid) is type(version) is type(namespace) is str:  # as in all that a server gives
+        return ObjectHead((namespace, name), uid, version)
     namespace, name, uid, version = [
         value if isinstance(value := metadata.get(field), str) else "" for field in _HEAD
     ]

@@ -91,14 +91,9 @@ class GangDeclarations:
         metadata = pod.metadata
         labels, annotations = metadata.labels, metadata.annotations
         names = self._read(self._readers, pod)
-        for place, ways, values in (
-            ("label", self._labels, labels),
-            ("annotation", self._annotations, annotations),
-        ):
-            for key in self._keys.intersection(values) if values else ():
-                for order, naming in ways.get(key, ()):
-                    if values[key] and not (naming.unless and _is_none(naming, annotations)):
-                        names.append((order, naming, Stated(f"{place} {key}", values[key])))
+        self._find_names(names, "label", self._labels, labels, annotations)
+        if annotations:
+            self._find_names(names, "annotation", self._annotations, annotations, annotations)
         names = names or self._read(self._unnamed, pod)
         if not names:
             return None
@@ -116,6 +111,20 @@ class GangDeclarations:
             disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value) if annotations else None,
             topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value) if annotations else None,
         )
+
+    def _find_names(
+        self,
+        names: list[_Name],
+        place: str,
+        ways: Mapping[str, list[tuple[_Order, GangNaming]]],
+        values: Mapping[str, str],
+        annotations: Mapping[str, str],
+    ) -> None:
+        """Adds the names that stand in a pod's labels, or in its annotations."""
+        for key in self._keys.intersection(values):
+            for order, naming in ways.get(key, ()):
+                if values[key] and not (naming.unless and _is_none(naming, annotations)):
+                    names.append((order, naming, Stated(f"{place} {key}", values[key])))
 
     def nameless(self, metadata: Metadata) -> str:
         """What to tell whoever leaves a group's name empty and may have meant one (seed 000), "" for others."""

@@ -41,7 +41,9 @@ def made_group(kind: ServedKind, document: Document) -> MadeGroup | None:
     """None where the object is none of ours."""
     metadata = document.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    if kind.group not in GROUPS or not isinstance(annotations, dict) or MADE_FROM_PODS not in annotations:
+    if not annotations or kind.group not in GROUPS or not isinstance(annotations, dict):
+        return None
+    if MADE_FROM_PODS not in annotations:
         return None
     assert isinstance(metadata, dict)
     namespace, name, uid = (str(metadata.get(field) or "") for field in ("namespace", "name", "uid"))

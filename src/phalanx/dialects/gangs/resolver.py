@@ -551,6 +551,10 @@ class _Resolution:
 
     def _stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
         """Members that state something, oldest first, one per value."""
+        if len(self.members) == 1:
+            only = self.members[0]
+            stated = select(only.declared.declaration)
+            return [] if stated is None else [(only, stated)]
         found: dict[Stated, Member] = {}
         for member in self.members:
             if (stated := select(member.declared.declaration)) is not None:
