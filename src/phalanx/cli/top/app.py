@@ -131,7 +131,9 @@ class Top(App[None]):
 
     @property
     def panel(self) -> LineView:
-        return self.query_one(f"#{self.place.panel}", LineView)
+        # (Not by a query: a tick may come while the screen is being taken down.)
+        panels: tuple[LineView, ...] = (*self.lists.values(), self.page, self.document, self.keys)
+        return next(each for each in panels if each.id == self.place.panel)
 
     # what comes in
 

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from phalanx.dialects.gangs.declaration import Declaration
+from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.group_spec import GroupSpec
+from phalanx.model.gang import GangKey, Problem
+from phalanx.model.text.decoding import quoted
 
 
 class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
@@ -30,6 +33,48 @@ class Member(msgspec.Struct, frozen=True, order=True, gc=False):
     name: str
     uid: str
     declared: MemberDeclaration
+
+
+class Statements:
+    """What the members of one gang (oldest first, one per declaration) say, and what is wrong with it: `problems`
+    hold the gang, `warnings` do not; `about` has the member at fault where it is one's own."""
+
+    def __init__(self, key: GangKey, members: Sequence[Member]) -> None:
+        self.key = key
+        self.members = members
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.about: dict[Problem, Member] = {}
+
+    def stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
+        """Members that state something, oldest first, one per value."""
+        if len(self.members) == 1:
+            only = self.members[0]
+            stated = select(only.declared.declaration)
+            return [] if stated is None else [(only, stated)]
+        found: dict[Stated, Member] = {}
+        for member in self.members:
+            if (stated := select(member.declared.declaration)) is not None:
+                found.setdefault(stated, member)
+        return [(member, stated) for stated, member in found.items()]
+
+    def quote(self, member: Member, stated: Stated) -> str:
+        return f"pod {self.pod_name(member)}: {stated.key} is {quoted(stated.value)}"
+
+    def pod_name(self, member: Member) -> str:
+        return f"{self.key.namespace}/{member.name}"
+
+    def refuse(self, code: str, message: str, member: Member | None = None) -> None:
+        self._note(self.problems, code, message, member)
+
+    def warn(self, code: str, message: str, member: Member | None = None) -> None:
+        self._note(self.warnings, code, message, member)
+
+    def _note(self, notes: list[Problem], code: str, message: str, member: Member | None) -> None:
+        problem = Problem(code, message)
+        notes.append(problem)
+        if member is not None:
+            self.about[problem] = member
 
 
 class Disagreement(msgspec.Struct, frozen=True):
