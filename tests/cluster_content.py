@@ -64,6 +64,7 @@ class Recorded:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
         self.details: list[Details] = []
+        self.behind = 0
 
     def record(
         self,
@@ -77,6 +78,7 @@ class Recorded:
         behind: bool = False,
     ) -> bool:
         self.events.append((f"{regarding.kind}/{regarding.name}", reason, note))
+        self.behind += behind
         self.details.append(Details(type, action, f"{related.kind}/{related.name}" if related else ""))
         return True
 

@@ -58,9 +58,18 @@ def test_only_what_looks_is_gathered_by_roles_of_the_cluster() -> None:
     assert gathered == {"phalanx-viewer": [f"{GATHERED}view"], "phalanx-user": [], "phalanx-queue-editor": []}
 
 
+def test_of_config_maps_a_viewer_reads_what_the_scheduler_writes_down_by_name_and_nobody_else_any() -> None:
+    """By them `phalanx why` and `queue` know the policy in force, promised starts and past use."""
+    rules = [(name, rule) for name in PEOPLE for rule in ROLES[name]["rules"] if "configmaps" in rule["resources"]]
+    assert [(name, rule["verbs"]) for name, rule in rules] == [("phalanx-viewer", ["get"])]
+    names = rules[0][1]["resourceNames"]
+    assert "phalanx-policy-in-force" in names
+    assert all(name.startswith("phalanx-") for name in names)
+
+
 @pytest.mark.parametrize("role", PEOPLE)
 def test_no_role_of_people_names_secrets_wildcards_or_more_rights(role: str) -> None:
     rights = granted(role)
     assert not {"*", "bind", "escalate", "impersonate", "use"} & {verb for verb, _, _ in rights}
-    assert not {"*", "secrets", "configmaps"} & {resource for _, _, resource in rights}
+    assert not {"*", "secrets"} & {resource for _, _, resource in rights}
     assert "*" not in {group for _, group, _ in rights}

@@ -113,6 +113,11 @@ def test_the_tree_leaves_empty_what_there_is_nothing_to_say_of() -> None:
     assert root.endswith("-")
 
 
+def test_what_an_idle_queue_deserves_is_told() -> None:
+    idle = QueueEntry(name="q", state="Open", weight=1, used={}, deserved={"cpu": "24"}, dominant="cpu")
+    assert cells(queue_table(QueueReport({}, [], [idle], []), wide=False), "q")["DESERVED"] == "cpu=24"
+
+
 def test_where_nobody_has_a_right_to_a_share_nothing_is_drawn_as_borrowed() -> None:
     used = QueueEntry(name="q", state="Open", weight=1, used={GPU: "6"}, share=50.0, dominant=GPU)
     drawn = queue_tree(QueueReport({GPU: "12"}, [], [used], []))[1]

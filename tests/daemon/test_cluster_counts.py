@@ -20,10 +20,11 @@ from phalanx.daemon.telemetry import Telemetry
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.model.account import AccountKey, Tree
+from phalanx.model.decisions import Plan
 from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import GangVerdict, Verdict
 from phalanx.status.verdict_publisher import PublishingPace
 from tests.scheduling.scenario import Scenario, key
 
@@ -207,6 +208,11 @@ def test_pods_and_gangs_are_counted_apart_and_waits_by_queue() -> None:
     assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "scheduled"} | profile) == 1
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "unschedulable"} | profile) == 1
+    # That members are still to come is no attempt: nobody tries to place the others before.
+    coming = Verdict("NotEnoughMembers", "gang default/large has 1 of the 9 members that it needs")
+    news = GangVerdict(GangKey("default", "large"), coming)
+    telemetry.cycle(Plan(9, gangs=[news]), 0.01, world.state, world.now)
+    assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9
     assert value("phalanx_gang_wait_seconds_count", {"queue": "default", "priority_class": ""}) == 1
     assert value("phalanx_gang_wait_seconds_sum", {"queue": "default", "priority_class": ""}) == 90
 

@@ -7,7 +7,7 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.dialects.core import PodObject
-from phalanx.model.decisions import Evict
+from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, PodPhase
@@ -129,3 +129,31 @@ def test_nobody_is_told_after_it_is_gone() -> None:
     world.lose("p0")
     world.leftovers.pod_gone("uid-p0")
     assert world.withdraws(1010) == []
+
+
+def test_the_rest_is_evicted_for_the_reason_that_the_former_process_has_told() -> None:
+    world = World()
+    for name in ("p0", "p1"):
+        world.says(name, "phalanx: reclaimed by gang ns/taker (queue q gives way (12 cpu))")
+    world.lose("p2", "p3")
+    world.check(1000)
+    world.check(1006)
+    first = world.evictions[0]
+    assert (first.reason, first.preemptor) == (EvictionReason.RECLAIMED, "gang ns/taker")
+    assert first.message.startswith("queue q gives way (12 cpu); the rest of the pod's gang was evicted before")
+
+
+def test_words_that_nobody_of_us_wrote_are_no_reason() -> None:
+    for words in (
+        "phalanx: gone fishing",
+        "phalanx: reclaimed",
+        "phalanx: abducted by gang a/b (why)",
+        "phalanx: ",
+    ):
+        world = World()
+        for name in ("p0", "p1"):
+            world.says(name, words)
+        world.lose("p2", "p3")
+        world.check(1000)
+        world.check(1006)
+        assert {(each.reason, each.preemptor) for each in world.evictions} == {(EvictionReason.PREEMPTED, "")}

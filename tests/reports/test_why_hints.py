@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.cli.explanation.why import render
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
@@ -225,3 +227,13 @@ def test_a_start_is_impossible_only_where_no_node_would_do() -> None:
     room = "have no room for 1 of its pods even when they are empty"
     assert told[4] == ("NodesClosed", f"no start is known: the 0 nodes that are open to it now {room}")
     assert told[9] == ("CannotEverRun", f"cannot ever run: all 1 nodes {room}")
+
+
+def test_of_a_gang_whose_members_are_all_gated_nobody_is_to_make_more_pods() -> None:
+    world = World(1, 8)
+    world.gang("g", 3, asks(1))
+    for record in list(world.snapshot.state.pods.values()):
+        world.snapshot.state.apply(PodUpdated(msgspec.structs.replace(record.pod, gated=True)))
+    answer = world.why("g")
+    assert answer.change == "remove the scheduling gates of 3 pod(s)"
+    assert "3 have scheduling gates" in answer.message

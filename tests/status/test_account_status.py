@@ -179,6 +179,13 @@ async def test_a_quota_tells_what_its_running_pods_request_and_then_is_silent(wo
     assert [entry for entry in world.recorded.told if entry[1] == "Synced"] == [("ElasticQuota/q", "Synced")] * 2
 
 
+async def test_of_a_quota_that_is_at_fault_no_success_is_told(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": "-3"}, max={"cpu": 2}))
+    world.pod("a")
+    assert len(await world.look()) == 1
+    assert [entry for entry in world.recorded.told if entry[1] == "Synced"] == []
+
+
 async def test_a_queue_tells_state_and_holdings(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q"))
     world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})

@@ -114,13 +114,14 @@ def test_an_eviction_for_nobody_in_particular(world: World) -> None:
     assert world.recorded.events == [("Pod/v", "Preempted", "Preempted on node n1: it is worth less")]
 
 
-def test_a_large_gang_is_told_by_its_object_and_some_of_its_members(world: World) -> None:
+def test_of_a_large_gang_all_members_are_told_but_for_twenty_behind_everything_else(world: World) -> None:
     names = [f"m{number}" for number in range(100)]
     for name in names:
         world.state.apply(PodUpdated(pod(name, node="n1", phase=PodPhase.RUNNING)))
     world.answer(world.decide("p", " ".join(names), "pod ns/p"))
     told = [about for about, _ in world.recorded.told]
-    assert sum(about.startswith("Pod/m") for about in told) == 20
+    assert sum(about.startswith("Pod/m") for about in told) == 100
+    assert world.recorded.behind == 80
     assert "PodGroup/g" in told
     assert world.recorded.events[-1][2].startswith("evicts 100 pod(s): 100 of gang ns/g to make room")
 

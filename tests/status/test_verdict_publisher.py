@@ -28,6 +28,11 @@ class Judged:
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
+        # What pods say in the API since before this process: their uid, and the message.
+        self.before: set[tuple[str, str]] = set()
+
+    def says(self, uid: str, verdict: Verdict) -> bool:
+        return (uid, verdict.message) in self.before
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
         self.said.append((uid, verdict.message))
@@ -78,6 +83,40 @@ def test_all_members_of_a_gang_are_told_at_once() -> None:
     assert world.statuses == [G]
     members = [(f"Pod/p{number}", "FailedScheduling") for number in range(3)]
     assert world.recorded.told == [("PodGroup/g", "Unschedulable"), *members]
+
+
+def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
+    world = gang_world()
+    world.judged.before = {(uid, FULL.message) for uid in ALL}
+    world.verdict_publisher.gang_decided(G, FULL)
+    world.after(1)
+    assert world.recorded.told == []
+    assert world.statuses == [G]
+    world.state.apply(PodUpdated(pod("p3")))
+    world.verdict_publisher.gang_decided(G, FULL)
+    world.after(60)
+    assert world.recorded.told[-1] == ("Pod/p3", "FailedScheduling")
+    world.recorded.events.clear()
+    world.verdict_publisher.gang_decided(G, NO_QUEUE)
+    world.after(60)
+    assert len(world.recorded.told) == 5  # that is news to all
+
+
+def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
+    world = gang_world()
+    world.judged.before = {(uid, FULL.message) for uid in ALL[:2]}
+    world.verdict_publisher.gang_decided(G, FULL)
+    world.after(1)
+    assert world.recorded.told == [("Pod/p2", "FailedScheduling")]
+
+
+def test_after_a_restart_a_pod_on_its_own_is_not_told_again() -> None:
+    world = World(state_of(pod("a", ""), pod("b", "")))
+    world.judged.before = {("uid-a", FULL.message)}
+    for name in ("a", "b"):
+        world.verdict_publisher.pod_decided(f"uid-{name}", FULL)
+    assert {uid for uid, _ in world.after(1)} == {"uid-a", "uid-b"}
+    assert [about for about, _ in world.recorded.told] == ["Pod/b"]
 
 
 def test_a_member_is_told_once_for_every_reason_whatever_the_numbers() -> None:

@@ -29,6 +29,7 @@ from phalanx.execution.conditions import NominationOutcome
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.model.decisions import EvictionReason, Plan
 from phalanx.model.gang import GangKey
+from phalanx.status.verdict_publisher import INCOMPLETE
 
 if TYPE_CHECKING:
     from phalanx.daemon.tracing import Tracing
@@ -137,7 +138,7 @@ class Telemetry:
                 pods[_UNSCHEDULABLE, record.pod.scheduler] += 1
         for news in plan.gangs:
             members = state.gangs[news.gang].pending.values() if news.gang in state.gangs else ()
-            if news.verdict is not None and members:
+            if news.verdict is not None and members and news.verdict.code not in INCOMPLETE:
                 self.bind_times.refused(news.gang)
                 profile = next(iter(members)).pod.scheduler
                 pods[_UNSCHEDULABLE, profile] += len(members)

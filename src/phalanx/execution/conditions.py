@@ -211,17 +211,19 @@ class PodConditions:
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
         """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held."""
-        text = text_of(verdict)
+        conditions = [_condition_of(verdict)]
         if verdict.unschedulable:
-            reason = SCHEDULER_ERROR if verdict.fault else UNSCHEDULABLE
-            conditions = [PodCondition(POD_SCHEDULED, "False", reason, text)]
             conditions += self._admission_over(uid)
         else:
-            conditions = [PodCondition(ADMITTED, "False", verdict.code, text)]
             # It says that it does not fit, or is about to: the write may be under way.
             if any(each is not None and each.status == "False" for each in self._said(uid, POD_SCHEDULED)):
-                conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text))
+                conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text_of(verdict)))
         self.set_conditions(uid, *conditions)
+
+    def says(self, uid: str, verdict: Verdict) -> bool:
+        """Whether the pod says so already, in the API: a process before us has told it."""
+        known, condition = self._pods.get(uid), _condition_of(verdict)
+        return known is not None and known.held.get(condition.type) == condition
 
     def binding_submitted(self, uid: str) -> None:
         """The pod was placed: the API server itself says so, and what was not written yet is void."""
@@ -395,3 +397,10 @@ def _is_older(version: str, than: str) -> bool:
     """Whether one resourceVersion is known to be older than another (they are comparable since 1.35)."""
     ours, theirs = parse_whole(version, 0), parse_whole(than, 0)
     return ours is not None and theirs is not None and ours < theirs
+
+
+def _condition_of(verdict: Verdict) -> PodCondition:
+    if not verdict.unschedulable:
+        return PodCondition(ADMITTED, "False", verdict.code, text_of(verdict))
+    reason = SCHEDULER_ERROR if verdict.fault else UNSCHEDULABLE
+    return PodCondition(POD_SCHEDULED, "False", reason, text_of(verdict))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 import msgspec
 
@@ -10,6 +11,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark, Pod
 from phalanx.model.preparations import Preparation
 from phalanx.model.verdict import GangVerdict, PodVerdict
+
+# What `Evict.sentence` gives.
+_SENTENCE = re.compile(r"([a-z]+)(?: by ([^()]+))? \((.*)\)", re.DOTALL)
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +88,15 @@ class Evict(msgspec.Struct, frozen=True):
         """All of it: `preempted by gang a/train (priority 0 gives way to priority 10)`."""
         by = f" by {self.preemptor}" if self.preemptor else ""
         return f"{self.reason.value.lower()}{by} ({self.message})"
+
+    @staticmethod
+    def said_by(sentence: str) -> tuple[EvictionReason, str, str] | None:
+        """(reason, preemptor, message) of such a sentence; None where it is none."""
+        found = _SENTENCE.fullmatch(sentence)
+        if found is None:
+            return None
+        reason = next((each for each in EvictionReason if each.value.lower() == found[1]), None)
+        return (reason, found[2] or "", found[3]) if reason is not None else None
 
 
 class Nominate(msgspec.Struct, frozen=True):

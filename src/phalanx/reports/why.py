@@ -26,7 +26,7 @@ from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPla
 from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import RunTimeEntry, run_time_of
 from phalanx.reports.snapshot import Snapshot
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND
+from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND, to_count
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
@@ -332,8 +332,10 @@ class WhyReport:
             answer.message = (
                 f"the gang has {there} of the {answer.minimum} members that it needs, and none is pending"
             )
+            if counts.gated:
+                answer.message += f": {counts.gated} have scheduling gates"
             lower = f", or lower its minimum to {there}" if there else ""
-            answer.change = f"create {answer.missing} more pod(s) of the gang{lower}"
+            answer.change = f"{to_count(self._state.gangs[key], answer.missing)}{lower}"
         return answer
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:

@@ -169,7 +169,8 @@ class AccountStatuses:
         return self._podgroup_counts.phases_of(key.name) if key.tree is Tree.QUEUE else _NOTHING
 
     def _tell_synced(self, key: AccountKey, change: StatusChange) -> None:
-        if key.tree is Tree.ELASTIC_QUOTA:
+        record = self._state.ledger.accounts.get(key)
+        if key.tree is Tree.ELASTIC_QUOTA and (record is None or record.fault is None):
             ref = change.ref
             note = f"Elastic Quota {ref.namespace}/{ref.name} synced successfully"
             self._recorder.record(object_reference(ref), reason="Synced", action="Syncing", note=note)

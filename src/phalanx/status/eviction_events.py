@@ -24,7 +24,7 @@ _ACTIONS: Mapping[EvictionReason, str] = {
     EvictionReason.REVOKED: "Revoking",
 }
 _NAMED = 5
-# Members of one gang that have an event of their own; the gang's object tells about all.
+# Members of one gang that are told at once; the events of the others wait behind everything else.
 _MEMBERS_TOLD = 20
 
 
@@ -47,7 +47,7 @@ class _Decision:
 
 
 class EvictionEvents:
-    """One event per evicted pod (of a large gang only for some), and when all of a decision's evictions have been
+    """One event per evicted pod, and when all of a decision's evictions have been
     answered one per gang that lost members and one for the preemptor. One line in the log per decision.
     """
 
@@ -109,10 +109,10 @@ class EvictionEvents:
 
     def _evicted(self, decision: _Decision, evict: Evict) -> None:
         decision.victims.append(evict)
+        behind = False
         if evict.gang is not None:
             decision.gangs[evict.gang] += 1
-            if decision.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None:
-                return
+            behind = decision.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None
         by, why = evict.preemptor, evict.message
         if decision.by and evict.reason is EvictionReason.PREEMPTED:
             by, why = decision.by, f"{by}: {why}"
@@ -122,6 +122,7 @@ class EvictionEvents:
             action=_ACTIONS[evict.reason],
             note=f"{evict.reason.value}{f' by {by}' if by else ''} on node {evict.node}: {why}",
             related=decision.related,
+            behind=behind,
         )
 
     def _end(self, decision: _Decision) -> None:

@@ -21,7 +21,8 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.status.event_publisher import EventPublisher
 
-_NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
+#: Verdicts on gangs that are not all there yet: nobody has tried to place them.
+INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
 # One that never stands still is told after this many settling times.
 _RESTLESS = 3
 # An amount in a sentence; digits in a name are none.
@@ -175,17 +176,18 @@ class VerdictPublisher:
     def publish_due(self) -> float | None:
         """Tells what is due now; the seconds until something else will be, None if nothing waits."""
         now = self._clock()
-        pods: list[PodRecord] = []
+        pods: list[tuple[PodRecord, bool]] = []
         while self._agenda and self._agenda[0][0] <= now:
             due, _, subject = heapq.heappop(self._agenda)
             topic = self._gangs.get(subject) if isinstance(subject, GangKey) else self._pods.get(subject)
             if topic is None or topic.due != due:
                 continue
+            first = topic.told is None
             topic.due, topic.told, topic.told_at = None, topic.verdict, now
             if isinstance(subject, GangKey):
-                self._failures.guard("status", f"gang {subject}", partial(self._tell_gang, subject, topic))
+                self._failures.guard("status", f"gang {subject}", partial(self._tell_gang, subject, topic, first))
             elif (record := self._state.pods.get(subject)) is not None and record.state is MemberState.PENDING:
-                pods.append(record)
+                pods.append((record, first))
         self._tell_pods(pods)
         return max(0.0, self._agenda[0][0] - now) if self._agenda else None
 
@@ -193,7 +195,7 @@ class VerdictPublisher:
         verdict = topic.verdict
         assert verdict is not None
         now, pace = self._clock(), self._pace
-        settle = pace.settle_members if verdict.code in _NOT_A_MEMBER_YET else pace.settle
+        settle = pace.settle_members if verdict.code in INCOMPLETE else pace.settle
         if topic.due is None:
             topic.since = now
         due = min(now + settle, topic.since + _RESTLESS * settle)
@@ -208,19 +210,23 @@ class VerdictPublisher:
             self._news.set()
         heapq.heappush(self._agenda, (due, self._entries, subject))
 
-    def _tell_gang(self, key: GangKey, topic: _Topic) -> None:
+    def _tell_gang(self, key: GangKey, topic: _Topic, first: bool) -> None:
+        """Where this is the first that we tell: whoever says so already has been told by a process before us."""
         record, verdict = self._state.gangs.get(key), topic.told
         if record is None or verdict is None or not _listens(record, verdict):
             del self._gangs[key]
             return
         topic.arrivals = record.arrivals
+        told = {uid for uid in record.pending if self._conditions.says(uid, verdict)} if first else set[str]()
         for uid in sorted(record.pending):
             self._conditions.set_verdict(uid, verdict)
         self._status_changed(key)
         # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
         refused = _AMOUNT.sub("", f"{verdict.code} {verdict.message}") if awaits_admission(record) else ""
-        news = not refused or refused != topic.refused
+        news = (not refused or refused != topic.refused) and not told
         topic.refused = refused
+        if told:
+            topic.members = verdict.code, told
         if news:
             self._event_publisher.gang_waits(record, verdict)
         self._tell_members(record, topic, verdict, first_knows=news)
@@ -237,13 +243,17 @@ class VerdictPublisher:
                 if number or not first_knows:
                     self._event_publisher.member_waits(member.pod, verdict)
 
-    def _tell_pods(self, records: list[PodRecord]) -> None:
+    def _tell_pods(self, records: list[tuple[PodRecord, bool]]) -> None:
+        """Each with whether this is the first that we tell it, as in `_tell_gang`."""
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
-        for record in records:
+        for record, first in records:
             verdict = self._pods[record.pod.uid].told
             assert verdict is not None
             guard, what = self._failures.guard, f"pod {record.pod.key}"
+            told = first and self._conditions.says(record.pod.uid, verdict)
             guard("status", what, partial(self._conditions.set_verdict, record.pod.uid, verdict))
+            if told:
+                continue
             if record.gang is None:
                 guard("status", what, partial(self._event_publisher.pod_waits, record.pod, verdict))
             else:
@@ -256,4 +266,4 @@ class VerdictPublisher:
 def _listens(record: GangRecord, verdict: Verdict) -> bool:
     """Whether anyone is left to be told: a group that waits for its admission has no pods yet. That it has too few
     of them is no news then."""
-    return bool(record.pending) or (awaits_admission(record) and verdict.code not in _NOT_A_MEMBER_YET)
+    return bool(record.pending) or (awaits_admission(record) and verdict.code not in INCOMPLETE)

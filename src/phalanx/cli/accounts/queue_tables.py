@@ -23,7 +23,7 @@ def queue_table(report: QueueReport, wide: bool) -> list[str]:
             entry.name,
             state(entry),
             str(entry.weight),
-            brief(entry.deserved, told),
+            brief(entry.deserved, told or None),
             brief(without_slots(entry.used)),
             percent(entry.share),
             brief(without_slots(entry.pending)),

@@ -10,14 +10,10 @@ from phalanx.cli.installation.manifests import (
     make_object,
     make_rule,
     reading_rules,
+    records_rule,
 )
-from phalanx.daemon.controllers.policy_record import NAME as POLICY
-from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
-from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
-from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
-from phalanx.kube.own_objects import name_prefix
 
 ACCOUNT = "phalanx-dashboard"
 
@@ -36,14 +32,11 @@ def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Ma
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
     ]
-    written = (*(f"{USAGE}-{number}" for number in range(MOST_OBJECTS)), RESERVATIONS, POLICY)
-    names = [f"{name_prefix([scheduler_name])}-{each}" for each in written]
-    records = {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": names}
     return [
         make_object("v1", "ServiceAccount", ACCOUNT, namespace),
         make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
         make_binding("ClusterRole", ACCOUNT, subject),
-        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=[records]),
+        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=[records_rule(scheduler_name)]),
         make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
     ]
 

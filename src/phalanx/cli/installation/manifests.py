@@ -200,11 +200,21 @@ def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
     }
     # That of a hub which sends gangs here, if there is one (daemon/hub_lease.py).
     yield {**make_rule(group, leases, ["get"]), "resourceNames": [HUB_LEASE]}
-    prefix, usages = name_prefix([scheduler_name]), (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
-    names = [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, DEFRAGMENTATION, POLICY)]
     yield make_rule([""], ["configmaps"], ["create"])
+    names = _record_names(scheduler_name, DEFRAGMENTATION)
     yield {**make_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}
     yield {**make_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [SIGNING_KEYS]}
+
+
+def records_rule(scheduler_name: str = "phalanx") -> Manifest:
+    """For whoever rehearses the scheduler: which policy it uses, what it has promised, and what accounts used."""
+    return {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": _record_names(scheduler_name)}
+
+
+def _record_names(scheduler_name: str, *further: str) -> list[str]:
+    usages = (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
+    prefix = name_prefix([scheduler_name])
+    return [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, *further, POLICY)]
 
 
 def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from phalanx.cli.installation.manifests import RBAC, Manifest, definitions, job_rules, make_object, make_rule
+from phalanx.cli.installation.manifests import (
+    RBAC,
+    Manifest,
+    definitions,
+    job_rules,
+    make_object,
+    make_rule,
+    records_rule,
+)
 from phalanx.dialects.dialect import READ
 
 PEOPLE = ("phalanx-viewer", "phalanx-user", "phalanx-queue-editor")
@@ -19,7 +27,7 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
     looks, submits, gives = PEOPLE
     known = definitions()
     read = list(_kinds(known, READ))
-    viewer = _role(looks, [*read, *_seen(read, scheduler_rules)])
+    viewer = _role(looks, [*read, *_seen(read, scheduler_rules), records_rule()])
     viewer["metadata"]["labels"][f"{RBAC}/aggregate-to-view"] = "true"
     return [
         viewer,

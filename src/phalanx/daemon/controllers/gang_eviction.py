@@ -16,10 +16,11 @@ def evict_members(
     reason: EvictionReason,
     message: str,
     cause: str,
+    preemptor: str = "",
 ) -> list[Evict]:
     """Counts the members as terminating from now on; the decision that is to be carried out."""
     evictions = []
     for member in members:
         state.pods.mark_evicting(member, cause)
-        evictions.append(Evict.of(member.pod, reason, message, cause=cause, gang=gang.key))
+        evictions.append(Evict.of(member.pod, reason, message, cause=cause, gang=gang.key, preemptor=preemptor))
     return evictions

@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, bound_and_condemned
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, bound_and_condemned, why_condemned
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, Pod
@@ -49,15 +49,19 @@ class LeftoverEvictions:
         self._broken: dict[GangKey, float] = {}
         # Pods (uid) that say that we evict them, and since when nobody has; None where that was not looked at yet.
         self._saying: dict[str, float | None] = {}
+        # And why, as they say it.
+        self._words: dict[str, str] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
         if DISRUPTION_TARGET in pod.condition_types() and bound_and_condemned(pod)[1] in self._state.schedulers:
             self._saying.setdefault(pod.metadata.uid, None)
-        else:
-            self._saying.pop(pod.metadata.uid, None)
+            self._words[pod.metadata.uid] = why_condemned(pod)
+        elif self._saying:
+            self.pod_gone(pod.metadata.uid)
 
     def pod_gone(self, uid: str) -> None:
         self._saying.pop(uid, None)
+        self._words.pop(uid, None)
 
     def check(self) -> None:
         """To be called about once a second, from the time when everything has been seen."""
@@ -80,8 +84,10 @@ class LeftoverEvictions:
                 self._broken[key] = now
             elif now - since >= _PATIENCE:
                 del self._broken[key]
-                reason, cause = EvictionReason.PREEMPTED, f"remnant {key}"
-                self._evict(evict_members(self._state, gang, members, reason, _INTERRUPTED, cause))
+                said = (Evict.said_by(self._words.get(member.pod.uid, "")) for member in members)
+                reason, whom, why = next(filter(None, said), (EvictionReason.PREEMPTED, "", ""))
+                message = f"{why}; {_INTERRUPTED}" if why else _INTERRUPTED
+                self._evict(evict_members(self._state, gang, members, reason, message, f"remnant {key}", whom))
 
     def _withdraw_stale(self, now: float) -> None:
         for uid, since in self._saying.items():

@@ -106,6 +106,14 @@ def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
     return bound, condemned
 
 
+def why_condemned(pod: PodObject) -> str:
+    """What the scheduler that evicts the pod says of it, after its own name; "" where none does."""
+    for condition in pod.status.conditions:
+        if condition.type == DISRUPTION_TARGET and condition.status == "True":
+            return condition.message.partition(": ")[2]
+    return ""
+
+
 def is_fixture(pod: PodObject) -> bool:
     """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
     for owner in pod.metadata.owner_references:

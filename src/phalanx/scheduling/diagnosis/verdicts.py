@@ -76,11 +76,11 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         message,
         needed=goal,
         members=gang.counts().present,
-        change=f"{_to_count(gang, short)}{lower}",
+        change=f"{to_count(gang, short)}{lower}",
     )
 
 
-def _to_count(gang: GangRecord, short: int) -> str:
+def to_count(gang: GangRecord, short: int) -> str:
     """What makes so many more members count; those that exist come first."""
     counts = gang.counts()
     gated = min(short, counts.gated)
