@@ -28,11 +28,11 @@ class Judged:
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
-        # What pods say in the API since before this process: their uid, and the message.
-        self.before: set[tuple[str, str]] = set()
+        # What pods (uid) say in the API since before this process.
+        self.before: dict[str, str] = {}
 
-    def says(self, uid: str, verdict: Verdict) -> bool:
-        return (uid, verdict.message) in self.before
+    def told_before(self, uid: str, verdict: Verdict) -> str:
+        return self.before.get(uid, "")
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
         self.said.append((uid, verdict.message))
@@ -87,7 +87,7 @@ def test_all_members_of_a_gang_are_told_at_once() -> None:
 
 def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
     world = gang_world()
-    world.judged.before = {(uid, FULL.message) for uid in ALL}
+    world.judged.before = dict.fromkeys(ALL, FULL.message)
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
     assert world.recorded.told == []
@@ -102,9 +102,17 @@ def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
     assert len(world.recorded.told) == 5  # that is news to all
 
 
+def test_after_a_restart_other_numbers_are_news_of_the_gang_and_not_of_each_member() -> None:
+    world = gang_world()
+    world.judged.before = dict.fromkeys(ALL, FULL.message)
+    world.verdict_publisher.gang_decided(G, FULLER)
+    world.after(1)
+    assert world.recorded.told == [("PodGroup/g", "Unschedulable"), ("Pod/p0", "FailedScheduling")]
+
+
 def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
     world = gang_world()
-    world.judged.before = {(uid, FULL.message) for uid in ALL[:2]}
+    world.judged.before = dict.fromkeys(ALL[:2], FULL.message)
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
     assert world.recorded.told == [("Pod/p2", "FailedScheduling")]
@@ -112,7 +120,7 @@ def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
 
 def test_after_a_restart_a_pod_on_its_own_is_not_told_again() -> None:
     world = World(state_of(pod("a", ""), pod("b", "")))
-    world.judged.before = {("uid-a", FULL.message)}
+    world.judged.before = {"uid-a": FULL.message}
     for name in ("a", "b"):
         world.verdict_publisher.pod_decided(f"uid-{name}", FULL)
     assert {uid for uid, _ in world.after(1)} == {"uid-a", "uid-b"}

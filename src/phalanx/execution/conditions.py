@@ -220,10 +220,13 @@ class PodConditions:
                 conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text_of(verdict)))
         self.set_conditions(uid, *conditions)
 
-    def says(self, uid: str, verdict: Verdict) -> bool:
-        """Whether the pod says so already, in the API: a process before us has told it."""
+    def told_before(self, uid: str, verdict: Verdict) -> str:
+        """What the pod says in the API in the place of such a verdict: a process before us has told it. "" where it
+        says nothing, or something of another kind."""
         known, condition = self._pods.get(uid), _condition_of(verdict)
-        return known is not None and known.held.get(condition.type) == condition
+        held = known.held.get(condition.type) if known is not None else None
+        same = held is not None and (held.status, held.reason) == (condition.status, condition.reason)
+        return held.message if held is not None and same else ""
 
     def binding_submitted(self, uid: str) -> None:
         """The pod was placed: the API server itself says so, and what was not written yet is void."""

@@ -6,14 +6,14 @@ import asyncio
 import heapq
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.execution.conditions import PodConditions
+from phalanx.execution.conditions import PodConditions, text_of
 from phalanx.kube.failures import Failures
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
@@ -27,6 +27,7 @@ INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundl
 _RESTLESS = 3
 # An amount in a sentence; digits in a name are none.
 _AMOUNT = re.compile(r"(?<![\w./-])\d[\w.]*(?![\w/-])")
+_NUMBER = re.compile(r"\d+")
 
 
 class PublishingPace(msgspec.Struct, frozen=True):
@@ -217,19 +218,26 @@ class VerdictPublisher:
             del self._gangs[key]
             return
         topic.arrivals = record.arrivals
-        told = {uid for uid in record.pending if self._conditions.says(uid, verdict)} if first else set[str]()
+        before = self._told_before(record.pending, verdict) if first else {}
         for uid in sorted(record.pending):
             self._conditions.set_verdict(uid, verdict)
         self._status_changed(key)
         # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
         refused = _AMOUNT.sub("", f"{verdict.code} {verdict.message}") if awaits_admission(record) else ""
-        news = (not refused or refused != topic.refused) and not told
+        news = (not refused or refused != topic.refused) and not any(before.values())
         topic.refused = refused
-        if told:
-            topic.members = verdict.code, told
+        if before:
+            topic.members = verdict.code, set(before)
         if news:
             self._event_publisher.gang_waits(record, verdict)
         self._tell_members(record, topic, verdict, first_knows=news)
+
+    def _told_before(self, uids: Iterable[str], verdict: Verdict) -> dict[str, bool]:
+        """Which of the pods say so already, whatever the numbers, and whether with the same ones."""
+        text = text_of(verdict)
+        plain = _NUMBER.sub("", text)
+        said = {uid: self._conditions.told_before(uid, verdict) for uid in uids}
+        return {uid: words == text for uid, words in said.items() if words and _NUMBER.sub("", words) == plain}
 
     def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
         """Each member once per reason, however its numbers change; the first one is told with the gang."""
@@ -250,7 +258,7 @@ class VerdictPublisher:
             verdict = self._pods[record.pod.uid].told
             assert verdict is not None
             guard, what = self._failures.guard, f"pod {record.pod.key}"
-            told = first and self._conditions.says(record.pod.uid, verdict)
+            told = first and self._told_before((record.pod.uid,), verdict).get(record.pod.uid, False)
             guard("status", what, partial(self._conditions.set_verdict, record.pod.uid, verdict))
             if told:
                 continue
