@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeVar
 
 from phalanx.dialects.core import NodeObject, PodObject
 from phalanx.dialects.kinds import ServedKind, WantedKind
@@ -11,6 +12,8 @@ from phalanx.dialects.reader import Document
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod
+
+T = TypeVar("T")
 
 Changes = tuple[Sequence[ClusterEvent], AbstractSet[str]]
 """Facts for the state, and the uids of pods that are to be enriched anew."""
@@ -48,6 +51,11 @@ class PodEnricher:
 
     def pod_gone(self, spec: Pod) -> Changes:
         return no_changes()
+
+    @property
+    def idle(self) -> bool:
+        """Whether `enriched` gives every pod back as it is; it is asked again after news of any kind."""
+        return False
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         """The pod as the scheduler is to see it; `gang` is the one that it is a member of."""
@@ -94,9 +102,8 @@ class PodEnrichers:
         self._gone = [
             enricher.pod_gone for enricher in every if type(enricher).pod_gone is not PodEnricher.pod_gone
         ]
-        self._enrich = [
-            enricher.enriched for enricher in every if type(enricher).enriched is not PodEnricher.enriched
-        ]
+        self._enriching = [each for each in every if type(each).enriched is not PodEnricher.enriched]
+        self._awake: list[Callable[[Pod, Gang | None], Pod]] = []
         self._nodes = [enricher.node for enricher in every if type(enricher).node is not PodEnricher.node]
         self._lost = [
             enricher.node_gone for enricher in every if type(enricher).node_gone is not PodEnricher.node_gone
@@ -104,6 +111,12 @@ class PodEnrichers:
         self._spaces = [
             enricher.namespace for enricher in every if type(enricher).namespace is not PodEnricher.namespace
         ]
+        self._after(None)
+
+    def _after(self, news: T) -> T:
+        """(Most clusters have hardly any of the objects that enrichers are for, and every pod passes them.)"""
+        self._awake = [each.enriched for each in self._enriching if not each.idle]
+        return news
 
     @property
     def kinds(self) -> tuple[WantedKind, ...]:
@@ -113,39 +126,39 @@ class PodEnrichers:
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         # (Not by a generator: every change of every pod passes here.)
         news = [each for tell in self._pods if (each := tell(pod, spec)) is not _NO_CHANGES]
-        return _all(news) if news else _NO_CHANGES
+        return self._after(_all(news)) if news else _NO_CHANGES
 
     def pod_gone(self, spec: Pod) -> Changes:
         return _all(tell(spec) for tell in self._gone)
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        for show in self._enrich:
+        for show in self._awake:
             spec = show(spec, gang)
         return spec
 
     def node(self, node: NodeObject) -> Changes:
-        return _all(tell(node) for tell in self._nodes)
+        return self._after(_all(tell(node) for tell in self._nodes))
 
     def node_gone(self, name: str) -> Changes:
-        return _all(tell(name) for tell in self._lost)
+        return self._after(_all(tell(name) for tell in self._lost))
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
-        return _all(tell(name, labels) for tell in self._spaces)
+        return self._after(_all(tell(name, labels) for tell in self._spaces))
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        return set[str]().union(*(enricher.accounts_changed(events) for enricher in self._every))
+        return self._after(set[str]().union(*(enricher.accounts_changed(events) for enricher in self._every)))
 
     def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
-        return self._of(kind).updated(kind, document)
+        return self._after(self._of(kind).updated(kind, document))
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> ObjectChanges:
-        return self._of(kind).malformed(kind, namespace, name, uid, error)
+        return self._after(self._of(kind).malformed(kind, namespace, name, uid, error))
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
-        return self._of(kind).removed(kind, namespace, name)
+        return self._after(self._of(kind).removed(kind, namespace, name))
 
     def unserved(self, kind: ServedKind) -> ObjectChanges:
-        return self._of(kind).unserved(kind)
+        return self._after(self._of(kind).unserved(kind))
 
     def __contains__(self, kind: ServedKind) -> bool:
         return (kind.group, kind.plural) in self._of_kind

@@ -116,6 +116,10 @@ class ClaimEnricher(PodEnricher):
     def node_gone(self, name: str) -> Changes:
         return [], self._extended.node_gone(name)
 
+    @property
+    def idle(self) -> bool:
+        return not self._pods and not self._extended.any_offered
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         referrer = self._pods.get(spec.uid)
         if referrer is None and not self._extended.any_offered:

@@ -32,6 +32,10 @@ class DeviceObjects(PodEnricher):
         self._asks: dict[PodClass, bool] = {}
         self._twins: dict[PodClass, PodClass] = {}
 
+    @property
+    def idle(self) -> bool:
+        return not self._cards
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
         if not self._cards or not self._asks_for_cards(pod_class):

@@ -82,6 +82,10 @@ class NumaEnricher(PodEnricher):
         self._insisting = 0
         self._twins: dict[PodClass, PodClass] = {}
 
+    @property
+    def idle(self) -> bool:
+        return not self._insisting
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
         if not self._insisting or not _leaves_it_to_the_node(pod_class):

@@ -78,6 +78,10 @@ class DefaultConstraints(PodEnricher):
             _discard(self._owned, (spec.namespace, owner), spec.uid)
         return no_changes()
 
+    @property
+    def idle(self) -> bool:
+        return not self._selectors
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
         if not self._selectors or pod_class.peers.spread:

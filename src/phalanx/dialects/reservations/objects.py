@@ -86,6 +86,10 @@ class AdvanceReservations(PodEnricher):
         self._asks.pop(spec.uid, None)
         return no_changes()
 
+    @property
+    def idle(self) -> bool:
+        return not self._read and not self._asks
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         if not self._read and not self._asks:
             return spec

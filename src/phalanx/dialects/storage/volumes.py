@@ -138,6 +138,10 @@ class Volumes(PodEnricher):
     def pod_gone(self, spec: Pod) -> Changes:
         return [], self._resolve(self._leave(spec))
 
+    @property
+    def idle(self) -> bool:
+        return not self._resolved
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         resolved = self._resolved.get(spec.uid)
         if resolved is None:

@@ -1,0 +1,23 @@
+"""What holds of all enrichers, looked at wherever one is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.dialects.enricher import PodEnrichers
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod
+
+
+@pytest.fixture(autouse=True)
+def who_is_idle_changes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enricher that says it is idle is not asked: it must have nothing to say."""
+    asked = PodEnrichers.enriched
+
+    def enriched(self: PodEnrichers, spec: Pod, gang: Gang | None) -> Pod:
+        awake = [each.__self__ for each in self._awake]  # type: ignore[attr-defined]
+        for each in self._enriching:
+            assert each in awake or each.enriched(spec, gang) is spec, f"{each} sleeps"
+        return asked(self, spec, gang)
+
+    monkeypatch.setattr(PodEnrichers, "enriched", enriched)
