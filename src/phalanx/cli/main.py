@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -166,6 +167,8 @@ def main() -> None:
 
     Exit codes: 0 good, 1 failed, 2 usage; of waiting also 124 for time that is up.
     """
+    # Nothing here multiplies matrices; the threads that numpy keeps for that would take turns from who has work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     called = Path(sys.argv[0]).name
     command = _load(_LINKED[called][0]) if called in _LINKED else cli
     name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in _LINKED else None
