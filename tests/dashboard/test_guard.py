@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import stat
 import sys
+from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path
 
@@ -139,21 +141,35 @@ async def test_a_body_that_is_too_large_is_refused(page: Page) -> None:
     assert status == 400
 
 
+@contextlib.asynccontextmanager
+async def started(*arguments: str) -> AsyncIterator[tuple[str, list[str]]]:
+    """The command in a process of its own, which has to end well when it is told to: the line that it prints, and
+    afterwards what it wrote to stderr."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    errors: list[str] = []
+    try:
+        async with asyncio.timeout(60):
+            line = (await child.stdout.readline()).decode()
+        yield line, errors
+    finally:
+        child.terminate()
+        async with asyncio.timeout(60):
+            await child.wait()
+        errors.append((await child.stderr.read()).decode())
+    assert child.returncode == 0, errors
+    assert "Traceback" not in errors[0]
+
+
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_command_prints_an_address_and_ends_when_told(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "address"
     command = ["dashboard", "--kubeconfig", str(site.directory / "kubeconfig"), "--address-file", str(file)]
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "phalanx.cli", *command),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert child.stdout is not None
-    assert child.stderr is not None
-    try:
-        async with asyncio.timeout(60):
-            line = (await child.stdout.readline()).decode()
+    async with started("-m", "phalanx.cli", *command) as (line, _):
         address = line.removeprefix("phalanx dashboard: ").strip()
         assert file.read_text().strip() == address
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -163,13 +179,6 @@ async def test_the_command_prints_an_address_and_ends_when_told(site: Site, tmp_
                 assert answer.status == 200
             async with session.post(f"{url}/api/v1/login", data=ticket) as answer:
                 assert answer.status == 401
-    finally:
-        child.terminate()
-        async with asyncio.timeout(60):
-            await child.wait()
-        errors = (await child.stderr.read()).decode()
-    assert child.returncode == 0, errors
-    assert "Traceback" not in errors
 
 
 @pytest.mark.slow
@@ -187,40 +196,26 @@ async def test_when_the_scheduler_goes_by_another_policy_so_does_the_page_under_
     options = ["--kubeconfig", str(kubeconfig), "--address-file", str(file), "--lease-namespace", place]
     argv = ["phalanx", "dashboard", *options]
     start = f"import sys; {soon} = 0.2; sys.argv = {argv!r}; from phalanx.cli.main import main; main()"
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", start), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    assert child.stdout is not None
-    assert child.stderr is not None
-    try:
-        async with asyncio.timeout(90), aiohttp.ClientSession() as session:
-            line = (await child.stdout.readline()).decode()
-            url, _, ticket = line.removeprefix("phalanx dashboard: ").strip().partition("/#login=")
-            async with session.post(f"{url}/api/v1/login", data=ticket) as answer:
-                token = (await answer.json())["token"]
+    async with started("-c", start) as (line, errors), asyncio.timeout(90), aiohttp.ClientSession() as session:
+        url, _, ticket = line.removeprefix("phalanx dashboard: ").strip().partition("/#login=")
+        async with session.post(f"{url}/api/v1/login", data=ticket) as answer:
+            token = (await answer.json())["token"]
 
-            async def has_rights() -> bool | None:
-                """Whether any queue has a share by right; None while nobody answers."""
-                headers = {"Authorization": f"Bearer {token}"}
-                try:
-                    async with session.get(f"{url}/api/v1/tables/queues", headers=headers) as answer:
-                        rows = (await answer.json())["rows"] if answer.status == 200 else []
-                except aiohttp.ClientError:
-                    return None
-                return any(row["queue"].get("own_share") for row in rows if row.get("queue")) if rows else None
+        async def has_rights() -> bool | None:
+            """Whether any queue has a share by right; None while nobody answers."""
+            headers = {"Authorization": f"Bearer {token}"}
+            try:
+                async with session.get(f"{url}/api/v1/tables/queues", headers=headers) as answer:
+                    rows = (await answer.json())["rows"] if answer.status == 200 else []
+            except aiohttp.ClientError:
+                return None
+            return any(row["queue"].get("own_share") for row in rows if row.get("queue")) if rows else None
 
-            async def has_none() -> bool:
-                return await has_rights() is False
+        async def has_none() -> bool:
+            return await has_rights() is False
 
-            await until(has_none, "queues without rights")
-            news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
-            await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
-            await until(has_rights, "queues with rights")
-    finally:
-        child.terminate()
-        async with asyncio.timeout(60):
-            await child.wait()
-        errors = (await child.stderr.read()).decode()
-    assert child.returncode == 0, errors
-    assert "another policy" in errors
-    assert "Traceback" not in errors
+        await until(has_none, "queues without rights")
+        news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
+        await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
+        await until(has_rights, "queues with rights")
+    assert "another policy" in errors[0]

@@ -81,6 +81,12 @@ class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
     fault: str = ""
     warnings: list[str] = []
 
+    @property
+    def borrowed_share(self) -> float:
+        """The part of its share, in percent, that it has beyond its right. (Under a policy by which nobody has a
+        right nothing is borrowed.)"""
+        return max(0.0, self.share - self.own_share) if self.borrowed else 0.0
+
 
 class SubqueueEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A namespace or user within a queue; `past` is its share over time, as a queue's."""

@@ -47,8 +47,8 @@ class _Decision:
 
 
 class EvictionEvents:
-    """One event per evicted pod, and when all of a decision's evictions have been
-    answered one per gang that lost members and one for the preemptor. One line in the log per decision.
+    """One event per evicted pod, and when all of a decision's evictions have been answered one per gang that lost
+    members and one for the preemptor. One line in the log per decision.
     """
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:

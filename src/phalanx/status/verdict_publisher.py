@@ -212,7 +212,8 @@ class VerdictPublisher:
         heapq.heappush(self._agenda, (due, self._entries, subject))
 
     def _tell_gang(self, key: GangKey, topic: _Topic, first: bool) -> None:
-        """Where this is the first that we tell: whoever says so already has been told by a process before us."""
+        """`first` says that this process has told the gang nothing yet: members whose conditions say so already
+        were told by one before it."""
         record, verdict = self._state.gangs.get(key), topic.told
         if record is None or verdict is None or not _listens(record, verdict):
             del self._gangs[key]
@@ -252,7 +253,7 @@ class VerdictPublisher:
                     self._event_publisher.member_waits(member.pod, verdict)
 
     def _tell_pods(self, records: list[tuple[PodRecord, bool]]) -> None:
-        """Each with whether this is the first that we tell it, as in `_tell_gang`."""
+        """Each with `first` as in `_tell_gang`."""
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
         for record, first in records:
             verdict = self._pods[record.pod.uid].told

@@ -159,9 +159,7 @@ def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, not
     rows = []
     for entry, branch, right, note in zip(entries, _branches(entries), rights, notes, strict=True):
         told = "; ".join(filter(None, [note, *_remarks(entry)]))
-        # (Under a policy by which nobody has a right to a share nothing is borrowed.)
-        own = entry.own_share if entry.borrowed else max(entry.own_share, entry.share)
-        shown = bar(entry.share, own, _BAR)
+        shown = bar(entry.share, max(entry.own_share, entry.share - entry.borrowed_share), _BAR)
         rows.append([branch + entry.name, shown, percent(entry.share), _of(entry.used, entry), right, told])
     # A blank, since an empty cell would be shown as <none>.
     filled = [[cell or " " for cell in row] for row in rows]

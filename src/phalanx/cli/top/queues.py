@@ -19,11 +19,6 @@ def account(row: QueueRow) -> AccountEntry:
     return found if found is not None else QuotaEntry(name=row.id, used={}, family="")
 
 
-def borrowed(each: AccountEntry) -> float:
-    """The part of its share, in percent, that it has beyond its right."""
-    return max(0.0, each.share - each.own_share) if each.borrowed else 0.0
-
-
 def bar(each: AccountEntry, width: int) -> Pieces:
     """The whole width is the whole cluster."""
     if width < 1:
@@ -34,7 +29,7 @@ def bar(each: AccountEntry, width: int) -> Pieces:
         return max(1, round(part)) if share > 0 else 0
 
     used = cells(each.share)
-    lent = min(used, cells(borrowed(each)))
+    lent = min(used, cells(each.borrowed_share))
     text = [(USED, "good")] * (used - lent) + [(BORROWED, "warn")] * lent + [(FREE, "muted")] * (width - used)
     if each.own_share > 0:
         text[min(width, cells(each.own_share)) - 1] = (RIGHT, "title")
@@ -71,7 +66,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("OF THE CLUSTER", width=14, grow=4, rank=1, draw=lambda row, width: bar(account(row), width)),
     Column("USED", lambda row, now: _percent(account(row).share), 5, right=True),
     Column("RIGHT", lambda row, now: _percent(account(row).own_share), 5, right=True),
-    Column("BORROWED", lambda row, now: _percent(borrowed(account(row))), 8, rank=2, right=True),
+    Column("BORROWED", lambda row, now: _percent(account(row).borrowed_share), 8, rank=2, right=True),
     Column("MOSTLY", lambda row, now: account(row).dominant, 8, rank=5),
     Column("RUN", lambda row, now: str(account(row).gangs.running), 5, rank=3, right=True),
     Column("WAIT", lambda row, now: str(account(row).gangs.pending), 5, rank=3, right=True),

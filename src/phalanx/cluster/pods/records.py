@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +13,8 @@ from phalanx.cluster.pods.nominations import Nomination
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState, PlanMark, Pod
 from phalanx.model.verdict import Verdict
+
+K = TypeVar("K")
 
 NO_NODE = -1
 # Where a mark proves something: a pod without a node carries none of ours, one that leaves is not of the run.
@@ -202,11 +205,7 @@ class GangRecord(msgspec.Struct, eq=False):
             self.peak = 0
 
     def count_allocated(self, footprint: Footprint, count: int) -> None:
-        left = self.allocated.get(footprint, 0) + count
-        if left:
-            self.allocated[footprint] = left
-        else:
-            del self.allocated[footprint]
+        add_count(self.allocated, footprint, count)
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
         self.cached = None
@@ -227,18 +226,19 @@ class GangRecord(msgspec.Struct, eq=False):
     def _tally_mark(self, mark: PlanMark, state: MemberState, step: int) -> None:
         if state not in _MARKED:
             return
-        left = _add(self.marks, mark, step)
+        left = add_count(self.marks, mark, step)
         if state is MemberState.ASSUMED:
-            _add(self._unconfirmed, mark, step)
+            add_count(self._unconfirmed, mark, step)
         complete = step > 0 and left >= mark.size > 1 and mark not in self._unconfirmed
         if complete and (self.finished_plan is None or self.finished_plan.time <= mark.time):
             self.finished_plan = mark
 
 
-def _add(counts: dict[PlanMark, int], mark: PlanMark, step: int) -> int:
-    left = counts.get(mark, 0) + step
+def add_count(counts: dict[K, int], key: K, step: int) -> int:
+    """The count now; one of which nothing is left is forgotten."""
+    left = counts.get(key, 0) + step
     if left:
-        counts[mark] = left
+        counts[key] = left
     else:
-        del counts[mark]
+        del counts[key]
     return left

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
 
+from phalanx.cluster.pods.records import add_count
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import Toleration
 
-Key = TypeVar("Key")
 Tolerations = tuple[Toleration, ...]
 
 
@@ -28,14 +27,6 @@ class TolerationCounts:
         if pod.scheduler not in self._schedulers:
             return
         known = pod.pod_class in self._pods
-        _add(self._pods, pod.pod_class, sign)
+        add_count(self._pods, pod.pod_class, sign)
         if (pod.pod_class in self._pods) is not known:
-            _add(self._classes, pod.pod_class.tolerations, sign)
-
-
-def _add(counts: dict[Key, int], key: Key, number: int) -> None:
-    left = counts.get(key, 0) + number
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]
+            add_count(self._classes, pod.pod_class.tolerations, sign)

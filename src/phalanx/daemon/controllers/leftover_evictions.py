@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, bound_and_condemned, why_condemned
+from phalanx.dialects.pods.evictability import condemned_by
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, Pod
@@ -53,9 +53,10 @@ class LeftoverEvictions:
         self._words: dict[str, str] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        if DISRUPTION_TARGET in pod.condition_types() and bound_and_condemned(pod)[1] in self._state.schedulers:
+        scheduler, why = condemned_by(pod)
+        if scheduler in self._state.schedulers:
             self._saying.setdefault(pod.metadata.uid, None)
-            self._words[pod.metadata.uid] = why_condemned(pod)
+            self._words[pod.metadata.uid] = why
         elif self._saying:
             self.pod_gone(pod.metadata.uid)
 

@@ -191,14 +191,7 @@ class ExtrasResolver:
 
     def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
         """What cannot be read holds the gang: it may be something that it cannot do without."""
-        speaker, stated = self._speaker(select)
-        if stated is None:
-            return default
-        try:
-            return parse(stated.value)
-        except ValueError as error:
-            self._said.refuse("InvalidTopology", f"{speaker}: {stated.key} is {quoted(stated.value)}; {error}")
-            return default
+        return self._read(select, parse, default, lambda problem: self._said.refuse("InvalidTopology", problem))
 
     def _extra(
         self,
@@ -209,13 +202,22 @@ class ExtrasResolver:
         fallback: str,
     ) -> T:
         """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
+        return self._read(select, parse, default, lambda problem: self._said.warn(code, f"{problem}; {fallback}"))
+
+    def _read(
+        self,
+        select: Callable[[Extras], Stated | None],
+        parse: Callable[[str], T],
+        default: T,
+        complain: Callable[[str], None],
+    ) -> T:
         speaker, stated = self._speaker(select)
         if stated is None:
             return default
         try:
             return parse(stated.value)
         except ValueError as error:
-            self._said.warn(code, f"{speaker}: {stated.key} is {quoted(stated.value)}; {error}; {fallback}")
+            complain(f"{speaker}: {stated.key} is {quoted(stated.value)}; {error}")
             return default
 
     def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:

@@ -23,7 +23,8 @@ from phalanx.dialects.pods.evictability import (
     NO_TERMS,
     TERM_KEYS,
     Terms,
-    bound_and_condemned,
+    bound_at,
+    condemned_by,
     eviction_terms,
     grace_of,
     hides_terms,
@@ -142,7 +143,6 @@ class PodDecoder:
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         stated, started = self._stated(metadata), self._time(status.start_time)
-        bound, condemned = bound_and_condemned(pod)
         owner = controlling_owner(metadata)
         usage, amiss = self._usage(pod, template)
         found = Pod(
@@ -163,14 +163,14 @@ class PodDecoder:
             nominated_node=status.nominated_node_name,
             queue=queue,
             started=started,
-            bound=(self._time(bound) or started) if wanted.node_name else 0,
+            bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
             grace=grace_of(pod),
             fixture=owner is not None and is_fixture(pod),
             controller=(owner.uid or f"{owner.kind} {owner.name}") if owner is not None else "",
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,
             labels=self.shared(metadata.labels) if shared is None else shared,
-            condemned=condemned,
+            condemned=condemned_by(pod)[0],
         )
         # (Most pods have nothing of what follows, and each argument above takes its time.)
         if stated is not _NOTHING_STATED:

@@ -91,27 +91,25 @@ def grace_of(pod: PodObject) -> int:
     return 1 if grace < 0 else min(grace, 2**31 - 1)
 
 
-def bound_and_condemned(pod: PodObject) -> tuple[str | None, str]:
-    """What the conditions say: when the scheduler gave the pod its node, and which scheduler evicts it (that begins
-    its message with its name)."""
-    types, conditions = pod.condition_types(), pod.status.conditions
-    bound, condemned = None, ""
-    if "PodScheduled" in types:
-        scheduled = conditions[types.index("PodScheduled")]
-        bound = scheduled.last_transition_time if scheduled.status == "True" else None
-    if DISRUPTION_TARGET in types:
-        target = conditions[types.index(DISRUPTION_TARGET)]
-        if target.status == "True" and target.reason == PREEMPTION_BY_SCHEDULER:
-            condemned = target.message.partition(": ")[0]
-    return bound, condemned
+def bound_at(pod: PodObject) -> str | None:
+    """When the scheduler gave the pod its node, as its conditions say."""
+    types = pod.condition_types()
+    if "PodScheduled" not in types:
+        return None
+    scheduled = pod.status.conditions[types.index("PodScheduled")]
+    return scheduled.last_transition_time if scheduled.status == "True" else None
 
 
-def why_condemned(pod: PodObject) -> str:
-    """What the scheduler that evicts the pod says of it, after its own name; "" where none does."""
-    for condition in pod.status.conditions:
-        if condition.type == DISRUPTION_TARGET and condition.status == "True":
-            return condition.message.partition(": ")[2]
-    return ""
+def condemned_by(pod: PodObject) -> tuple[str, str]:
+    """Which scheduler evicts the pod, and why, as its conditions say (it begins its message with its name)."""
+    types = pod.condition_types()
+    if DISRUPTION_TARGET not in types:
+        return "", ""
+    target = pod.status.conditions[types.index(DISRUPTION_TARGET)]
+    if target.status != "True" or target.reason != PREEMPTION_BY_SCHEDULER:
+        return "", ""
+    scheduler, _, why = target.message.partition(": ")
+    return scheduler, why
 
 
 def is_fixture(pod: PodObject) -> bool:
