@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -194,6 +195,9 @@ def _audit_promises(state: ClusterState) -> None:
         for record in gang.members.values():
             there.update(dict(record.pod.usage))
         # Subtracting counters leaves out what is not positive.
+        for name, amount in spec.min_limits:
+            limits = math.ceil(amount * max(0, spec.min_member - len(gang.members)) / spec.min_member)
+            uncreated[gang.key.namespace] += Counter({name: limits})
         uncreated[gang.key.namespace] += Counter({"pods": spec.min_member} | dict(spec.min_resources)) - there
     for namespace, amounts in uncreated.items():
         assert state.gangs.inqueue.uncreated(namespace) == dict(amounts)

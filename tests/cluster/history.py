@@ -31,7 +31,7 @@ from phalanx.model.selectors import HostPort, Taint
 
 LEAVING_OR_THERE = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 NODES = ["n0", "n1", "n2"]
-UIDS = ["u0", "u1", "u2", "u3", "u4"]
+UIDS = ["u0", "u1", "u2", "u3", "u4", "u5", "u6"]
 GANG_NAMES = ["a", "b", "empty"]
 MARKS = [None, PlanMark("p1", 3, 10), PlanMark("p2", 2, 20)]
 QUEUES = ["default", "default", "a", "b", "c", "nowhere"]
@@ -50,16 +50,15 @@ class History:
         happening = self.draw.choice(
             [
                 self._node_event,
-                self._new_pod,
+                *(self._new_pod,) * 6,
                 self._pod_change,
                 self._pod_change,
                 self._observed_binding,
                 self._observed_binding,
-                self._pod_gone,
+                *(self._pod_gone,) * 4,
                 self._gang_event,
                 self._account_event,
-                self._plan,
-                self._plan,
+                *(self._plan,) * 10,
                 self._failed_binding,
                 self._promise,
                 self._eviction,
@@ -78,7 +77,10 @@ class History:
             self._apply(NodeUpdated(random_node(self.draw)))
 
     def _new_pod(self) -> None:
-        self._apply(PodUpdated(random_pod(self.draw)))
+        """One that is new, if there is room for one; now and then one comes in the place of another."""
+        missing = [uid for uid in UIDS if uid not in self.state.pods]
+        uid = self.draw.choice(missing) if missing and self.draw.random() < 0.8 else ""
+        self._apply(PodUpdated(random_pod(self.draw, uid)))
 
     def _pod_change(self) -> None:
         record = self._some(list(self.state.pods.values()))
@@ -105,7 +107,9 @@ class History:
 
     def _observed_binding(self) -> None:
         """Mostly on the node that we chose; another hand may have been faster, and a resize may come with it."""
-        record = self._some([record for record in self.state.pods.values() if not record.pod.node])
+        waiting = [record for record in self.state.pods.values() if not record.pod.node]
+        assumed = [record for record in waiting if record.state is MemberState.ASSUMED]
+        record = self._some(assumed if assumed and self.draw.random() < 0.8 else waiting)
         if record is None:
             return
         node = record.assumed_node if record.assumed_node and self.draw.random() < 0.7 else self.draw.choice(NODES)
@@ -148,14 +152,14 @@ class History:
             return
         transaction = self.state.transaction()
         transaction.lift(pending)
-        tried = self.draw.random() < 0.5
+        tried = self.draw.random() < 0.3
         holding = [record for record in self.state.pods.values() if record.state in LEAVING_OR_THERE]
         if tried:
             transaction.remove(holding)
             transaction.put_back(self.draw.sample(holding, len(holding) // 2))
         for record in self.draw.sample(pending, self.draw.randint(1, len(pending))):
             transaction.place(record.pod_class, [record], [self.draw.choice(rows)])
-        if tried or self.draw.random() < 0.3:
+        if tried or self.draw.random() < 0.2:
             self.story.append("roll a plan back")
             transaction.rollback()
             return
@@ -223,7 +227,7 @@ def random_node(draw: random.Random, name: str = "") -> Node:
 def random_pod(draw: random.Random, uid: str = "") -> Pod:
     uid = uid or draw.choice(UIDS)
     requests = draw.choice([(), (("cpu", 500),), (("cpu", 1000), ("nvidia.com/gpu", 2)), (("weird", 3),)])
-    node = draw.choice(["", "", "", *NODES])
+    node = draw.choice(["", "", "", "", "", *NODES])
     # A pod that waits takes what its spec says; one on a node may have been resized in place.
     resized = draw.choice([None, None, (("cpu", 700),), (("grown", 1),)]) if node else None
     return Pod(
@@ -263,6 +267,7 @@ def random_gang(draw: random.Random, name: str = "") -> Gang:
         admission=draw.random() < 0.5,
         admitted=draw.random() < 0.5,
         min_resources=draw.choice([None, (("cpu", 3000),), (("cpu", 500), ("memory", 2**30))]),
+        min_limits=draw.choice([(), (("limits.cpu", 3000),)]),
     )
 
 

@@ -15,10 +15,11 @@ from phalanx.cluster.pods.states import IGNORED, InvalidTransitionError, PodEven
 from phalanx.cluster.pods.story import PER_POD
 from phalanx.cluster.pods.table import TRANSITIONS
 from phalanx.cluster.state import ClusterState
-from phalanx.model.events import GangUpdated, NodeUpdated, PodRemoved, PodUpdated
+from phalanx.model.events import GangUpdated, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.selectors import HostPort
 
 from .audit import audit
 
@@ -151,3 +152,37 @@ def test_a_story_tells_the_cycle_of_a_decision_and_ends_with_the_pod() -> None:
     world.happens(PodEvent.DELETED)
     world.happens(PodEvent.SEEN_PENDING)
     assert world.state.pods.story("u") == []
+
+
+def test_a_binding_that_is_seen_after_its_node_went_leaves_the_pods_of_other_nodes_where_they_are() -> None:
+    world = World()
+    state = world.state
+    state.apply(NodeUpdated(Node("other", allocatable=(("cpu", 1000), ("pods", 10)))))
+    state.apply(PodUpdated(msgspec.structs.replace(POD, name="q", uid="v", gang="", node="other")))
+    for event in WAYS[PodState.ASSUMED]:
+        world.happens(event)
+    state.apply(NodeRemoved("n"))
+    assert len(state.victim_table().rows) == 1
+    world.happens(PodEvent.SEEN_BOUND)
+    assert len(state.victim_table().rows) == 1
+    audit(state)
+
+
+def test_a_resource_that_a_binding_names_first_is_charged() -> None:
+    """Resized on its way to the node, say."""
+    world = World()
+    for event in WAYS[PodState.ASSUMED]:
+        world.happens(event)
+    world.state.apply(PodUpdated(msgspec.structs.replace(POD, node="n", usage=(("example.com/new", 3),))))
+    audit(world.state)
+
+
+def test_host_ports_follow_the_pod_while_it_is_on_its_way() -> None:
+    world = World()
+    for event in WAYS[PodState.ASSUMED]:
+        world.happens(event)
+    for ports in ((HostPort(80),), (HostPort(81),), ()):
+        pod_class = msgspec.structs.replace(POD.pod_class, host_ports=ports)
+        world.state.apply(PodUpdated(msgspec.structs.replace(POD, pod_class=pod_class)))
+        assert world.where is PodState.ASSUMED
+        audit(world.state)

@@ -56,6 +56,23 @@ def test_every_family_is_read(resource: ServedKind) -> None:
     assert (spec.ref.namespace, spec.ref.name, spec.ref.uid) == ("default", "g", "uid-g")
 
 
+def test_what_volcanos_controller_writes_of_limits_is_kept_for_quotas() -> None:
+    stated = {
+        "cpu": "2",
+        "requests.cpu": "2",
+        "limits.cpu": "4",
+        "limits.memory": "1Gi",
+        "count/pods": "2",
+        "pods": "2",
+    }
+    spec = read(VOLCANO, minMember=2, minResources=stated)
+    assert dict(spec.min_resources or ()) == {"cpu": 2000, "pods": 2}
+    assert dict(spec.min_limits) == {"limits.cpu": 4000, "limits.memory": 2**30}
+    spec = read(VOLCANO, minMember=2, minResources={"limits.cpu": "many"})
+    assert spec.problem is not None
+    assert "spec.minResources.limits.cpu" in spec.problem.message
+
+
 @pytest.mark.parametrize("resource", [*CUSTOM, NATIVE, NATIVE_1_36], ids=lambda resource: resource.group)
 def test_the_owner_of_a_group_may_forbid_that_its_members_are_evicted(resource: ServedKind) -> None:
     assert read(resource).preemptable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.dialects.pods.requests import resource_list
+from phalanx.dialects.pods.requests import limit_list, resource_list
 from phalanx.model.account import ResourceQuota, limits_of
 from phalanx.model.events import ResourceQuotaRemoved, ResourceQuotaUpdated
 from phalanx.model.resources import parse_amount
@@ -62,6 +62,39 @@ def test_devices_are_compared_by_their_own_name() -> None:
 def test_every_quota_of_the_namespace_must_allow_it() -> None:
     world = World().quota("wide", hard={"cpu": 9}).quota("narrow", hard={"cpu": 1})
     assert world.queued("job", cpu=2).admitted() == []
+
+
+def test_limits_are_compared_where_the_group_tells_them() -> None:
+    """Volcano's controller writes the limits of the members that are needed beside their requests."""
+    world = World().quota(hard={"limits.cpu": 10}, used={"limits.cpu": 3})
+    for created, (name, cpu) in enumerate({"eight": "8", "seven": "7"}.items()):
+        stated, faults = limit_list({"cpu": "1", "limits.cpu": cpu}, "spec.minResources")
+        assert (stated, faults) == ((("limits.cpu", int(cpu) * 1000),), ())
+        world.gang(
+            name,
+            2,
+            min_resources=amounts(cpu=1),
+            min_limits=stated,
+            admission=True,
+            admitted=False,
+            created=created,
+        )
+    assert world.admitted() == ["seven"]
+    assert "leaves 0 limits.cpu and it needs 8" in world.why("eight").message
+    # Half of it is created and counted by the quota, the other half is still to come.
+    world.pods("seven", 1, gang="seven", cpu=1).quota(hard={"limits.cpu": 10}, used={"limits.cpu": "6500m"})
+    world.gang(
+        "one",
+        1,
+        min_resources=amounts(cpu=1),
+        min_limits=(("limits.cpu", 1),),
+        admission=True,
+        admitted=False,
+        created=9,
+    )
+    assert world.admitted() == ["seven"]
+    world.pods("seven-late", 1, gang="seven", cpu=1).quota(hard={"limits.cpu": 11}, used={"limits.cpu": 10})
+    assert world.admitted() == ["seven", "one"]
 
 
 def test_what_is_not_known_or_not_meant_is_not_compared() -> None:

@@ -103,6 +103,9 @@ def _share(record: GangRecord) -> _Share | None:
             if member.pod.node or member.assumed_node:
                 placed[name] = placed.get(name, 0) + amount
     announced = {PODS: spec.min_member, **dict(spec.min_resources)}
+    # What the limits of those are that were created nobody tells: each has its part.
+    left = max(0, spec.min_member - created[PODS])
+    announced |= {name: -(-amount * left // spec.min_member) for name, amount in spec.min_limits}
     return _Share(
         spec.queue,
         {name: max(0, amount - placed.get(name, 0)) for name, amount in spec.min_resources},

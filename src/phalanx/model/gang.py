@@ -152,6 +152,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     priority: int | None = None
     queue: str = "default"
     min_resources: Requests | None = None
+    min_limits: Requests = ()  # what it says of limits, as quotas name them: `limits.cpu`
     timeout: int | None = None
     sla_waiting_time: int | None = None
     created: int = 0

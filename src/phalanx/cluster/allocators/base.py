@@ -44,6 +44,11 @@ class NodeAllocator(Protocol):
         choice it is what the API would tell."""
         return self.observed(pod, row)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether what a pod gets is decided when it is placed; else the pod itself tells it."""
+        return type(self).take is not NodeAllocator.take
+
     def observed(self, pod: Pod, row: int) -> object | None:
         """Books what a pod that occupies a row holds there, as the API tells; None if that is nothing."""
         ...

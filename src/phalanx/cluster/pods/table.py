@@ -260,7 +260,6 @@ class PodTable(dict[str, PodRecord]):
         self._replace_spec(record, pod)
         self._set_state(record, state, mark)
         self._changes.bound += 1
-        self._victims.moved.note(record.row)
 
     def _seen_elsewhere(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
         """What was assumed is overtaken."""
@@ -282,8 +281,8 @@ class PodTable(dict[str, PodRecord]):
         record = self._add(pod)
         record.no_eviction_until = old.no_eviction_until
         if assumed and state is MemberState.PENDING:
-            # What it got of each allocator is known to nobody but us yet.
-            names = [each.name for each in record.pod_class.allocators]
+            # What was chosen for it is known to nobody but us yet.
+            names = [each.name for each in record.pod_class.allocators if each.chooses]
             record.allocated = {name: allocated[name] for name in names if name in allocated}
             record.assumed_node = old.assumed_node
             self._set_state(record, MemberState.ASSUMED, mark if old.pod.gang == pod.gang else None)
@@ -446,7 +445,9 @@ class PodTable(dict[str, PodRecord]):
         usage, pod_class = pod.usage, pod.pod_class
         if not usage or usage is pod_class.requests:
             return found.footprint
-        return self._classes.footprint(usage, pod_class)
+        footprint = self._classes.footprint(usage, pod_class)
+        self._nodes.widen()  # it may be the first to name a resource
+        return footprint
 
     def _class_of(self, pod: Pod) -> ClassRecord:
         affinity = self._nodes.affinity.profile(pod.namespace, pod.labels, pod.pod_class.peers)

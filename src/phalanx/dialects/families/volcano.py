@@ -77,7 +77,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     roles = _roles(reader, min_member)
-    min_resources = reader.resources("minResources")
+    min_resources, min_limits = reader.resources("minResources"), reader.limits("minResources")
     queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
     topology = network_topology(reader, reader.spec.get("networkTopology"), "spec.networkTopology")
     subgroups = subgroup_rules(reader)
@@ -90,6 +90,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         min_member=min_member,
         roles=roles,
         min_resources=min_resources,
+        min_limits=min_limits,
         queue=queue,
         priority_class=priority_class,
         extras=reader.extras,

@@ -8,7 +8,7 @@ from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, read_extras
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.pods.evictability import preemptable_of
-from phalanx.dialects.pods.requests import resource_list
+from phalanx.dialects.pods.requests import limit_list, resource_list
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
 from phalanx.dialects.run_times.stated import stated_run_time
 from phalanx.dialects.workloads.rule import STAGED_OWNERS, controller_of
@@ -38,6 +38,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     min_member: int = 1
     roles: tuple[tuple[str, int], ...] = ()
     min_resources: Requests | None = None
+    min_limits: Requests = ()
     timeout: int | None = None
     queue: str = ""
     priority_class: str = ""
@@ -108,7 +109,15 @@ class GroupReader(ObjectReader):
         if not isinstance(value, dict):
             self.refuse(f"spec.{name}", value, "write a map such as {cpu: 4, memory: 8Gi}")
             return None
-        requests, faults = resource_list(value, f"spec.{name}")
+        return self._amounts(resource_list(value, f"spec.{name}"))
+
+    def limits(self, name: str) -> Requests:
+        """What a map of amounts says of limits, which only quotas count."""
+        value = self.spec.get(name)
+        return self._amounts(limit_list(value, f"spec.{name}")) if isinstance(value, dict) else ()
+
+    def _amounts(self, found: tuple[Requests, tuple[DecodingFault, ...]]) -> Requests:
+        requests, faults = found
         for fault in faults:
             self.problems.append(
                 Problem(self.code, f"{describe(self.ref)}: {fault}; write a quantity such as 4, 500m or 8Gi")

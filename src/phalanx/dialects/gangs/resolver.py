@@ -120,6 +120,7 @@ class _Resolution:
             priority=self._priority(spec),
             queue=self._queue(),
             min_resources=spec.min_resources,
+            min_limits=spec.min_limits,
             timeout=spec.timeout,
             created=spec.created,
             once_satisfied=spec.once_satisfied,

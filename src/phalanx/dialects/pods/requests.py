@@ -22,6 +22,7 @@ DEFAULT_MEMORY = 200 * 2**20  # bytes, for scoring
 
 _Thousandths = dict[str, int]
 _COUNT_PODS = "count/pods"
+_LIMITS = "limits."
 _SCORING_DEFAULTS = {CPU: DEFAULT_CPU, MEMORY: DEFAULT_MEMORY * 1000}
 # A problem there makes the sum meaningless, not only one amount.
 _SUMMED_FIELDS = ("spec.containers", "spec.initContainers", "spec.overhead", "spec.resources")
@@ -102,6 +103,13 @@ def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, t
     if counted:
         read[PODS] = max(counted, read.get(PODS, 0))
     return _whole(read), tuple(problems)
+
+
+def limit_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[DecodingFault, ...]]:
+    """What a ResourceList says of limits, under the names that quotas have for them: `limits.cpu`."""
+    stated = {name.removeprefix(_LIMITS): value for name, value in amounts.items() if name.startswith(_LIMITS)}
+    read, faults = resource_list(stated, f"{path}.limits")
+    return tuple((_LIMITS + name, amount) for name, amount in read), faults
 
 
 def hides_amounts(fault: DecodingFault) -> bool:

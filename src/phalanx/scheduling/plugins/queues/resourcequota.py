@@ -11,7 +11,7 @@ from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
 
 _UNLIMITED = 2**62
 _POD_COUNTS = (PODS, "count/pods")
-_REQUESTS = "requests."
+_REQUESTS, _LIMITS = "requests.", "limits."
 
 
 class ResourceQuotaPlugin(Plugin):
@@ -19,8 +19,9 @@ class ResourceQuotaPlugin(Plugin):
 
     `inqueue` is what groups of the namespace that were admitted before have announced and not created yet;
     Volcano's plugins/resourcequota knows those of one cycle only. `cpu` is compared with `requests.cpu` and `cpu`,
-    the number of members with `pods` and `count/pods`; what minResources does not tell (limits, counts of other
-    objects) is not compared. Quotas with scopes count some pods only and are passed over, as in Volcano.
+    the number of members with `pods` and `count/pods`, limits (`limits.cpu`) where minResources tell them, as
+    those that Volcano's controller writes do. Counts of other objects are not compared. Quotas with scopes count
+    some pods only and are passed over, as in Volcano.
     """
 
     name = "resourcequota"
@@ -34,7 +35,7 @@ class ResourceQuotaPlugin(Plugin):
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         for quota, name, amount, room in _claims(session, gang):
             if amount > room:
-                resource = name.removeprefix(_REQUESTS)
+                resource = name.removeprefix(_REQUESTS).removeprefix(_LIMITS)
                 wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
                 return (
                     f"ResourceQuota {quota.namespace}/{quota.name} leaves {left} {name} and it needs {wanted}",
@@ -44,7 +45,7 @@ class ResourceQuotaPlugin(Plugin):
         return None
 
     def admission_key(self, gang: GangRecord) -> Hashable:
-        return gang.key.namespace, gang.spec.min_member if gang.spec is not None else 0
+        return gang.key.namespace, *((gang.spec.min_member, gang.spec.min_limits) if gang.spec is not None else ())
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
         rooms = (room // amount for _, _, amount, room in _claims(session, gang))
@@ -57,7 +58,7 @@ def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, st
     quotas = session.state.resource_quotas.get(namespace)
     if spec is None or not spec.min_resources or not quotas:
         return
-    wanted = {PODS: spec.min_member, **dict(spec.min_resources)}
+    wanted = {PODS: spec.min_member, **dict(spec.min_resources), **dict(spec.min_limits)}
     inqueue = session.state.gangs.inqueue.uncreated(namespace)
     for _, quota in sorted(quotas.items()):
         used = dict(quota.used)
