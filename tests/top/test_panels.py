@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import Feed, following
+from phalanx.dashboard.watch import WatchOptions
+from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.reports import scheduler_policy
 from tests.dashboard.cluster import Site
 from tests.top.screen import opened
 
@@ -216,3 +220,32 @@ async def test_a_story_is_brought_up_to_date(site: Site, feed: Feed) -> None:
         await screen.shows("It is gone")
         await screen.press("escape")
         await screen.shows("gangs 0/0")
+
+
+async def test_it_goes_by_another_policy_as_soon_as_the_scheduler_does(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen stays as it is meanwhile: the filter, and who is chosen."""
+    monkeypatch.setattr(scheduler_policy, "LOOK_PERIOD", 0.2)
+    place, name = "policy-of-top", "phalanx-policy-in-force"
+    await site.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}])
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    await site.client.create(CONFIG_MAPS.path(place), {**document, "data": {"policy.yaml": "actions: allocate\n"}})
+    async with following(site.client, WatchOptions(lease_namespace=place)) as (feed, watching):
+        first = feed.watch
+        async with opened(feed, start="queues") as screen:
+            await screen.shows("covert-queue")
+            assert not any(row.queue and row.queue.own_share for row in feed.queues.rows.values())
+            await screen.press("slash", *"covert", "enter")
+            await screen.shows("queues 1/1")
+            news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
+            await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
+            await screen.until(
+                lambda: any(row.queue and row.queue.own_share for row in feed.queues.rows.values()),
+                "shares by right",
+            )
+            assert feed.watch is not first
+            await screen.shows("queues 1/1", "/covert")
+            await site.pod("ours", "seen-by-the-second", requests={"cpu": "900"})
+            await screen.until(lambda: "ours/pod/seen-by-the-second" in feed.gangs.rows, "a pod that came later")
+        assert not watching.done()
