@@ -14,6 +14,7 @@ from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
     ClusterEvent,
+    NamespaceQuotasGranted,
     NamespaceWeighed,
     ResourceQuotaRemoved,
     ResourceQuotaUpdated,
@@ -289,6 +290,20 @@ WEIGHT = "volcano.sh/namespace.weight"
 
 def weights(events: list[ClusterEvent]) -> list[int]:
     return [event.weight for event in events if isinstance(event, NamespaceWeighed)]
+
+
+def test_a_namespace_may_be_granted_quotas_and_says_so_once() -> None:
+    door = intake()
+
+    def granted(events: list[ClusterEvent]) -> list[tuple[str, ...]]:
+        return [event.quotas for event in events if isinstance(event, NamespaceQuotasGranted)]
+
+    both = namespace(annotations={"phalanx.dev/quotas": "vision, prod,,vision "})
+    assert granted(door.namespace(both)) == [("prod", "vision")]
+    assert granted(door.namespace(both)) == []
+    assert granted(door.namespace(namespace(labels={"phalanx.dev/quotas": "prod"}))) == [()]
+    door.namespace(both)
+    assert granted(door.namespace_removed("team-a")) == [()]
 
 
 def test_a_namespace_weighs_what_it_says_or_the_most_that_its_quotas_say() -> None:

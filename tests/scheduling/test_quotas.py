@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.account import AccountKey, Tree
+from phalanx.model.events import NamespaceQuotasGranted
 from phalanx.model.gang import Problem
 from phalanx.model.pod import PodClass
 
@@ -153,6 +154,15 @@ class TestKoordinator:
             self.quota(scenario, name, 0, 20).pods(name, 20, quota=name, cpu=1)
         assert self.runtime(scenario, "a", "b") == [7, 7]
 
+    @pytest.mark.parametrize("cpu", [5, 20])
+    def test_a_quota_at_its_max_is_the_reason_whether_or_not_nodes_have_room(self, cpu: int) -> None:
+        """More nodes would change nothing, so it is not they that are named."""
+        scenario = self.quota(self.tree(cpu), "full", 5, 5).pods("runs", 5, quota="full", cpu=1).run()
+        scenario.pod("waits", quota="full", cpu=1).run()
+        told = scenario.why_pod("waits")
+        assert told.message == "quota full: 5 cpu in use, max 5; 1 more would exceed it"
+        assert told.change == "free 1 cpu charged to quota full, or raise its max to 6"
+
     def test_children_share_their_parents_part(self) -> None:
         scenario = self.tree()
         self.quota(scenario, "eng", 40, 100, parental=True)
@@ -277,3 +287,17 @@ class TestNobodySpeaksForAnother:
         used = {key.name for key, account in accounts.items() if key.tree is Tree.KOORDINATOR and account.used}
         leaves = {name for name in used if name not in ("eng", "koordinator-root-quota")}
         assert leaves == {charged}
+
+    @pytest.mark.parametrize(
+        ("namespace", "names", "charged"),
+        [("team-a", "b", "b"), ("team-a", "open", "a"), ("free", "dev", "dev"), ("free", "b", "b")],
+    )
+    def test_an_administrator_may_grant_a_namespace_the_quotas_of_others(
+        self, namespace: str, names: str, charged: str
+    ) -> None:
+        scenario = self.scenario().within(namespace).pod("p", quota=names, cpu=1, node="n")
+        scenario.observe("grant", NamespaceQuotasGranted(namespace, ("b", "dev")))
+        accounts = scenario.state.ledger.accounts
+        assert accounts[koordinator(charged)].used["cpu"] == 1000
+        scenario.observe("grant", NamespaceQuotasGranted(namespace, ()))
+        assert not scenario.state.ledger.accounts[koordinator("b")].used.get("cpu")

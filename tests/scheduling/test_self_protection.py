@@ -14,7 +14,7 @@ from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 
-from .scenario import Scenario
+from .scenario import Scenario, limits
 
 POLICY = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -76,6 +76,21 @@ class TestAgainstWhoeverTakesBackWhatIsHis:
             )
         runs(scenario.within("a"), "p", 8, **MARKED)
         assert take_back(scenario, 6) == ["p2", "p3", "p4", "p5", "p6", "p7"]
+
+    @pytest.mark.parametrize("tree", [Tree.KOORDINATOR, Tree.ACK])
+    @pytest.mark.parametrize("pool", [None, {"cpu": 8}])
+    def test_a_root_that_states_no_min_takes_nothing_from_those_below(
+        self, tree: Tree, pool: dict[str, int] | None
+    ) -> None:
+        """Koordinator's own root is written down by nobody; that of a pool of nodes says what the pool has."""
+        root, scenario = AccountKey(tree, "koordinator-root-quota"), Scenario().nodes(4, cpu=2)
+        scenario.account(root, parental=True, total=limits(pool) if pool else None)
+        scenario.account(AccountKey(tree, "both"), parent=root, deserved={"cpu": 8}, parental=True)
+        for name, least in (("a", 2), ("b", 6)):
+            fields = {"deserved": {"cpu": least}, "capability": {"cpu": 8}, "namespaces": (name,)}
+            scenario.account(AccountKey(tree, name), parent=AccountKey(tree, "both"), **fields)
+        runs(runs(scenario.within("a"), "p", 6), "q", 2, **MARKED)
+        assert take_back(scenario, 6) == ["p0", "p1", "p2", "p3", "p4", "p5"]
 
     @pytest.mark.parametrize("field", ["deserved", "guarantee"])
     def test_a_queue_guarantees_what_it_deserves(self, field: str) -> None:

@@ -12,6 +12,7 @@ from phalanx.model.gang import GangKey, Problem
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
 from phalanx.scheduling.reservations.outcomes import NO_CAUSE
+from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.scheduler import never
 
 from ..scheduling.scenario import Scenario
@@ -56,6 +57,8 @@ class SoakCluster(Scenario):
     def __init__(self, policy: str) -> None:
         super().__init__(POLICIES[policy])
         self._settles_at_once = policy != "all"
+        # Whether nobody has minded ports or where others are so far.
+        self.amounts_only = True
         self.binds = self.evictions = self.cycles = 0
         self._hash = hashlib.blake2b(digest_size=16)
         # uid -> node, of bindings that nobody has said to have failed.
@@ -204,3 +207,5 @@ class SoakCluster(Scenario):
         plan = self.scheduler.cycle_history.reservations
         if plan is not None:
             assert not plan.starts.outcomes.counts[NO_CAUSE], "a promised start was missed without a cause"
+            stuck = plan.starts.outcomes.counts[SlipCause.NOT_PLACEABLE.value]
+            assert not stuck or not self.amounts_only, "a promised start was missed where only amounts count"

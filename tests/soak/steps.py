@@ -8,16 +8,22 @@ from typing import Any
 import msgspec
 
 from phalanx.model.events import MaintenanceWindowRemoved, MaintenanceWindowUpdated
+from phalanx.model.gang import GangKey
 from phalanx.model.maintenance import MaintenanceWindow
+from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, Spread
 from phalanx.model.pod import MemberState, PodClass, PodPhase
+from phalanx.model.resources import requests_of
 from phalanx.model.run_time import RunTime
-from phalanx.model.selectors import Taint
+from phalanx.model.selectors import HostPort, Requirement, Taint
 from phalanx.model.topology import TopologyRule
 
-from .cluster import QUEUES, SoakCluster
+from ..scheduling.scenario import NAMESPACE, amounts
+from .cluster import POLICIES, QUEUES, SoakCluster
 
 NODES, PODS = 8, 60
-RACK = "topology.kubernetes.io/rack"
+RACK, HOSTNAME = "topology.kubernetes.io/rack", "kubernetes.io/hostname"
+# Whom those mean that state anything about others: each other.
+_WEB = PodSelection((Requirement("app", "In", ("web",)),), (NAMESPACE,))
 #: How often each happens, in parts of their sum.
 WEIGHTS = {
     "node": 4,
@@ -34,6 +40,8 @@ WEIGHTS = {
     "confirm": 22,
     "depart": 14,
     "fail": 2,
+    "refuse": 2,
+    "resize": 2,
     "wait": 16,
     "window": 1,
     "no_window": 1,
@@ -54,6 +62,8 @@ class Draw:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
+        # In half of the lives nobody minds what is no amount: then every start that is promised can be kept.
+        self._minding = seed // len(POLICIES) % 2 == 1
         self._made = 0
 
     def step(self, cluster: SoakCluster) -> Step:
@@ -78,10 +88,12 @@ class Draw:
     def _asked(self) -> dict[str, Any]:
         draw = self._random
         limit = draw.choice([0, 0, 60, 300, 1000])
+        minding = [{"port": 80}, {"away": HOSTNAME}, {"away": RACK}, {"even": RACK}] if self._minding else []
         return {
             "queue": draw.choice(QUEUES),
             "priority": draw.choice([0, 0, 0, 10, 100]),
             "limit": limit,
+            **draw.choice([{}] * 8 + minding),
             **draw.choice([{"cpu": 1}, {"cpu": 1}, {"cpu": 2}, {"cpu": 1, "gpu": 1}, {"gpu": 2}, {"cpu": 4}]),
         }
 
@@ -111,6 +123,7 @@ class Draw:
         draw, members = self._random, self._random.choice([1, 2, 2, 3, 4, 6])
         how = {"members": members, "minimum": draw.choice([members, members, max(1, members - 1), 1])}
         near = draw.choice(["", "", "", "hard", "soft"])
+        how |= draw.choice([{}] * 4 + [{"queued": True}, {"roles": True}, {"mate": self._gang(cluster)}])
         return Step("job", self._name("job"), how | self._asked() | ({"near": near} if near else {}))
 
     def _single(self, cluster: SoakCluster) -> Step:
@@ -142,6 +155,14 @@ class Draw:
     def _fail(self, cluster: SoakCluster) -> Step:
         return Step("fail", self._pick(cluster, MemberState.ASSUMED))
 
+    def _refuse(self, cluster: SoakCluster) -> Step:
+        leaving = sorted(uid for uid, record in cluster.state.pods.items() if record.evicting)
+        return Step("refuse", self._random.choice(leaving) if leaving else "", {"seconds": 20})
+
+    def _resize(self, cluster: SoakCluster) -> Step:
+        name = self._pick(cluster, MemberState.RUNNING, MemberState.ASSUMED, MemberState.PENDING)
+        return Step("resize", name, {"cpu": self._random.choice([1, 3])})
+
     def _wait(self, cluster: SoakCluster) -> Step:
         return Step("wait", how={"seconds": self._random.choice([1, 10, 10, 60, 300])})
 
@@ -164,16 +185,44 @@ def play(step: Step, cluster: SoakCluster) -> None:
 
 def _pod(cluster: SoakCluster, name: str, how: dict[str, Any], gang: str = "") -> None:
     limit = how.pop("limit", 0)
-    lasting = {"run_time": RunTime(limit), "grace": 0} if limit else {}
-    fields = {key: value for key, value in how.items() if key in ("queue", "priority", "cpu", "gpu")}
-    cluster.pod(name, gang=gang, pod_class=PodClass(run_limit=limit), more=lasting, **fields)
+    more: dict[str, Any] = {"run_time": RunTime(limit), "grace": 0} if limit else {}
+    fields = {key: value for key, value in how.items() if key in ("queue", "priority", "cpu", "gpu", "role")}
+    ports = (HostPort(how["port"]),) if "port" in how else ()
+    made = PodClass(run_limit=limit, peers=_peers(how), host_ports=ports)
+    cluster.amounts_only &= made.peers == NO_PEERS and not ports
+    if made.peers != NO_PEERS:
+        more["labels"] = (("app", "web"),)
+    cluster.pod(name, gang=gang, pod_class=made, more=more, **fields)
+
+
+def _peers(how: dict[str, Any]) -> Peers:
+    if "away" in how:
+        return Peers(anti=(PeerTerm(_WEB, how["away"]),))
+    return Peers(spread=(Spread(_WEB, how["even"]),)) if "even" in how else NO_PEERS
 
 
 def _job(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     near = {"hard": TopologyRule.by_label(RACK), "soft": TopologyRule(preferred=RACK)}.get(how.pop("near", ""))
-    cluster.gang(name, how.pop("minimum"), created=cluster.now, queue=how["queue"], topology=near)
-    for number in range(how.pop("members")):
-        _pod(cluster, f"{name}-{number}", dict(how), gang=name)
+    members, minimum, mate = how.pop("members"), how.pop("minimum"), how.pop("mate", "")
+    more: dict[str, Any] = {}
+    if how.pop("queued", False):
+        asked = amounts(**{key: how[key] * minimum for key in ("cpu", "gpu") if key in how})
+        more = {"admission": True, "admitted": False, "min_resources": asked}
+    roles = ("ps", "worker") if how.pop("roles", False) and minimum > 1 else ("",)
+    if len(roles) > 1:
+        more["roles"] = tuple((role, 1) for role in roles)
+    if mate and cluster.knows_gang(mate):
+        both = sorted(GangKey(cluster.namespace, each) for each in (name, mate))
+        more["bundle"] = tuple(both)
+        found = cluster.state.gangs[GangKey(cluster.namespace, mate)].spec
+        assert found is not None
+        if found.bundle:
+            more.pop("bundle")
+        else:
+            cluster.gang(mate, found.min_member, bundle=tuple(both))
+    cluster.gang(name, minimum, created=cluster.now, queue=how["queue"], topology=near, **more)
+    for number in range(members):
+        _pod(cluster, f"{name}-{number}", how | {"role": roles[number % len(roles)]}, gang=name)
 
 
 def _grow(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
@@ -187,7 +236,7 @@ def _minimum(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
 
 
 def _node(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
-    labels = {RACK: how.pop("rack"), "kubernetes.io/hostname": name}
+    labels = {RACK: how.pop("rack"), HOSTNAME: name}
     taints = [Taint(key)] if (key := how.pop("taint", "")) else []
     cluster.node(name, labels=labels, taints=taints, **how)
 
@@ -239,6 +288,20 @@ def _fail(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
         cluster.binding_fails(name)
 
 
+def _refuse(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name in cluster.state.pods and cluster.state.pods[name].evicting:
+        cluster.state.pods.eviction_refused(name, cluster.now + how["seconds"])
+
+
+def _resize(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name in cluster.state.pods:
+        pod = cluster.state.pods[name].pod
+        asked = requests_of(dict(pod.usage) | dict(amounts(**how)))
+        # Whoever is on no node yet takes what its spec says.
+        changed = {} if pod.node else {"pod_class": msgspec.structs.replace(pod.pod_class, requests=asked)}
+        cluster.becomes(name, usage=asked, **changed)
+
+
 def _wait(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     cluster.wait(how["seconds"])
 
@@ -275,6 +338,8 @@ _PLAYS = {
     "confirm": _confirm,
     "depart": _depart,
     "fail": _fail,
+    "refuse": _refuse,
+    "resize": _resize,
     "wait": _wait,
     "window": _window,
     "no_window": _no_window,

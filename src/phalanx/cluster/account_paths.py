@@ -38,6 +38,7 @@ class Paths:
         self.accounts: dict[AccountKey, AccountRecord] = {}
         self._specs: dict[AccountKey, Account] = {}
         self._weights: dict[str, int] = {}
+        self._granted: dict[str, tuple[str, ...]] = {}
         self._quota_of: dict[str, list[AccountKey]] = {}
         self._quota_named: dict[str, AccountKey] = {}
         self._leaf_of: dict[str, AccountKey] = {}
@@ -65,6 +66,15 @@ class Paths:
         if self._weights.get(namespace, 1) == weight:
             return False
         self._weights[namespace] = weight
+        return True
+
+    def grant(self, namespace: str, quotas: tuple[str, ...]) -> bool:
+        """Lets pods of a namespace name these quotas."""
+        if self._granted.get(namespace, ()) == quotas:
+            return False
+        self._granted[namespace] = quotas
+        if not quotas:
+            del self._granted[namespace]
         return True
 
     def rebuild(self, charge_paths: Iterable[ChargePath], offered: Mapping[str, int]) -> None:
@@ -227,7 +237,10 @@ class Paths:
 
     def _may_charge(self, namespace: str, quota: AccountKey, confined: bool) -> bool:
         """Whether pods of a namespace may name a quota. One that claims namespaces, or is below such a one, is for
-        those; who has a quota (`confined`) does not get out of it by naming another, or one without limits."""
+        those; who has a quota (`confined`) does not get out of it by naming another, or one without limits, unless
+        an administrator has granted it to the namespace."""
+        if quota.name in self._granted.get(namespace, ()):
+            return True
         if quota.name in (*KOORDINATOR_BESIDE, KOORDINATOR_ROOT):
             return namespace in ADMINISTRATIVE_NAMESPACES or (quota.name == KOORDINATOR_DEFAULT and not confined)
         lineage = self.accounts[quota].lineage()

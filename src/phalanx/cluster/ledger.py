@@ -10,7 +10,7 @@ from phalanx.cluster.accounts import AccountRecord, ChargeKey, ChargePath, Charg
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
-from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceWeighed
+from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceQuotasGranted, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState
 
 _CHARGE_STATES: dict[MemberState, ChargeState] = {
@@ -77,7 +77,7 @@ class Ledger:
 
     # what the world says
 
-    def learn(self, event: AccountUpdated | AccountRemoved | NamespaceWeighed) -> None:
+    def learn(self, event: AccountUpdated | AccountRemoved | NamespaceWeighed | NamespaceQuotasGranted) -> None:
         match event:
             case AccountUpdated(account):
                 changed = self._paths.declare(account)
@@ -85,6 +85,8 @@ class Ledger:
                 changed = self._paths.withdraw(key)
             case NamespaceWeighed(namespace, weight):
                 changed = self._paths.weigh(namespace, weight)
+            case NamespaceQuotasGranted(namespace, quotas):
+                changed = self._paths.grant(namespace, quotas)
         if changed:
             self._changed()
 

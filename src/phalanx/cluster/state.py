@@ -23,6 +23,7 @@ from phalanx.model.events import (
     GangRemoved,
     GangUpdated,
     NamespaceLabelled,
+    NamespaceQuotasGranted,
     NamespaceWeighed,
     NodeRemoved,
     NodeUpdated,
@@ -84,7 +85,7 @@ class ClusterState:
                 self._node_removed(name)
             case GangRemoved(key):
                 self.gangs.withdraw(key)
-            case AccountUpdated() | AccountRemoved() | NamespaceWeighed():
+            case AccountUpdated() | AccountRemoved() | NamespaceWeighed() | NamespaceQuotasGranted():
                 self._changes.version += 1
                 self.ledger.learn(event)
             case NamespaceLabelled(namespace, labels):

@@ -69,6 +69,7 @@ from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.verdict_publisher import VerdictPublisher
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.ignored_protection import ignored_protection
+from phalanx.status.warnings.ignored_quota_labels import ignored_quota_labels
 from phalanx.status.warnings.lost_members import LostMembers
 from phalanx.status.warnings.network_faults import NetworkFaults
 
@@ -461,6 +462,7 @@ class SchedulerService:
         self._defragmentation.save()
         self.executor.carry_out(plan)
         self._publisher.publish_warnings(ignored_protection(self.state, plan.binds, self.policy.self_protection))
+        self._publisher.publish_warnings(ignored_quota_labels(self.state, plan.binds))
         self.telemetry.cycle(plan, time.perf_counter() - started, self.state, time.time())
 
     async def _drain(self) -> None:

@@ -11,6 +11,7 @@ from phalanx.model.events import (
     CompositeUpdated,
     GangUpdated,
     NamespaceLabelled,
+    NamespaceQuotasGranted,
     NamespaceWeighed,
     NodeUpdated,
     PodUpdated,
@@ -80,7 +81,7 @@ def _names_in(event: ClusterEvent) -> Iterator[tuple[str, str, str]]:
                 yield account.source.namespace, "namespace", account.source.namespace
         case NodeUpdated(node):
             yield node.name, "node", ""
-        case NamespaceLabelled(namespace) | NamespaceWeighed(namespace):
+        case NamespaceLabelled(namespace) | NamespaceWeighed(namespace) | NamespaceQuotasGranted(namespace):
             yield namespace, "namespace", namespace
         case _:
             pass

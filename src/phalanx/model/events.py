@@ -55,6 +55,13 @@ class NamespaceWeighed(msgspec.Struct, frozen=True):
     weight: int
 
 
+class NamespaceQuotasGranted(msgspec.Struct, frozen=True):
+    """The quotas that pods of a namespace may name beside those that are for it anyway."""
+
+    namespace: str
+    quotas: tuple[str, ...]
+
+
 class NamespaceLabelled(msgspec.Struct, frozen=True):
     """The labels of a namespace, by which other pods select it; none where it is gone."""
 
@@ -145,6 +152,7 @@ ClusterEvent = (
     | AccountRemoved
     | NamespaceLabelled
     | NamespaceWeighed
+    | NamespaceQuotasGranted
     | ResourceQuotaUpdated
     | ResourceQuotaRemoved
     | DisruptionBudgetUpdated

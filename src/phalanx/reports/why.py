@@ -34,6 +34,8 @@ from phalanx.scheduling.preemption.rules.self_protection import protected_pods_o
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.session.eviction_log import rates
 from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
+from phalanx.status.warnings.ignored_quota_labels import ignored_quota
 
 _NODES_NAMED = 5
 # Of a gang: for its minimum.
@@ -151,6 +153,7 @@ class WhyReport:
         )
         if record.gang is not None:
             self._describe(answer, record.gang)
+        answer.warnings += self._quota_labels([record])
         answer.run_time = run_time_of([pod])
         if self._settled(answer, record):
             return answer
@@ -174,6 +177,7 @@ class WhyReport:
             "Gang", str(key), "Waiting", "", gang=key.path, uid=source.uid if source is not None else ""
         )
         self._describe(answer, record)
+        answer.warnings += self._quota_labels(record.members.values())
         answer.run_time = run_time_of([member.pod for member in record.members.values()])
         waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
         if self._counts[key].pending:
@@ -351,6 +355,11 @@ class WhyReport:
             if record.spec.problem is not None and record.spec.problem.code == POD_GROUP_NOT_FOUND:
                 answer.minimum, answer.size = 0, None  # nobody has stated it
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
+
+    def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
+        """What is told of the first of these pods whose label names another quota than it is charged to."""
+        ignored = (ignored_quota(self._state, record) for record in records)
+        return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in ignored if each][:1]
 
     def _size(self, record: GangRecord, spec: Gang) -> GangSize | None:
         counts, expected = self._counts[record.key], self._expected.get(record.key, ())

@@ -8,17 +8,25 @@ from phalanx.dialects.core import Metadata, ResourceQuotaObject
 from phalanx.dialects.reader import show
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.account import Limits, ResourceQuota, limits_of
-from phalanx.model.events import ClusterEvent, NamespaceWeighed, ResourceQuotaRemoved, ResourceQuotaUpdated
+from phalanx.model.events import (
+    ClusterEvent,
+    NamespaceQuotasGranted,
+    NamespaceWeighed,
+    ResourceQuotaRemoved,
+    ResourceQuotaUpdated,
+)
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 WEIGHT = "volcano.sh/namespace.weight"
+#: The quotas that its pods may name beside those that are for the namespace anyway, with commas.
+QUOTAS = "phalanx.dev/quotas"
 _MAX_WEIGHT = 2**31 - 1
 _ADVICE = f"write a whole number from 1 to {_MAX_WEIGHT}; it is ignored"
 
 
 class NamespaceIndex:
-    """Weights and ResourceQuotas, each told once per change.
+    """Weights, granted quotas and ResourceQuotas, each told once per change.
 
     A namespace's own annotation or label comes first, then the highest weight among its ResourceQuotas (Volcano's
     way to say it), then 1.
@@ -29,6 +37,7 @@ class NamespaceIndex:
         self._own: dict[str, int] = {}
         self._by_quota: dict[str, dict[str, int]] = {}
         self._weights: dict[str, int] = {}
+        self._granted: dict[str, tuple[str, ...]] = {}
         self._quotas: dict[tuple[str, str], ResourceQuota] = {}
         # The text that was complained about, per object.
         self._faults: dict[ObjectRef, str] = {}
@@ -46,11 +55,13 @@ class NamespaceIndex:
             self._own.pop(metadata.name, None)
         else:
             self._own[metadata.name] = weight
-        return self._weigh(metadata.name)
+        stated = metadata.annotations.get(QUOTAS, "").split(",")
+        granted = tuple(sorted({each.strip() for each in stated} - {""}))
+        return [*self._weigh(metadata.name), *self._grant(metadata.name, granted)]
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         self._own.pop(name, None)
-        return self._weigh(name)
+        return [*self._weigh(name), *self._grant(name, ())]
 
     def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
         metadata = quota.metadata
@@ -96,6 +107,14 @@ class NamespaceIndex:
         else:
             self._weights[namespace] = weight
         return [NamespaceWeighed(namespace, weight)]
+
+    def _grant(self, namespace: str, quotas: tuple[str, ...]) -> list[ClusterEvent]:
+        if quotas == self._granted.get(namespace, ()):
+            return []
+        self._granted[namespace] = quotas
+        if not quotas:
+            del self._granted[namespace]
+        return [NamespaceQuotasGranted(namespace, quotas)]
 
     def _weight(self, about: ObjectRef, field: str, value: object) -> int | None:
         try:

@@ -60,7 +60,7 @@ _BY_GROUP: Final[Mapping[str, str]] = {
         "budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
         "expected-requests reservation "
         "expected-run-time expected-timeout gang gang-plan growth-delay job-running-estimate made-from-pods "
-        "max-protection-time max-run-time min-count min-run-time pod-group self-protection topology-key"
+        "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"
     ),
     "pod-group.scheduling.sigs.k8s.io": "groups match-policy min-available name",
     "pod-group.scheduling.x-k8s.io": "min-available name",

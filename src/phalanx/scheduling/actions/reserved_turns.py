@@ -16,7 +16,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
-from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, Bar
 from phalanx.scheduling.reservations.plan import ReservationPlan
@@ -214,6 +214,9 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     if unit.composite is not None or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
         return False
     if any(session.requirement(gang).repair or session.requirement(gang).satisfied for gang in unit.gangs):
+        return False
+    # Nobody knows when others take back what they have announced.
+    if any(awaits_admission(gang) for gang in unit.gangs):
         return False
     if any(session.blocked(member) is not None for member in unit.members):
         return False

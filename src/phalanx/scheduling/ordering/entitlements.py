@@ -68,8 +68,17 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
                 found.append({name: max(deserved.get(name, 0), least.get(name, 0)) for name in names})
     elif tree in QUOTA_TREES and account.key.name not in ("", *KOORDINATOR_BESIDE):
         least = dict(account.spec.deserved or ()) if account.spec is not None else {}
-        found.append({name: least.get(name, 0) for name in has_min(session, tree)})
+        # A root shares what there is; that it says nothing of a min does not mean that nobody below has one.
+        names = frozenset(least) if _is_root(account) else has_min(session, tree)
+        found.append({name: least.get(name, 0) for name in names})
     return tuple(share for share in found if share)
+
+
+def _is_root(quota: AccountRecord) -> bool:
+    """Whether quotas share below it what nodes offer, or a pool of them."""
+    return bool(quota.children) and (
+        quota.parent is None or (quota.spec is not None and quota.spec.total is not None)
+    )
 
 
 class ToldShares:

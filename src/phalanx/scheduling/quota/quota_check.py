@@ -89,17 +89,18 @@ class QuotaCheck:
                 if bar.refuses(name, wanted):
                     limit, used, _ = bar.state(name)
                     follows = used + wanted - limit <= ceiling.follows.get(name, -1)
+                    at_max = limit >= ceiling.max.get(name, UNLIMITED)
                     (followers if follows else found).append(
                         OverQuota(
                             bar.account,
-                            ceiling.word,
+                            "max" if at_max else ceiling.word,
                             name,
                             max(0, limit),
                             used,
                             wanted,
-                            ceiling.change,
+                            "raise its max" if at_max else ceiling.change,
                             bar.hint(name),
-                            ceiling.computed,
+                            ceiling.computed and not at_max,
                             placed,
                             need,
                             culprit,

@@ -29,4 +29,7 @@ class PromiseOutcomes:
 def _cause(reservation: Reservation) -> str:
     """Of the last of its slips: what was promised before it was lost once is not what was promised now."""
     causes = [slip.cause.value for slip in reservation.slips if slip.when >= reservation.made]
-    return causes[-1] if causes else NO_CAUSE
+    if causes:
+        return causes[-1]
+    # It had its turn in time, and what is no amount was in its way.
+    return SlipCause.NOT_PLACEABLE.value if reservation.failures else NO_CAUSE

@@ -103,7 +103,8 @@ def _runtime_limits(session: View) -> dict[AccountKey, Limit]:
     for account in accounts:
         amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
         if amounts:
-            limits[account.key] = Limit("runtime quota", amounts, computed=True)
+            stated = dict(account.spec.capability) if account.spec is not None else {}
+            limits[account.key] = Limit("runtime quota", amounts, computed=True, max=stated)
         elif (own := _own(account, "max")) is not None:
             limits[account.key] = own
     return limits

@@ -1,0 +1,51 @@
+"""Tells owners when the quota that their pods name is not the one that they are charged to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.pods.decoder import QUOTA_NAME
+from phalanx.dialects.quotas.namespaces import QUOTAS
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, group_ref, pod_ref
+from phalanx.model.account import Tree
+from phalanx.model.decisions import Bind
+from phalanx.model.text.decoding import legible
+
+CODE = "QuotaLabelIgnored"
+
+
+def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[ObjectWarning]:
+    """For every pod or group that gets its place now, once. Without such quotas the label says nothing."""
+    found: dict[ObjectRef, ObjectWarning] = {}
+    for bind in binds:
+        record = state.pods.get(bind.uid)
+        if record is not None and (message := ignored_quota(state, record)):
+            gang, pod = record.gang, record.pod
+            source = gang.spec.source if gang is not None and gang.spec is not None else None
+            about = group_ref(source) if source is not None else pod_ref(pod.namespace, pod.name, pod.uid)
+            found.setdefault(about, ObjectWarning(about, "Warning", CODE, message))
+    return list(found.values())
+
+
+def ignored_quota(state: ClusterState, record: PodRecord) -> str:
+    """Why a pod is not charged to the quota that it names, and what would change that; "" where it is."""
+    pod, charge_path = record.pod, record.charge_path
+    if not pod.quota:
+        return ""
+    path = charge_path.path if charge_path is not None else ()
+    charged = next((account for account in path if account.key.tree is Tree.KOORDINATOR), None)
+    if charged is None or charged.key.name == pod.quota:
+        return ""
+    quotas = (
+        account.key.name for account in state.ledger.accounts.values() if account.key.tree is Tree.KOORDINATOR
+    )
+    named, where = legible(pod.quota), f"{charged.label} is charged for it"
+    if pod.quota not in quotas:
+        return f"pod {pod.key}: label {QUOTA_NAME} names quota {named}, which does not exist; {where}"
+    return (
+        f"pod {pod.key}: label {QUOTA_NAME} names quota {named}, which is not for pods of namespace "
+        f"{pod.namespace}; {where}; name none, or have an administrator name it in annotation {QUOTAS} of the "
+        "namespace"
+    )
