@@ -279,6 +279,14 @@ def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
     assert only(ask(*there, gang="a/waits", changes=())).state == "Now"
 
 
+@pytest.mark.parametrize("called", ["a/train", "a/train-1c7f2b60", "train"])
+def test_a_group_without_pods_is_one_that_nobody_knows_the_pods_of(called: str) -> None:
+    """Volcano makes those of a job when its group is admitted; until then there is only the group."""
+    (group,) = gang("train-1c7f2b60", 0, 1)
+    with pytest.raises(InputError, match=r"it has no pods yet .* ask about the file of the job with -f"):
+        ask(node("n1"), group, gang=called, namespace="a")
+
+
 def room_of(*there: Object, policy: str = PLAIN, **question: Any) -> list[tuple[int, int, int]]:
     head = {
         "apiVersion": "simulation.phalanx.dev/v1alpha1",

@@ -8,6 +8,7 @@ from phalanx.cli.top.feed import Feed, following
 from phalanx.dashboard.watch import WatchOptions
 from phalanx.kube.client import PatchType
 from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.kube.reflector import ReflectorState
 from phalanx.reports import scheduler_policy
 from tests.dashboard.cluster import Site
 from tests.top.screen import opened
@@ -220,6 +221,17 @@ async def test_a_story_is_brought_up_to_date(site: Site, feed: Feed) -> None:
         await screen.shows("It is gone")
         await screen.press("escape")
         await screen.shows("gangs 0/0")
+
+
+async def test_it_says_so_when_the_cluster_cannot_be_reached(site: Site, feed: Feed) -> None:
+    """Nothing changes then, so nothing else would tell."""
+    observer = feed.watch._observer
+    assert observer is not None
+    async with opened(feed) as screen:
+        observer.nodes.state = ReflectorState.WAITING
+        await screen.shows("CLUSTER NOT REACHABLE")
+        observer.nodes.state = ReflectorState.WATCHING
+        await screen.until(lambda: not screen.line("CLUSTER NOT REACHABLE"), "the cluster again")
 
 
 async def test_it_goes_by_another_policy_as_soon_as_the_scheduler_does(

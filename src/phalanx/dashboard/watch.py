@@ -56,6 +56,8 @@ _LEAST_PAUSE, _PAUSE_FACTOR = 1.0, 2.0
 _MOST_PAUSE = 60.0
 # What the scheduler has written down is read again after so long.
 _RECORD_PERIOD = 10.0
+# Seconds between two looks whether the watches are up to date.
+_REACHABLE_PERIOD = 2.0
 _MARKS_OF_GANG, _MOST_MARKED = 48, 20_000
 _REASONS_TOLD = 8
 _MOST_CHANGED_ROWS = 1 << 15
@@ -162,6 +164,7 @@ class ClusterWatch:
                 len(self.state.gangs),
             )
             tasks.create_task(self._rehearse_for_ever())
+            tasks.create_task(self._tell_of_outages(observer))
             while True:
                 await self._dirty.wait()
                 self._dirty.clear()
@@ -333,6 +336,16 @@ class ClusterWatch:
             warnings=warnings[:20],
         )
         self.tables["summary"].put("cluster", SummaryRow(id="cluster", summary=summary))
+
+    async def _tell_of_outages(self, observer: Observer) -> None:
+        """Nothing changes while the API server is gone, which is told as well."""
+        told = observer.fresh
+        while True:
+            await asyncio.sleep(_REACHABLE_PERIOD)
+            if observer.fresh is not told:
+                told = observer.fresh
+                self._put_summary()
+                self.news.tell()
 
     # rehearsals
 

@@ -61,6 +61,11 @@ def _percent(share: float) -> str:
     return f"{share:.0f}%" if share else "-"
 
 
+def _gangs(each: AccountEntry) -> str:
+    """Running and pending, as `phalanx queue list` has it; pods on their own are no gangs."""
+    return f"{each.gangs.running}/{each.gangs.pending}"
+
+
 COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("QUEUE", width=16, grow=2, draw=_name),
     Column("OF THE CLUSTER", width=14, grow=4, rank=1, draw=lambda row, width: bar(account(row), width)),
@@ -68,8 +73,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("RIGHT", lambda row, now: _percent(account(row).own_share), 5, right=True),
     Column("BORROWED", lambda row, now: _percent(account(row).borrowed_share), 8, rank=2, right=True),
     Column("MOSTLY", lambda row, now: account(row).dominant, 8, rank=5),
-    Column("RUN", lambda row, now: str(account(row).gangs.running), 5, rank=3, right=True),
-    Column("WAIT", lambda row, now: str(account(row).gangs.pending), 5, rank=3, right=True),
+    Column("GANGS", lambda row, now: _gangs(account(row)), 7, rank=3, right=True),
     Column("FIRST IN LINE", lambda row, now: _first(row), 14, grow=3, rank=4),
 )
 FIELDS: dict[str, Callable[[QueueRow], str]] = {

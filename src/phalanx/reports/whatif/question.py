@@ -252,12 +252,21 @@ def _waiting_gang(text: str, namespace: str, events: Sequence[ClusterEvent]) -> 
     )
     # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
     space, slash, name = text.partition("/")
+    meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
     try:
-        for where, what in ((space, name), (namespace, text)) if slash else ((namespace, text),):
+        for where, what in meant:
             if found := gangs_called(there, where, what):
                 return found[0]
     except AmbiguousGangError as error:
         raise InputError(f"--gang {text}: {error}") from error
+    # (Volcano calls the group of a job after the job and its uid.)
+    declared = (event.gang.key for event in events if isinstance(event, GangUpdated))
+    for key in declared:
+        if any(key.namespace == where and f"{key.name}-".startswith(f"{what}-") for where, what in meant):
+            raise InputError(
+                f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so nobody "
+                f"knows what they ask for; ask about the file of the job with -f"
+            )
     raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
 
 

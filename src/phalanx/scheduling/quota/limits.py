@@ -18,9 +18,9 @@ class Limit(msgspec.Struct, frozen=True):
     as an imperative to which the amount is added, "" where only others' giving way does; `hint` is another whole
     imperative. `computed` ceilings follow from what the cluster has and others ask for: more nodes raise them, so
     where nodes lack room as well, that is the reason to give. `follows` says by how much, per resource, one would
-    rise if what somebody has stated for the same account were raised. Where a computed ceiling has come to the `max`
-    that somebody has stated, that is the reason, and more nodes would change nothing. With `reserves` what the account's children
-    are guaranteed and do not use counts as used, except towards the child it is kept for.
+    rise if what somebody has stated for the same account were raised. Where a computed ceiling has come to the
+    `max` that somebody has stated, that is the reason, and more nodes would change nothing. With `reserves` what
+    the account's children are guaranteed and do not use counts as used, except towards the child it is kept for.
     """
 
     word: str
