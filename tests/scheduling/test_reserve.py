@@ -15,6 +15,7 @@ from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.run_time import RunTime
+from phalanx.model.selectors import HostPort
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import SlipCause
@@ -22,7 +23,7 @@ from phalanx.scheduling.reservations.stored import decode, encode
 from phalanx.scheduling.scheduler import Scheduler
 
 from .reference_easy import RigidJob, easy_starts
-from .scenario import Scenario
+from .scenario import Scenario, amounts
 
 
 def policy(**arguments: object) -> str:
@@ -253,6 +254,39 @@ class TestWhatBecomesOfIt:
         assert start_of(world, "head") == 150
         (slip,) = (slip for each in plan_of(world).all() for slip in each.slips)
         assert (slip.cause, slip.by) == (SlipCause.STARTED_LATE, "pod ns/runs")
+
+    @pytest.mark.parametrize(("cpu", "start"), [(4, 300), (1, 100)])
+    def test_who_asks_for_something_else_has_another_start(self, cpu: int, start: int) -> None:
+        """A pod that waits may be resized."""
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "short", "a", 200, cpu=1)
+        busy(world, "shortest", "a", 100, cpu=1)
+        busy(world, "long", "a", 300, cpu=2)
+        waiting(world, "head", 50, cpu=2)
+        world.settle()
+        assert start_of(world, "head") == 200
+        waiting(world, "head", 50, cpu=cpu).settle()
+        assert start_of(world, "head") == start
+        slips = [(slip.former, slip.start, slip.cause) for each in plan_of(world).all() for slip in each.slips]
+        assert slips == ([(1200, 1300, SlipCause.DEMAND_CHANGED)] if start > 200 else [])
+
+    def test_who_had_its_turn_in_time_and_found_no_place_is_counted_so(self) -> None:
+        """What is no amount is proved when it starts: here a port."""
+        world = Scenario(policy()).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "head", 50, cpu=2)
+        ports = PodClass(run_limit=50, host_ports=(HostPort(80),))
+        world.becomes("head", pod_class=msgspec.structs.replace(ports, requests=amounts(cpu=2))).settle()
+        world.pod("other", node="a", pod_class=PodClass(host_ports=(HostPort(80),)))
+        world.now = 1100
+        world.gone("runs")
+        world.scheduler.activate_due(world.now)
+        world.settle()
+        assert node_of(world, "head") == ""
+        world.now = 1110
+        world.gone("other").settle()
+        assert node_of(world, "head") == "a"
+        assert dict(plan_of(world).starts.outcomes.counts) == {"NotPlaceable": 1}
 
     def test_who_cannot_start_at_its_time_is_not_asked_without_end(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)

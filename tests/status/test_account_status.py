@@ -35,6 +35,7 @@ from tests.dialects.objects import (
     EPOCH,
     QUOTA,
     QUOTA_TREE,
+    SIGS_QUOTA,
     VOLCANO,
     VOLCANO_QUEUE,
     container,
@@ -380,6 +381,31 @@ async def test_minima_that_exceed_the_cluster_are_told_once_to_the_youngest_quot
     world.apply([NodeRemoved("n2")])
     await world.look()
     assert len(oversold(world)) == 1
+
+
+KO = "quota.scheduling.koordinator.sh/"
+
+
+def node_of_tree(name: str, parent: str = "", *, created: int = EPOCH, **spec: Any) -> dict[str, Any]:
+    labels = {f"{KO}is-parent": "false", **({f"{KO}parent": parent} if parent else {})}
+    return quota(name, "kube-system", created=created, labels=labels, **spec)
+
+
+async def test_minima_that_exceed_what_is_above_them_in_a_tree_are_told_to_the_youngest(world: World) -> None:
+    """The built-in root has what nodes offer; Koordinator's own webhook refuses the like."""
+    world.put(SIGS_QUOTA, node_of_tree("research", min={"cpu": 4}))
+    world.put(SIGS_QUOTA, node_of_tree("vision", "research", min={"cpu": 3}))
+    await world.look()
+    assert oversold(world) == []
+    world.put(SIGS_QUOTA, node_of_tree("speech", "research", created=EPOCH + 1, min={"cpu": 2}))
+    await world.look()
+    (told,) = [each for each in world.recorded.events if each[1] == "ChildrenMinExceedsMin"]
+    assert told[0] == "ElasticQuota/speech"
+    assert "below ElasticQuota kube-system/research together exceed its min: cpu 5 of 4" in told[2]
+    world.put(SIGS_QUOTA, node_of_tree("prod", created=EPOCH + 2, min={"cpu": 5}))
+    await world.look()
+    ((about, note),) = oversold(world)
+    assert (about, "cpu 9 of 8" in note) == ("ElasticQuota/prod", True)
 
 
 def hard(world: World, *, namespace: str = "team-a", scopes: list[str] | None = None, **amounts: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.actions.reserved_turns import keep_start
+from phalanx.scheduling.actions.reserved_turns import keep_start, reservation_of
 from phalanx.scheduling.session.session import Session
 
 
@@ -13,5 +13,5 @@ def reserve(session: Session) -> None:
     entitled since: the start of another was given up, or they were refused while the time was short.
     """
     for unit in session.units:
-        if unit.key in session.unschedulable:
+        if unit.key in session.unschedulable and reservation_of(session, unit) is None:
             keep_start(session, unit)

@@ -187,7 +187,9 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
     if not isinstance(demand, QuorumSignature | PodSignature):
         return
     if plan.get(unit.key) is not None:
-        plan.failed(unit.key, type(fit_error.facts).__name__)
+        parts = parts_of(session, unit)
+        if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
+            plan.failed(unit.key, type(fit_error.facts).__name__)
         return
     if plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return

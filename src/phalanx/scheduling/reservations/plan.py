@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
@@ -363,6 +364,19 @@ class ReservationPlan(StandingPlan):
         self._look_again([window])
         return made
 
+    def revise(self, key: UnitKey, parts: tuple[Part, ...], duration: int, quotas: QuotaCheck) -> bool:
+        """Keeps another window where the unit asks for something else than it was promised; whether it does."""
+        reservation = self._reservations[key]
+        duration += self.settings.start_delay if duration else 0
+        if duration == reservation.duration and _asked(parts) == _asked(reservation.parts):
+            return False
+        self._quotas = quotas
+        self._catch_up()
+        self._take_off(reservation.window)
+        reservation.parts, reservation.duration = parts, duration
+        self._move(reservation, self._search(parts, duration), SlipCause.DEMAND_CHANGED, "")
+        return True
+
     def hopeless(self, key: UnitKey) -> bool:
         """Whether no start was found for the unit, and room has not grown since."""
         found = self._hopeless.get(key)
@@ -486,3 +500,8 @@ class ReservationPlan(StandingPlan):
             if placed in lifted:
                 self._lifted[placed] = lifted[placed]
             self.started(placed)
+
+
+def _asked(parts: Sequence[Part]) -> list[tuple[int, int, ChargePath | None, bool]]:
+    """What parts ask for, whatever nodes are like."""
+    return [(part.pod_class.number, part.count, part.charge_path, part.domains is not None) for part in parts]

@@ -19,6 +19,7 @@ class SlipCause(enum.StrEnum):
     STARTED_LATE = "StartedLate"
     DISPLACED = "Displaced"
     LIMIT_CHANGED = "LimitChanged"
+    DEMAND_CHANGED = "DemandChanged"
     QUOTA_CHANGED = "QuotaChanged"
     MAINTENANCE = "Maintenance"
     NOT_PLACEABLE = "NotPlaceable"
@@ -57,7 +58,7 @@ class Reservation:
     """The window that is kept for one waiting unit.
 
     `promised` is the start that it was told first, `made` when that was; both in seconds since the epoch. `parts`
-    is what it asked for then. Who has a lower `priority` may lose its window to who has a higher one. `slips` are
+    is what it asks for. Who has a lower `priority` may lose its window to who has a higher one. `slips` are
     the moves to later times, the last ones. `told` is what people see: it follows the window when that moves back,
     and when it moves forward by enough to be worth a write. `lacks` tells since which count of the future it is
     known that nothing earlier will do before its classes have grown to so many copies. `words` are what was told

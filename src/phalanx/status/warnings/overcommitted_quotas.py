@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import EventRecorder
@@ -12,11 +13,13 @@ from phalanx.status.event_publisher import object_reference
 
 CODE = "SumMinExceedsCapacity"
 GUARANTEES = "GuaranteesExceedCapacity"
+CHILDREN = "ChildrenMinExceedsMin"
 
 
 class OvercommittedQuotas:
     """Tells, once per change, that the minima of all ElasticQuotas together (or the root of a quota tree), or the
-    guarantees of all queues together, exceed what the nodes offer: then not everybody can have his at once.
+    guarantees of all queues together, exceed what the nodes offer, or those of children what is above them has:
+    then not everybody can have his at once. (In a tree of ACK's that is one object, which is told by its reader.)
 
     The youngest of those that name such a resource is told, which is mostly the one that went too far; nothing is
     scaled.
@@ -40,7 +43,8 @@ class OvercommittedQuotas:
         guaranteed = {spec.key for spec in specs if spec.key.tree is Tree.QUEUE and spec.guarantee}
         # A guarantee below another one is part of that.
         queues = [spec for spec in specs if spec.key in guaranteed and spec.parent not in guaranteed]
-        if not quotas and not roots and not queues:
+        trees = [spec for spec in specs if spec.key.tree is Tree.KOORDINATOR]
+        if not quotas and not roots and not queues and not trees:
             self._told.clear()
             return
         offered = dict(zip(self._state.space.names, exact_sums(self._state.nodes.allocatable), strict=False))
@@ -48,14 +52,35 @@ class OvercommittedQuotas:
         self._compare(Tree.ACK, roots, offered, "the min of the root of the ElasticQuotaTree exceeds")
         self._compare(Tree.QUEUE, queues, offered, "the guarantees of all queues together exceed")
         for record in self._state.ledger.accounts.values():
-            parent = record.spec
-            if parent is None or record.key.tree is not Tree.QUEUE or not record.children or not parent.capability:
+            if record.spec is None or not record.children:
                 continue
-            below = [spec for child in record.children.values() if (spec := child.spec) and spec.guarantee]
-            capability = dict(parent.capability)
-            limits = {name: capability.get(name, UNLIMITED) for spec in below for name, _ in spec.guarantee}
-            sentence = f"the guarantees of the queues below {record.label} together exceed"
-            self._compare(record.key, below, limits, sentence, "its capability", "raise that")
+            if record.key.tree is Tree.QUEUE:
+                self._compare_guarantees(record, record.spec)
+            elif record.key.tree is Tree.KOORDINATOR:
+                self._compare_minima(record, record.spec, offered)
+
+    def _compare_guarantees(self, queue: AccountRecord, spec: Account) -> None:
+        below = [child.spec for child in queue.children.values() if child.spec and child.spec.guarantee]
+        capability = dict(spec.capability)
+        limits = {name: capability.get(name, UNLIMITED) for each in below for name, _ in each.guarantee}
+        sentence = f"the guarantees of the queues below {queue.label} together exceed"
+        self._compare(queue.key, below, limits, sentence, "its capability", "raise that")
+
+    def _compare_minima(self, quota: AccountRecord, spec: Account, offered: dict[str, int]) -> None:
+        """Of Koordinator's quotas; the built-in root has what nodes offer, that of a pool what it says."""
+        below = [child.spec for child in quota.children.values() if child.spec is not None]
+        sentence = f"the min of the quotas below {quota.label} together exceed"
+        if spec.total is not None:
+            self._compare(
+                quota.key, below, dict(spec.total), sentence, "what its pool has", "add nodes", reason=CODE
+            )
+        elif quota.parent is None and not spec.deserved:
+            # (The trees of pools stand beside the others, each with a root of this name.)
+            if not quota.key.forest:
+                self._compare(quota.key, below, offered, sentence, reason=CODE)
+        else:
+            minimum = dict(spec.deserved or ())
+            self._compare(quota.key, below, minimum, sentence, "its min", "raise that", reason=CHILDREN)
 
     def _compare(
         self,
@@ -65,6 +90,7 @@ class OvercommittedQuotas:
         sentence: str,
         whole: str = "what all nodes offer",
         remedy: str = "add nodes",
+        reason: str = "",
     ) -> None:
         minima: dict[str, int] = {}
         for spec in specs:
@@ -87,10 +113,10 @@ class OvercommittedQuotas:
         )
         about = object_reference(source)
         # (What the guarantees of older queues leave no room for is not kept: see cluster/account_paths.py.)
-        queues = tree is Tree.QUEUE or isinstance(tree, AccountKey)
+        queues = (tree.tree if isinstance(tree, AccountKey) else tree) is Tree.QUEUE
         until = "; until then the youngest that do not fit are not kept" if queues else ""
         note = f"{sentence} {whole}: {amounts}; lower some, or {remedy}{until}"
-        reason = GUARANTEES if queues else CODE
+        reason = reason or (GUARANTEES if queues else CODE)
         self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note)
 
 
