@@ -15,7 +15,7 @@ from phalanx.scheduling.scheduler import Scheduler
 PODS = (10_000, 30_000, 100_000)
 NODES = (1_000, 3_000, 10_000)
 # Seconds for 100,000 pods over 10,000 nodes.
-PROMISES = {"gangs": 1.6, "singles": 6.0}
+PROMISES = {"gangs": 1.4, "singles": 3.0}
 
 
 def measure(kind: str, pods: int, nodes: int) -> Row:
