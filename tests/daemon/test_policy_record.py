@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.daemon.controllers.policy_record import DATA_KEY, MOST_CHARACTERS, PolicyRecord
+from phalanx.daemon.controllers.policy_record import DATA_KEY, MOST_CHARACTERS, NAMES_KEY, PolicyRecord
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
@@ -27,12 +27,18 @@ ONE, OTHER = "actions: allocate\n", "actions: allocate, backfill\n"
 class Process:
     """One life of the scheduler, as far as its policy goes."""
 
-    def __init__(self, api: ConfigMaps, text: str) -> None:
+    def __init__(self, api: ConfigMaps, text: str, names: tuple[str, ...] = ("phalanx",)) -> None:
         self.text, self.now = text, 0.0
         self.pool = WritePool(concurrency=2)
         retry = RetryPolicy(attempts=2, base=0.0001)
         self.record = PolicyRecord(
-            asking(api), self.pool, "kube-system", lambda: self.text, retry=retry, clock=lambda: self.now
+            asking(api),
+            self.pool,
+            "kube-system",
+            lambda: self.text,
+            scheduler_names=names,
+            retry=retry,
+            clock=lambda: self.now,
         )
 
     async def begin(self) -> Process:
@@ -48,8 +54,8 @@ def asking(api: ConfigMaps) -> KubeClient:
     return KubeClient(ClusterConfig("http://maps.invalid"), transports=lambda *_, **__: api)
 
 
-async def found(api: ConfigMaps, path: str = "") -> FoundPolicy:
-    return await SchedulerPolicy(path).read(asking(api), "kube-system")
+async def found(api: ConfigMaps, path: str = "", names: tuple[str, ...] = ()) -> FoundPolicy:
+    return await SchedulerPolicy(path).read(asking(api), "kube-system", names)
 
 
 def kept(text: str) -> ConfigMaps:
@@ -156,3 +162,50 @@ async def test_who_may_not_know_it_or_cannot_use_it_is_warned() -> None:
 async def test_a_file_that_holds_none_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="nothing"):
         SchedulerPolicy(str(tmp_path / "nothing.yaml"))
+
+
+async def test_commands_are_about_all_names_that_the_scheduler_serves_unless_they_are_told_names(
+    tmp_path: Path,
+) -> None:
+    """After the name of another scheduler was taken over nobody has to repeat it."""
+    api, names = ConfigMaps(), ("phalanx", "volcano", "Scheduler, of plug-ins")
+    process = await Process(api, ONE, names).begin()
+    await process.save()
+    assert (await found(api)).scheduler_names == names
+    assert (await found(api, names=("mine",))).scheduler_names == ("mine",)
+    file = tmp_path / "policy.yaml"
+    file.write_text(OTHER)
+    told = await found(api, str(file))
+    assert (told.text, told.scheduler_names) == (OTHER, names)
+    again = await Process(api, ONE, ("phalanx",)).begin()
+    await again.save()
+    assert (await found(api)).scheduler_names == ("phalanx",)
+    assert len(api.writes) == 2
+
+
+async def test_names_that_nobody_tells_are_the_default(tmp_path: Path) -> None:
+    for api in (ConfigMaps(), kept(ONE)):
+        assert (await found(api)).scheduler_names == ("phalanx",)
+    for text in ("[", "5", '["", 1]', "[]"):
+        api = kept(ONE)
+        api.objects[NAME]["data"][NAMES_KEY] = text
+        assert (await found(api)).scheduler_names == ("phalanx",)
+    api.refuse = lambda call: status(403, "Forbidden")
+    told = await found(api)
+    assert told.scheduler_names == ("phalanx",)
+    assert "give --scheduler-name" in told.warning
+    assert "--scheduler-name" not in (await found(api, names=("phalanx",))).warning
+    file = tmp_path / "policy.yaml"
+    file.write_text(OTHER)
+    with_file = await found(api, str(file))
+    assert (with_file.text, with_file.scheduler_names) == (OTHER, ("phalanx",))
+    assert "give --scheduler-name" in with_file.warning
+    assert (await found(api, str(file), ("phalanx",))).warning == ""
+
+
+async def test_another_scheduler_has_a_record_of_its_own() -> None:
+    api = ConfigMaps()
+    for names in (("phalanx",), ("volcano", "other")):
+        await (await Process(api, ONE, names).begin()).save()
+    assert (await found(api)).scheduler_names == ("phalanx",)
+    assert set(api.objects) == {NAME, "volcano-policy-in-force"}

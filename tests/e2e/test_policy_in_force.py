@@ -46,3 +46,22 @@ async def test_a_command_needs_no_file(world: World, tmp_path: Path, monkeypatch
     again = await world.scheduler(config=str(file), lease_namespace=world.namespace)
     await world.settled(again)
     assert [each["metadata"]["resourceVersion"] for each in await world.list(CONFIG_MAPS)] == before
+
+
+async def test_commands_are_about_all_names_that_the_scheduler_serves(world: World) -> None:
+    """After it took over the name of another one."""
+    await world.node("n1")
+    await world.pod("large", cpu="500", scheduler="volcano")
+    why = ("why", "pod/large", "--lease-namespace", world.namespace)
+    _, output = await run(world, *why)
+    assert "Foreign" in output
+    scheduler = await world.scheduler(scheduler_names=("phalanx", "volcano"), lease_namespace=world.namespace)
+
+    async def told() -> bool:
+        code, output = await run(world, *why)
+        return code == 0 and "Waiting (NotEnoughResources)" in output
+
+    await world.until(told, "the command knows the second name")
+    code, output = await run(world, *why, "--scheduler-name", "phalanx")
+    assert "Foreign" in output
+    assert scheduler.without_right() == []

@@ -243,7 +243,7 @@ async def test_it_goes_by_another_policy_as_soon_as_the_scheduler_does(
     await site.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}])
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
     await site.client.create(CONFIG_MAPS.path(place), {**document, "data": {"policy.yaml": "actions: allocate\n"}})
-    async with following(site.client, WatchOptions(lease_namespace=place)) as (feed, watching):
+    async with following(site.client, WatchOptions((), lease_namespace=place)) as (feed, watching):
         first = feed.watch
         async with opened(feed, start="queues") as screen:
             await screen.shows("covert-queue")
@@ -251,6 +251,7 @@ async def test_it_goes_by_another_policy_as_soon_as_the_scheduler_does(
             await screen.press("slash", *"covert", "enter")
             await screen.shows("queues 1/1")
             news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
+            news["data"]["scheduler-names"] = '["phalanx", "volcano"]'
             await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
             await screen.until(
                 lambda: any(row.queue and row.queue.own_share for row in feed.queues.rows.values()),
@@ -258,6 +259,6 @@ async def test_it_goes_by_another_policy_as_soon_as_the_scheduler_does(
             )
             assert feed.watch is not first
             await screen.shows("queues 1/1", "/covert")
-            await site.pod("ours", "seen-by-the-second", requests={"cpu": "900"})
+            await site.pod("ours", "seen-by-the-second", requests={"cpu": "900"}, scheduler="volcano")
             await screen.until(lambda: "ours/pod/seen-by-the-second" in feed.gangs.rows, "a pod that came later")
         assert not watching.done()

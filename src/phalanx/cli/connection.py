@@ -111,7 +111,19 @@ def complete_namespaces(ctx: click.Context, param: click.Parameter, incomplete: 
 
 
 def scheduler_names_option(pods: str) -> Callable[[F], F]:
-    """`--scheduler-name`; `pods` goes on from "The scheduler whose pods"."""
+    """`--scheduler-name`; `pods` goes on from "The scheduler whose pods". By default none is given: `policy_reader`
+    tells which those of the scheduler are."""
+    return click.option(
+        "--scheduler-name",
+        "scheduler_names",
+        multiple=True,
+        help=f"The scheduler whose pods {pods}; may be repeated. By default all names that the scheduler says it "
+        "serves, or else phalanx.",
+    )
+
+
+def fixed_scheduler_names_option(pods: str) -> Callable[[F], F]:
+    """Likewise, for what runs for long and is told by whoever starts it."""
     return click.option(
         "--scheduler-name",
         "scheduler_names",

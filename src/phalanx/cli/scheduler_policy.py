@@ -1,4 +1,4 @@
-"""The policy that a command goes by."""
+"""The policy that a command goes by, and whose pods it is about."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.framework.policy import Policy
 
+    ReadPolicy = Callable[[KubeClient], Awaitable[tuple[Policy, tuple[str, ...]]]]
+
 
 def policy_reader(
     config: str, lease_namespace: str, scheduler_names: tuple[str, ...], *, names_only: bool = False
-) -> Callable[[KubeClient], Awaitable[Policy]]:
-    """Reads the policy of `--config`, else the scheduler's as it is now; whoever gets another is warned, once.
+) -> ReadPolicy:
+    """Reads the policy of `--config`, else the scheduler's as it is now, and the scheduler's names: those of
+    `--scheduler-name`, else those that it says it serves. Whoever gets another is warned, once.
     Lists that only ask how users and the like are called (`names_only`) go without a word where it may not be read.
 
     Raises click.ClickException for a file that holds none.
@@ -29,11 +32,11 @@ def policy_reader(
         raise click.ClickException(str(error)) from error
     warned = set[str]()
 
-    async def read(client: KubeClient) -> Policy:
+    async def read(client: KubeClient) -> tuple[Policy, tuple[str, ...]]:
         found = await source.read(client, lease_namespace, scheduler_names)
         if found.warning and not names_only and found.warning not in warned:
             warned.add(found.warning)
             click.echo(f"warning: {found.warning}", err=True)
-        return found.policy
+        return found.policy, found.scheduler_names
 
     return read

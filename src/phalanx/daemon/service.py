@@ -223,7 +223,9 @@ class SchedulerService:
         self._defragmentation = DefragmentationRecord(
             client, self._pool, place, self.scheduler, self._wake.set, time.time, prefix=prefix
         )
-        self._policy_record = PolicyRecord(client, self._pool, place, lambda: self._policy.text, prefix=prefix)
+        self._policy_record = PolicyRecord(
+            client, self._pool, place, lambda: self._policy.text, scheduler_names=options.scheduler_names
+        )
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
         self._exceeded = ExceededRunTimes(
             self.state, event_publisher, self.telemetry.run_time_exceeded, self._tell_group, time.time

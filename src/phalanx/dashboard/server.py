@@ -97,7 +97,8 @@ async def dashboard(
     found = await source.read(client, watch_options.lease_namespace, schedulers)
     if found.warning:
         log.warning("%s", found.warning)
-    async with RehearsalProcess.running(found.text, schedulers) as rehearsal:
+    watch_options = msgspec.structs.replace(watch_options, schedulers=found.scheduler_names)
+    async with RehearsalProcess.running(found.text, found.scheduler_names) as rehearsal:
         watch = ClusterWatch(client, watch_options, found.policy, rehearsal)
         questions = WhatIfQuestions(client, watch_options, watch.policy)
         accounts = Accounts(database)

@@ -64,8 +64,9 @@ _MOST_CHANGED_ROWS = 1 << 15
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """`schedulers` are those whose pods are looked at, `config` is the policy file that they use ("" for
-    the policy that they say they use), `lease_namespace` where they keep what they write down."""
+    """`schedulers` are those whose pods are looked at (none: all names that the scheduler says it serves), `config`
+    is the policy file that they use ("" for the policy that they say they use), `lease_namespace` where they keep
+    what they write down."""
 
     schedulers: tuple[str, ...] = ("phalanx",)
     config: str = ""

@@ -191,7 +191,7 @@ def _ask(
 
     async def work(client: Any) -> None:
         async def look() -> None:
-            report = await _read(client, await read_policy(client), scheduler_names, lease_namespace)
+            report = await _read(client, *await read_policy(client), lease_namespace)
             display.show(render(report, output), report.warnings)
 
         await look()

@@ -56,10 +56,11 @@ def capture(
             click.echo(f"{count} objects, reading {plural} ...", err=True)
 
     async def work(client: KubeClient) -> tuple[Capture, list[dict[str, object]]]:
+        policy, names = await read_policy(client)
         return await capture_cluster(
             client,
-            scheduler_names,
-            await read_policy(client),
+            names,
+            policy,
             time.time(),
             lease_namespace,
             own_namespace=client.namespace,

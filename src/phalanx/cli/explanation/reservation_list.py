@@ -35,12 +35,16 @@ def reservations(
     phalanx reservations --kind promise -o wide
     """
     from phalanx.cli.listing.listing import Found, Listing, show
+    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.reservation_list import read_reservations
 
     options = chosen_options(chosen)
 
+    read_policy = policy_reader("", lease_namespace, scheduler_names, names_only=True)
+
     async def read(client: Any) -> Found[KeptRoom]:
-        found, warnings = await read_reservations(client, lease_namespace, scheduler_names)
+        _, names = await read_policy(client)
+        found, warnings = await read_reservations(client, lease_namespace, names)
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
     listing: Listing[KeptRoom] = Listing(

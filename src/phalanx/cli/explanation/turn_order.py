@@ -54,9 +54,9 @@ def order(
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.turn_order import turn_order
 
-        policy = await read_policy(client)
-        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
+        policy, names = await read_policy(client)
+        snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, names)
         return turn_order(snapshot, policy, time.time())
 
     async def read(client: Any) -> Found[TurnEntry]:

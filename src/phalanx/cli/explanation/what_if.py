@@ -249,9 +249,9 @@ def _cluster(
     policy_now = policy_reader(config, lease_namespace, scheduler_names)
 
     async def work(client: KubeClient) -> tuple[bytes, str, Policy]:
-        policy = await policy_now(client)
+        policy, names = await policy_now(client)
         found, documents = await capture_cluster(
-            client, scheduler_names, other or policy, time.time(), lease_namespace, own_namespace=client.namespace
+            client, names, other or policy, time.time(), lease_namespace, own_namespace=client.namespace
         )
         return encode_capture(found, documents, packed=False), namespace or client.namespace, policy
 

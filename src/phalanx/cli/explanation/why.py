@@ -115,12 +115,12 @@ def why(
             sent = await dispatch_of(client, namespace or client.namespace, name)
             if sent is not None:
                 return dispatch_answer(sent)
-        policy = await read_policy(client)
-        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
+        policy, names = await read_policy(client)
+        snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
+        await read_usage(client, snapshot, policy, lease_namespace, names)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
-        stored = await read_plan(client, lease_namespace, scheduler_names)
+        stored = await read_plan(client, lease_namespace, names)
         report = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
         answer = None

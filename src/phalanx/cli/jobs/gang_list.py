@@ -204,7 +204,8 @@ def _reader_of_lists(
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
-        dialects = dialect_options(await read_policy(client))
+        policy, names = await read_policy(client)
+        dialects = dialect_options(policy)
         if wanted.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
                 "--me needs to know how pods name their user: a policy with phalanx.dialects.userLabel (--config "
@@ -217,15 +218,13 @@ def _reader_of_lists(
         gc.disable()
         try:
             with Progress() as progress:
-                found = await reader.jobs(
-                    where or None, time.time(), loose=scheduler_names, progress=progress.advanced
-                )
+                found = await reader.jobs(where or None, time.time(), loose=names, progress=progress.advanced)
         finally:
             gc.enable()
         forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
         if forbidden:
             raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
-        entries = gang_entries(found, dialects, await read_plan(client, lease_namespace, scheduler_names))
+        entries = gang_entries(found, dialects, await read_plan(client, lease_namespace, names))
         return [entry for entry in entries if all_hold(options.selector, entry.labels)], list(reader.warnings)
 
     return read

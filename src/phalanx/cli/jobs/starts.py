@@ -25,7 +25,6 @@ class StartQuestion:
 
         self._namespace = namespace
         self._queue = queue
-        self._scheduler_names = scheduler_names
         self._lease_namespace = lease_namespace
         self._read_policy = policy_reader(config, lease_namespace, scheduler_names)
 
@@ -38,10 +37,10 @@ class StartQuestion:
         from phalanx.reports.start_times import start_entries
         from phalanx.reports.stored_usage import read_usage
 
-        policy, lease = await self._read_policy(client), self._lease_namespace
-        snapshot = await read_cluster(client, self._scheduler_names, dialect_options(policy), lease)
-        await read_usage(client, snapshot, policy, lease, self._scheduler_names)
-        stored = await read_plan(client, lease, self._scheduler_names)
+        (policy, names), lease = await self._read_policy(client), self._lease_namespace
+        snapshot = await read_cluster(client, names, dialect_options(policy), lease)
+        await read_usage(client, snapshot, policy, lease, names)
+        stored = await read_plan(client, lease, names)
         found = start_entries(snapshot, policy, stored, time.time(), time_limit())
         entries = [
             each for each in found if self._namespace in (None, each.namespace) and self._queue in ("", each.queue)

@@ -141,9 +141,9 @@ def defrag(
 
         progress = Progress()
         progress.say("reading the cluster")
-        policy = await read_policy(client)
-        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
-        await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
+        policy, names = await read_policy(client)
+        snapshot = await read_cluster(client, names, dialect_options(policy))
+        await read_usage(client, snapshot, policy, lease_namespace, names)
         for text in snapshot.missing:
             progress.warn(f"not read: {text}")
         for name in _left_closed(snapshot):
@@ -156,11 +156,11 @@ def defrag(
         else:
             goal = _preemptor(snapshot, namespace or client.namespace, *wanted)
         limits = RelocationLimits(max_evictions, max_per_gang, whole_gangs)
-        relocation = plan(_facts(snapshot, policy, scheduler_names), goal, limits, progress.say)
+        relocation = plan(_facts(snapshot, policy, names), goal, limits, progress.say)
         progress.end()
         if not (apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
-        options = RelocationOptions(through, float(seconds), keep_closed, scheduler_names[0])
+        options = RelocationOptions(through, float(seconds), keep_closed, names[0])
         runner = RelocationRunner(client, relocation, options, progress.tell)
         return relocation, await runner.run(), snapshot
 

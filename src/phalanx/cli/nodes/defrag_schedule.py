@@ -56,18 +56,18 @@ def show_schedule(
     read_policy = policy_reader(config, lease_namespace, schedulers)
 
     async def work(client: KubeClient) -> ScheduleStatus:
-        policy = await read_policy(client)
+        policy, names = await read_policy(client)
         settings = policy.defragmentation
         if settings is None:
             raise click.ClickException(
                 "the policy does not name the action defragment; --config FILE says which policy the scheduler has"
             )
-        snapshot = await read_cluster(client, schedulers, dialect_options(policy))
-        await read_usage(client, snapshot, policy, lease_namespace, schedulers)
+        snapshot = await read_cluster(client, names, dialect_options(policy))
+        await read_usage(client, snapshot, policy, lease_namespace, names)
         now = time.time()
         runs = DefragmentationRuns()
-        warning = await _read_budget(client, lease_namespace, schedulers, runs, now)
-        facts = ClusterFacts(snapshot.events, policy, now, schedulers, snapshot.usages)
+        warning = await _read_budget(client, lease_namespace, names, runs, now)
+        facts = ClusterFacts(snapshot.events, policy, now, names, snapshot.usages)
         return _status(settings, runs, facts.build(), now, warning)
 
     status = run_connected(work, kubeconfig)

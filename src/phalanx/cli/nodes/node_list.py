@@ -99,7 +99,7 @@ def _reader(
     pools: set[str],
     states: set[str],
     pool_label: str,
-    read_policy: Callable[[Any], Awaitable[Policy]],
+    read_policy: Callable[[Any], Awaitable[tuple[Policy, tuple[str, ...]]]],
     selector: str,
 ) -> Read:
     from phalanx.cli.listing.progress import Progress
@@ -107,7 +107,8 @@ def _reader(
     from phalanx.reports.nodes.node_list import read_nodes
 
     async def read(client: Any) -> list[NodeEntry]:
-        dialects = dialect_options(await read_policy(client))
+        policy, _ = await read_policy(client)
+        dialects = dialect_options(policy)
         with Progress() as progress:
             found = await read_nodes(client, selector, pool_label, dialects, progress.advanced)
         return [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from phalanx.cli.accounts.history import database_option
-from phalanx.cli.connection import kubeconfig_option, policy_file_option, scheduler_names_option
+from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
 from phalanx.cli.explanation.moments import age
 from phalanx.cli.services.logs import log_format_option, log_level_option
 
@@ -36,7 +36,7 @@ def accounting() -> None:
 @accounting.command()
 @kubeconfig_option
 @database_option
-@scheduler_names_option("are written down")
+@fixed_scheduler_names_option("are written down")
 @policy_file_option
 @log_level_option
 @log_format_option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, policy_file_option, scheduler_names_option
+from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
 from phalanx.cli.services.logs import log_format_option, log_level_option
 
 
@@ -16,7 +16,7 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     show_default=True,
     help="Where the Secrets with the kubeconfigs of member clusters are, and the lease of replicas.",
 )
-@scheduler_names_option("a forecast in a member cluster is about")
+@fixed_scheduler_names_option("a forecast in a member cluster is about")
 @policy_file_option
 @click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
 @click.option(

@@ -38,8 +38,8 @@ def top(
 ) -> None:
     """Look at queues, gangs and nodes in the terminal, live, and read why and until when gangs wait.
 
-    It watches the cluster once and rehearses the scheduler over it, as `phalanx dashboard`: use --scheduler-name as
-    the scheduler has it. Nothing is changed. Press ? for the keys, q ends.
+    It watches the cluster once and rehearses the scheduler over it, as `phalanx dashboard`. Nothing is
+    changed. Press ? for the keys, q ends.
 
     \b
     phalanx top

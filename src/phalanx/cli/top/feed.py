@@ -148,8 +148,9 @@ async def _follow(
     """Lets a feed begin, and follow one watch after the other. What it has told stands until the next one has read
     the cluster."""
     while True:
-        async with RehearsalProcess.running(found.text, options.schedulers, errors=errors) as rehearsal:
-            watch = ClusterWatch(client, options, found.policy, rehearsal)
+        seen = msgspec.structs.replace(options, schedulers=found.scheduler_names)
+        async with RehearsalProcess.running(found.text, seen.schedulers, errors=errors) as rehearsal:
+            watch = ClusterWatch(client, seen, found.policy, rehearsal)
             history = GangHistory(client, watch)
             running = asyncio.create_task(watch.run())
             try:
