@@ -62,6 +62,6 @@ async def test_commands_are_about_all_names_that_the_scheduler_serves(world: Wor
         return code == 0 and "Waiting (NotEnoughResources)" in output
 
     await world.until(told, "the command knows the second name")
-    code, output = await run(world, *why, "--scheduler-name", "phalanx")
+    _, output = await run(world, *why, "--scheduler-name", "phalanx")
     assert "Foreign" in output
     assert scheduler.without_right() == []

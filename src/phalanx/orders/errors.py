@@ -11,5 +11,9 @@ class OrderError(Exception):
         self.message = message
 
 
+class NotFoundError(OrderError):
+    """Nothing has the name that was given."""
+
+
 class BadNameError(OrderError):
     """What was named cannot be a gang's name, or is of a kind that nobody knows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from phalanx.model.gang import shown_name
-from phalanx.orders.errors import OrderError
+from phalanx.orders.errors import NotFoundError, OrderError
 from phalanx.reports.jobs.job_report import AmbiguousName, FoundJob, JobReader
 from phalanx.reports.jobs.kinds import GANG
 
@@ -31,4 +31,4 @@ async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> F
         text += "; this cluster does not have Volcano Jobs, `phalanx install` brings them"
     elif reader.warnings:
         text += f"; {'; '.join(reader.warnings)}"
-    raise OrderError(text)
+    raise NotFoundError(text)

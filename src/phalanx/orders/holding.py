@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from phalanx.jobs.suspended import HOLD, QUEUE_LABEL, is_suspended
+from phalanx.jobs.suspended import HOLD, QUEUE_LABEL, SuspendableKind, is_suspended
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.orders.errors import OrderError
@@ -30,18 +31,43 @@ async def hold(client: KubeClient, target: Target) -> str:
     kind = target.suspendable
     if kind is None:
         raise OrderError(f"{target.title} cannot be held: {_no_way(target)}")
+    if not await _keep_suspended(client, target, kind, _refuse_running):
+        return f"{target.title} is held already"
+    return _held(target, "it stays suspended")
+
+
+async def suspend(client: KubeClient, target: Target) -> str:
+    """Ends the pods of a job of any kind but Volcano's and keeps it, by its own field. Raises OrderError."""
+    _refuse_finished(target)
+    kind = target.suspendable
+    if kind is None:
+        raise OrderError(f"{target.title} cannot be suspended: {_no_way(target)}")
+    if not await _keep_suspended(client, target, kind):
+        return f"{target.title} is suspended already"
+    at = f"{target.title} -n {target.namespace}"
+    return f"{target.title} will be suspended; its pods end. To go on: phalanx job resume {at}"
+
+
+async def _keep_suspended(
+    client: KubeClient,
+    target: Target,
+    kind: SuspendableKind,
+    check: Callable[[Target], None] = lambda target: None,
+) -> bool:
+    """False where it is suspended already; `check` is asked before it is changed. Raises OrderError."""
     _refuse_kueue(target)
     assert target.document is not None
     queued, suspended = bool(target.note("labels", QUEUE_LABEL)), is_suspended(kind, target.document)
     if suspended and (not queued or target.note("annotations", HOLD) == "true"):
-        return f"{target.title} is held already"
-    _refuse_running(target)
+        return False
+    check(target)
+    _refuse_unended_ray_job(target)
     patch: dict[str, Any] = {} if suspended else _nested(kind.suspend, True)
     if queued:
         # Else whoever lets suspended jobs go would do so when it is its turn.
         patch["metadata"] = {"annotations": {HOLD: "true"}}
     await client.patch(target.path, patch, PatchType.MERGE)
-    return _held(target, "it stays suspended")
+    return True
 
 
 async def release(client: KubeClient, target: Target) -> str:
@@ -107,7 +133,7 @@ def _refuse_running(target: Target) -> None:
         raise OrderError(
             f"{target.title} runs already ({target.running} pods); only what waits can be held. "
             f"To end its pods and keep it: phalanx job suspend {target.title}"
-            if target.volcano_job or (target.resource is not None and target.resource.kind in ("Job", "JobSet"))
+            if target.volcano_job or target.suspendable is not None
             else f"{target.title} runs already ({target.running} pods); only what waits can be held"
         )
 
@@ -117,6 +143,16 @@ def _refuse_kueue(target: Target) -> None:
         raise OrderError(
             f"{target.title} is in Kueue's queue {queue}, and Kueue alone suspends and resumes it: "
             "stop its Workload (kubectl kueue stop workload)"
+        )
+
+
+def _refuse_unended_ray_job(target: Target) -> None:
+    """KubeRay fails, for good, a RayJob that is suspended although its cluster is to outlive it."""
+    assert target.document is not None
+    ends = mapping(target.document.get("spec")).get("shutdownAfterJobFinishes") is True
+    if target.resource is not None and target.resource.kind == "RayJob" and not ends:
+        raise OrderError(
+            f"{target.title} cannot be suspended: KubeRay fails a RayJob for it unless shutdownAfterJobFinishes is true"
         )
 
 

@@ -9,15 +9,16 @@ from typing import Any
 from phalanx.jobs.suspended import SUSPENDABLE, SuspendableKind
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
-from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.orders.errors import BadNameError, OrderError
+from phalanx.orders.errors import BadNameError, NotFoundError, OrderError
 from phalanx.orders.found_job import find_job
 from phalanx.reports.jobs.entries import PodEntry
 from phalanx.reports.jobs.job_report import JobReader
 from phalanx.reports.jobs.kinds import GANG, VOLCANO_JOBS, WORDS
 from phalanx.reports.jobs.read_documents import controller_of, mapping, read_pod, text
+from phalanx.reports.owner_kinds import suspendable_kind
+from phalanx.reports.owners import OwnerReader
 
 Json = dict[str, Any]
 
@@ -60,13 +61,7 @@ class Target:
     @property
     def suspendable(self) -> SuspendableKind | None:
         """How it is suspended, where its kind can be."""
-        if self.resource is None:
-            return None
-        for kind in SUSPENDABLE:
-            served = kind.served
-            if (served.group, served.kind) == (self.resource.group, self.resource.kind):
-                return kind
-        return None
+        return suspendable_kind(self.resource) if self.resource is not None else None
 
     @property
     def path(self) -> str:
@@ -100,8 +95,7 @@ class TargetFinder:
         self._client = client
         self._namespace = namespace
         self._reader = JobReader(client)
-        self._served: Discovery | None = None
-        self._lists: dict[tuple[str, str], tuple[Resource | None, dict[str, Json]]] = {}
+        self._owners = OwnerReader(client, namespace)
 
     async def find(self, name: str) -> Target:
         """`NAME` or `KIND/NAME`. Raises OrderError where there is none, or several."""
@@ -120,13 +114,21 @@ class TargetFinder:
             first, resource = members[0], PODS
         elif word == "" or word in WORDS:
             kind = WORDS.get(word, "")
-            found = await find_job(self._reader, kind, rest, self._namespace)
-            members = found.members
-            if found.entry.kind == GANG:
-                where = found.resource
-                groups = tuple((where, group) for group in found.groups if where is not None)
-                return await self._of_gang(found.entry.name, groups, members)
-            first, resource = found.document, found.resource or PODS
+            try:
+                found = await find_job(self._reader, kind, rest, self._namespace)
+            except NotFoundError:
+                # Its operator calls the PodGroup something else, or has made none.
+                job = None if kind else await self._job_called(rest)
+                if job is None:
+                    raise
+                (resource, first), members = job, []
+            else:
+                members = found.members
+                if found.entry.kind == GANG:
+                    where = found.resource
+                    groups = tuple((where, group) for group in found.groups if where is not None)
+                    return await self._of_gang(found.entry.name, groups, members)
+                first, resource = found.document, found.resource or PODS
         else:
             resource = await self._suspendable_resource(word)
             members, first = [], await self._get(resource, rest)
@@ -169,6 +171,23 @@ class TargetFinder:
 
     # owners
 
+    async def _job_called(self, name: str) -> tuple[Resource, Json] | None:
+        """The topmost job of a name, of whatever kind; None where there is none. Raises OrderError for several."""
+        found = await self._owners.called(name)
+        owners = (await self._owners.tree()).owners(name) if not found else {}
+        for owner in owners:
+            resource, objects = await self._owners.objects(owner.api_version, owner.kind)
+            if resource is not None and owner.uid in objects:
+                found.append((resource, objects[owner.uid]))
+        tops: dict[str, tuple[Resource, Json]] = {}
+        for each in found:
+            top, _ = await self._top(*each)
+            tops[text(mapping(top[1].get("metadata")).get("uid"))] = top
+        if len(tops) > 1:
+            told = ", ".join(sorted(_title(*top) for top in tops.values()))
+            raise OrderError(f"several jobs are called {name!r}; say which: {told}")
+        return next(iter(tops.values()), None)
+
     async def _top(self, resource: Resource, document: Json) -> tuple[tuple[Resource, Json], tuple[str, ...]]:
         """The topmost controller that makes a run, and the objects below it. What is not there any more is no
         controller. Raises OrderError where one cannot be read."""
@@ -177,7 +196,9 @@ class TargetFinder:
             reference = controller_of(document)
             if not reference or reference.get("kind") in _SCHEDULES or reference.get("kind") == "Node":
                 break
-            where, objects = await self._list(text(reference.get("apiVersion")), text(reference.get("kind")))
+            where, objects = await self._owners.objects(
+                text(reference.get("apiVersion")), text(reference.get("kind"))
+            )
             above = objects.get(text(reference.get("uid")))
             if where is None:
                 raise OrderError(
@@ -193,7 +214,7 @@ class TargetFinder:
     async def _members_of(self, top: Json) -> list[Json]:
         """The pods below an object."""
         uid, found = text(mapping(top.get("metadata")).get("uid")), []
-        _, pods = await self._list("v1", "Pod")
+        _, pods = await self._owners.objects("v1", "Pod")
         for pod in pods.values():
             document: Json | None = pod
             for _ in range(_MOST_OWNERS):
@@ -203,30 +224,13 @@ class TargetFinder:
                 if text(reference.get("uid")) == uid:
                     found.append(pod)
                     break
-                _, above = await self._list(text(reference.get("apiVersion")), text(reference.get("kind")))
+                _, above = await self._owners.objects(
+                    text(reference.get("apiVersion")), text(reference.get("kind"))
+                )
                 document = above.get(text(reference.get("uid")))
         return found
 
     # reading
-
-    async def _list(self, api_version: str, kind: str) -> tuple[Resource | None, dict[str, Json]]:
-        """(The kind, None where it cannot be listed; its objects of the namespace by uid)."""
-        known = self._lists.get((api_version, kind))
-        if known is None:
-            group, _, version = api_version.rpartition("/")
-            kinds = (await self._discovery()).find_kind(group, kind)
-            resource = next((each for each in kinds if each.version == version), next(iter(kinds), None))
-            objects: dict[str, Json] = {}
-            if resource is not None:
-                try:
-                    listed = await self._client.list_all(resource.path(self._namespace))
-                    objects = {text(mapping(each.get("metadata")).get("uid")): each for each in listed["items"]}
-                except ApiError as error:
-                    if error.status not in (403, 404):
-                        raise
-                    resource = None
-            known = self._lists[api_version, kind] = (resource, objects)
-        return known
 
     async def _get(self, resource: Resource, name: str) -> Json:
         try:
@@ -242,19 +246,14 @@ class TargetFinder:
         for kind in SUSPENDABLE:
             served = kind.served
             if word.partition(".")[0] in (served.kind.lower(), served.plural):
-                found = (await self._discovery()).find(served.group, served.plural)
+                found = (await self._owners.discovery()).find(served.group, served.plural)
                 if not found:
                     raise OrderError(f"this cluster does not have the kind {served.kind} of {served.group}")
                 return found[0]
-        if found := [each for each in (await self._discovery()).lookup(word) if each.namespaced]:
+        if found := [each for each in (await self._owners.discovery()).lookup(word) if each.namespaced]:
             return found[0]
         known = ", ".join(["vcjob", "podgroup", "pod", *(kind.served.kind.lower() for kind in SUSPENDABLE)])
         raise BadNameError(f"unknown kind {word!r}: expected one of {known}")
-
-    async def _discovery(self) -> Discovery:
-        if self._served is None:
-            self._served = await discover(self._client)
-        return self._served
 
 
 def _title(resource: Resource, document: Json) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -38,6 +38,8 @@ from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGN
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
 
 _NODES_NAMED = 5
+# Of a pod.
+_NO_WAITS = ("Running", "Bound", "Finished", "Terminating")
 # Of a gang: for its minimum.
 _WAITS = ("Waiting", "Partial")
 
@@ -220,8 +222,28 @@ class WhyReport:
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
         """As of the module `gang_names`; of several that an owner starts together those that wait come first.
         Raises AmbiguousGangError."""
-        found = gangs_called(self._state.gangs, namespace, name, kind)
-        return sorted(found, key=lambda key: (not self._counts[key].pending, key))
+        return self._waiting_first(gangs_called(self._state.gangs, namespace, name, kind))
+
+    def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
+        """Those of pods and of the objects that declare gangs, by uid, in the same order."""
+        found = {
+            record.gang.key for uid in uids if (record := self._state.pods.get(uid)) and record.gang is not None
+        }
+        found |= {key for key, record in self._state.gangs.items() if source_uid(record) in uids}
+        return self._waiting_first(found)
+
+    def pods_below(self, owner: str, namespace: str, name: str, uids: Collection[str]) -> WhyAnswer | None:
+        """About pods without a gang: about the first of them that waits. None where there is none of them."""
+        pods = sorted(record.pod.name for uid in uids if (record := self._state.pods.get(uid)) is not None)
+        answers = [found for pod in pods if (found := self.pod(namespace, pod)) is not None]
+        waiting = next((each for each in answers if each.state not in _NO_WAITS), None)
+        if waiting is not None or not answers:
+            return waiting
+        told = f"its {len(answers)} pods exist, and none of them waits"
+        return WhyAnswer(owner, f"{namespace}/{name}", "Satisfied", told)
+
+    def _waiting_first(self, keys: Iterable[GangKey]) -> list[GangKey]:
+        return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
 
     def object_path(self, key: GangKey) -> str:
         """Of the object that declares a gang, "" for none."""
@@ -472,6 +494,11 @@ def object_path(record: GangRecord | None) -> str:
     """Of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
+
+
+def source_uid(record: GangRecord) -> str:
+    """Of the object that declares a gang, "" for none."""
+    return record.spec.source.uid if record.spec is not None and record.spec.source is not None else ""
 
 
 # After the dry run, members that it placed count as PLACED.

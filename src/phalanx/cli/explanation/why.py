@@ -39,6 +39,8 @@ _OWNER_WORDS = {
     "statefulsets": "statefulset",
     "sts": "statefulset",
 }
+# Of these the name is that of the object itself; the others have ways of their own to what they own.
+_NO_OWNERS = frozenset({"pod", "gang", "composite", *_OWNER_WORDS.values()})
 _COMPOSITE_WORDS = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "composite"})
 
 
@@ -73,8 +75,9 @@ def why(
 
     KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that only labels declare is a podgroup
     too. Of a job (Kubernetes' or Volcano's; vcjob only the latter), replicaset or statefulset it says why its pods
-    do not exist or wait; a jobset, pytorchjob, raycluster or whatever else has pods that start together is asked
-    about in the same way. NAME alone is a gang as `phalanx jobs` shows it, or else a job or a pod.
+    do not exist or wait; a jobset, pytorchjob, rayjob, trainjob or whatever else has pods that start together is
+    asked about in the same way, also where its operator makes the PodGroup, whatever that is called. NAME alone is
+    a gang as `phalanx jobs` shows it, or else a job or a pod.
 
     The answer comes from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is
     changed.
@@ -105,6 +108,7 @@ def why(
         from phalanx.model.gang import GangKey, shown_name
         from phalanx.reports.gang_names import AmbiguousGangError
         from phalanx.reports.missing_pods import add_missing_pods, why_owner
+        from phalanx.reports.owners import OwnerReader, below, without_pods
         from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
         from phalanx.reports.promised_starts import read_plan
         from phalanx.reports.snapshot import read_cluster
@@ -124,8 +128,11 @@ def why(
         report = WhyReport(snapshot, policy, time.time(), stored)
         where = namespace or client.namespace
         answer = None
+        owners = OwnerReader(client, where)
         try:
             gangs = report.gangs_called(where, name, "" if kind in ("gang", "") else kind)
+            owned = await below(owners, name, kind) if not gangs and kind not in _NO_OWNERS else set()
+            gangs = gangs or report.gangs_below(owned)
         except AmbiguousGangError as error:
             raise click.ClickException(str(error)) from error
         if kind == "pod":
@@ -141,14 +148,17 @@ def why(
             if answer is not None and len(gangs) > 1:
                 others = ", ".join(shown_name(each.name) for each in gangs[1:_OTHERS_NAMED])
                 answer.warnings.append(f"it is one of {len(gangs)} gangs of {name}: {others}")
+        elif owned:
+            answer = report.pods_below(kind, where, name, owned)
         if answer is None and kind in ("gang", ""):
             # It is a job without a gang, or one whose pods are another scheduler's.
             answer = await why_owner(client, report, "job", where, name)
         if answer is None and not kind:
             answer = report.pod(where, name)
         if answer is None:
-            what = _NOUNS.get(kind, f"pods of a {kind}")
-            raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
+            what = _NOUNS.get(kind, kind)
+            told = await without_pods(owners, name, kind) if kind not in _NO_OWNERS else ""
+            raise click.ClickException(told or f"no {what} {name!r} in namespace {where!r}")
         if answer.state in ("Waiting", "Partial", "Evicting"):
             namespace_of, _, gang = answer.gang.partition("/")
             who = GangKey(namespace_of, gang) if gang else answer.uid
@@ -241,7 +251,7 @@ def _size_lines(size: GangSize) -> list[str]:
 
 def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
     """NAME, KIND/NAME or KIND NAME; ("" | pod | gang | composite | the kind of an owner, name)."""
-    from phalanx.dialects.workloads.table import owner_words
+    from phalanx.reports.owner_kinds import job_words
 
     words = target[0].split("/", 1) if len(target) == 1 else list(target)
     if len(words) > 2 or not all(words):
@@ -257,7 +267,7 @@ def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
         return "composite", words[1]
     if kind in _OWNER_WORDS:
         return "vcjob" if group.endswith("batch.volcano.sh") else _OWNER_WORDS[kind], words[1]
-    owners = owner_words()
+    owners = job_words()
     if kind in owners:
         return owners[kind], words[1]
     if "/" in words[1]:

@@ -20,6 +20,7 @@ from phalanx.cli.connection import (
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
+    from phalanx.orders.target import Target
     from phalanx.reports.jobs.entries import JobEntry
     from phalanx.reports.jobs.job_report import FoundJob
 
@@ -187,23 +188,47 @@ def job_describe(name: str, namespace: str | None, output: str, kubeconfig: str 
 
 
 Order = Callable[["KubeClient", "FoundJob"], Coroutine[Any, Any, str]]
+FieldOrder = Callable[["KubeClient", "Target"], Coroutine[Any, Any, str]]
 
 
-def _order(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None, order: Order) -> None:
-    """Does something to each job and prints the line that it returns; one that fails does not keep the others."""
+def _order(
+    names: tuple[str, ...],
+    namespace: str | None,
+    kubeconfig: str | None,
+    order: Order,
+    by_field: FieldOrder | None = None,
+) -> None:
+    """Does something to each job and prints the line that it returns; one that fails does not keep the others.
+    `by_field` does it to jobs of operators."""
     from phalanx.cli.connection import run_connected
+    from phalanx.cli.jobs.orders import order_by_field
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.kube.errors import ApiError
     from phalanx.reports.jobs.job_report import JobReader
 
-    targets = [parse_job(name) for name in names]
+    if by_field is None:
+        for name in names:
+            parse_job(name)
+
+    async def told(client: KubeClient, reader: JobReader, name: str) -> str:
+        where = namespace or client.namespace
+        try:
+            found = await find_job(reader, *parse_job(name), where)
+        except click.ClickException:
+            if by_field is None:
+                raise
+        else:
+            if by_field is None or found.entry.kind != "gang":
+                return await order(client, found)
+        return await order_by_field(client, where, name, by_field)
 
     async def work(client: KubeClient) -> int:
         reader, failed = JobReader(client), 0
-        for kind, name in targets:
+        for name in names:
             try:
-                found = await find_job(reader, kind, name, namespace or client.namespace)
-                click.echo(await order(client, found))
+                click.echo(await told(client, reader, name))
+            except click.UsageError:
+                raise
             except click.ClickException as error:
                 click.echo(f"Error: {error.message}", err=True)
                 failed += 1
@@ -226,11 +251,14 @@ _names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, re
 def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
     """End the pods of jobs, and keep the jobs, so that they can be resumed.
 
-    A Volcano Job gets a Command (AbortJob), as from vcctl; native Jobs and JobSets get spec.suspend.
+    A Volcano Job gets a Command (AbortJob), as from vcctl; Jobs, JobSets, training jobs, RayJobs and TrainJobs are
+    suspended by their own field. Of a gang NAME may be that of its job, such as pytorchjob/bert, or of its
+    PodGroup.
     """
     from phalanx.cli.jobs.orders import suspend_job
+    from phalanx.orders.holding import suspend
 
-    _order(names, namespace, kubeconfig, suspend_job)
+    _order(names, namespace, kubeconfig, suspend_job, suspend)
 
 
 @job.command("resume")
@@ -240,8 +268,9 @@ def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str |
 def job_resume(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
     """Let suspended jobs go on: their pods are made anew."""
     from phalanx.cli.jobs.orders import resume_job
+    from phalanx.orders.holding import release
 
-    _order(names, namespace, kubeconfig, resume_job)
+    _order(names, namespace, kubeconfig, resume_job, release)
 
 
 @job.command("restart")

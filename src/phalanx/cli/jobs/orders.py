@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,28 @@ from phalanx.orders.volcano_command import ABORT, RESTART, RESUME, command_to
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
+    from phalanx.orders.target import Target
     from phalanx.reports.jobs.entries import JobEntry
     from phalanx.reports.jobs.job_report import FoundJob
+
+
+async def order_by_field(
+    client: KubeClient,
+    namespace: str,
+    name: str,
+    order: Callable[[KubeClient, Target], Awaitable[str]],
+) -> str:
+    """To the job of an operator, of whatever kind, by its own field. `name` may be that of the job, its PodGroup
+    or, as pod/NAME, of one of its pods."""
+    from phalanx.orders.errors import BadNameError, OrderError
+    from phalanx.orders.target import TargetFinder
+
+    try:
+        return await order(client, await TargetFinder(client, namespace).find(name))
+    except BadNameError as error:
+        raise click.UsageError(error.message) from error
+    except OrderError as error:
+        raise click.ClickException(error.message) from error
 
 
 async def suspend_job(client: KubeClient, job: FoundJob) -> str:
@@ -95,10 +116,7 @@ async def send_command(client: KubeClient, job: FoundJob, action: str) -> None:
 async def _set_suspend(client: KubeClient, job: FoundJob, value: bool) -> None:
     from phalanx.kube.client import PatchType
 
-    if job.resource is None or job.entry.kind not in ("job", "jobset"):
-        raise click.ClickException(
-            f"{job.entry.target} is a gang without a job and cannot be suspended: nobody would make its pods anew"
-        )
+    assert job.resource is not None
     path = job.resource.path(job.entry.namespace, job.entry.name)
     await client.patch(path, {"spec": {"suspend": value}}, PatchType.MERGE)
 

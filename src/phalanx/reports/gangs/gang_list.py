@@ -25,6 +25,10 @@ Json = Mapping[str, Any]
 _ENDS = {"Completed": GangState.COMPLETED, "Failed": GangState.FAILED, "Terminated": GangState.CANCELLED}
 _STOPPING = frozenset({"Aborting", "Terminating", "Completing", "Restarting"})
 _DONE = frozenset({"Succeeded", "Failed"})
+# Why groups are not admitted.
+_BEFORE_PODS = frozenset(
+    {"AwaitingAdmission", "QuotaExceeded", "QueueNotFound", "QueueNotLeaf", "QueueClosed", "BudgetSpent"}
+)
 
 
 def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, plan: StoredPlan) -> list[GangEntry]:
@@ -91,7 +95,9 @@ def _state(job: JobEntry, alive: Sequence[PodEntry], placed: int) -> GangState:
 def _reason(job: JobEntry, state: GangState, alive: Sequence[PodEntry]) -> tuple[str, str]:
     if state in (GangState.RUNNING, GangState.COMPLETED):
         return "", ""
-    if job.kind == GANG and state is GangState.PENDING and not alive:
+    # Operators make no pods before a group is admitted.
+    asks = job.phase == "Pending" and job.reason in _BEFORE_PODS
+    if job.kind == GANG and state is GangState.PENDING and not alive and not asks:
         # What its group says is what was said when there were some.
         return "NoPods", "none of its pods exists"
     return job.reason, job.message
