@@ -152,7 +152,8 @@ def _refuse_unended_ray_job(target: Target) -> None:
     ends = mapping(target.document.get("spec")).get("shutdownAfterJobFinishes") is True
     if target.resource is not None and target.resource.kind == "RayJob" and not ends:
         raise OrderError(
-            f"{target.title} cannot be suspended: KubeRay fails a RayJob for it unless shutdownAfterJobFinishes is true"
+            f"{target.title} cannot be suspended: KubeRay fails a RayJob for it unless its "
+            "shutdownAfterJobFinishes is true"
         )
 
 

@@ -13,7 +13,6 @@ from phalanx.dialects.intake import Intake
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
-from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.whatif.answer import (
     AFTER_EVICTIONS,
@@ -31,6 +30,7 @@ from phalanx.reports.whatif.answer import (
     WhatIfAnswer,
     with_shown_names,
 )
+from phalanx.reports.whatif.asked_gang import refuse_running, waiting_gang
 from phalanx.reports.whatif.changes import QueueChange, changed_queue, lost_nodes, more_nodes, with_priority
 from phalanx.reports.whatif.manifests import PriorityClasses, submission
 from phalanx.reports.why import WhyAnswer, WhyReport
@@ -222,52 +222,15 @@ def _as_it_would_be(
         if isinstance(event, PodUpdated) and event.pod.uid in pods and event.pod.gang
     }
     if question.gang:
-        gangs.add(asked_gang := _waiting_gang(question.gang, question.namespace, events))
+        gangs.add(asked_gang := waiting_gang(question.gang, question.namespace, events, there))
         if not (question.changes or question.objects):
-            _refuse_running(question.gang, asked_gang, events)
+            refuse_running(question.gang, asked_gang, events)
     asked = (pods, frozenset(gangs))
     if question.priority is not None:
         if not pods and not gangs:
             raise InputError("--priority: say whose: -f FILE or --gang NAMESPACE/NAME")
         events = with_priority(events, *asked, question.priority)
     return _Supposed(intake, events, then, policy, capture), asked, notes
-
-
-def _refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
-    """Raises InputError for a gang of which nobody waits, where nothing is said that would be different for it."""
-    pods = [
-        event.pod
-        for event in events
-        if isinstance(event, PodUpdated) and (event.pod.namespace, event.pod.gang) == (key.namespace, key.name)
-    ]
-    if all(pod.node or pod.finished for pod in pods):
-        raise InputError(f"--gang {text}: it does not wait: each of its {len(pods)} pods has a node, or has ended")
-
-
-def _waiting_gang(text: str, namespace: str, events: Sequence[ClusterEvent]) -> GangKey:
-    there = dict.fromkeys(
-        GangKey(event.pod.namespace, event.pod.gang)
-        for event in events
-        if isinstance(event, PodUpdated) and event.pod.gang
-    )
-    # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
-    space, slash, name = text.partition("/")
-    meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
-    try:
-        for where, what in meant:
-            if found := gangs_called(there, where, what):
-                return found[0]
-    except AmbiguousGangError as error:
-        raise InputError(f"--gang {text}: {error}") from error
-    # (Volcano calls the group of a job after the job and its uid.)
-    declared = (event.gang.key for event in events if isinstance(event, GangUpdated))
-    for key in declared:
-        if any(key.namespace == where and f"{key.name}-".startswith(f"{what}-") for where, what in meant):
-            raise InputError(
-                f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so nobody "
-                f"knows what they ask for; ask about the file of the job with -f"
-            )
-    raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
 
 
 def _check_new(there: Sequence[FileObject], made: Sequence[FileObject]) -> None:

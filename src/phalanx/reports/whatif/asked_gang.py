@@ -1,0 +1,72 @@
+"""Which gang is asked about by `phalanx what-if --gang`, among what a capture holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
+from phalanx.model.gang import GangKey
+from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
+from phalanx.reports.owners import OwnerTree
+from phalanx.simulation.documents import FileObject
+from phalanx.simulation.errors import InputError
+
+
+def refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
+    """Raises InputError for a gang of which nobody waits, where nothing is said that would be different for it."""
+    pods = [
+        event.pod
+        for event in events
+        if isinstance(event, PodUpdated) and (event.pod.namespace, event.pod.gang) == (key.namespace, key.name)
+    ]
+    if all(pod.node or pod.finished for pod in pods):
+        raise InputError(f"--gang {text}: it does not wait: each of its {len(pods)} pods has a node, or has ended")
+
+
+def waiting_gang(
+    text: str, namespace: str, events: Sequence[ClusterEvent], entries: Sequence[FileObject]
+) -> GangKey:
+    there = dict.fromkeys(
+        GangKey(event.pod.namespace, event.pod.gang)
+        for event in events
+        if isinstance(event, PodUpdated) and event.pod.gang
+    )
+    # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
+    space, slash, name = text.partition("/")
+    meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
+    try:
+        for where, what in meant:
+            if found := gangs_called(there, where, what) or _gangs_of_job(where, what, events, entries, there):
+                return found[0]
+    except AmbiguousGangError as error:
+        raise InputError(f"--gang {text}: {error}") from error
+    # (Volcano calls the group of a job after the job and its uid.)
+    declared = (event.gang.key for event in events if isinstance(event, GangUpdated))
+    for key in declared:
+        if any(key.namespace == where and f"{key.name}-".startswith(f"{what}-") for where, what in meant):
+            raise InputError(
+                f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so nobody "
+                f"knows what they ask for; ask about the file of the job with -f"
+            )
+    raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
+
+
+def _gangs_of_job(
+    namespace: str,
+    name: str,
+    events: Sequence[ClusterEvent],
+    entries: Sequence[FileObject],
+    there: Iterable[GangKey],
+) -> list[GangKey]:
+    """Those of a job whose operator calls its PodGroup something else."""
+    tree = OwnerTree()
+    for entry in entries:
+        if entry.document["metadata"].get("namespace") == namespace:
+            tree.add(entry.document)
+    below, found = tree.below(name), set[GangKey]()
+    for event in events if below else ():
+        if isinstance(event, PodUpdated) and event.pod.uid in below and event.pod.gang:
+            found.add(GangKey(event.pod.namespace, event.pod.gang))
+        elif isinstance(event, GangUpdated) and event.gang.source and event.gang.source.uid in below:
+            found.add(event.gang.key)
+    return [key for key in there if key in found]
