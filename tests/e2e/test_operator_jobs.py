@@ -9,7 +9,7 @@ import pytest
 from phalanx.kube.paths import Resource
 from tests.e2e.test_job_command import run
 from tests.e2e.test_list_commands import cluster_wide
-from tests.e2e.world import Object, World, pod
+from tests.e2e.world import PODS, Object, World, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -88,6 +88,15 @@ async def test_a_gang_is_asked_about_and_cancelled_by_the_name_of_whoever_made_i
     code, output = await cluster_wide(world, "what-if", "--gang", f"{world.namespace}/rj")
     assert (code, "ray-rj-pg (3 pods)" in output) == (0, True), output
 
+    # Of several gangs of one job it is the one that waits.
+    await made(world, POD_GROUPS, "another", job, minMember=1)
+    await members(world, await made(world, RAY_CLUSTERS, "a", job), "another", 1)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "small"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a-0"}, "target": target}
+    await world.client.create(PODS.path(world.namespace, "a-0", "binding"), binding)
+    code, output = await cluster_wide(world, "what-if", "--gang", f"{world.namespace}/rj")
+    assert (code, "ray-rj-pg (3 pods)" in output) == (0, True), output
+
 
 async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: World) -> None:
     """As training-operator: it deletes the PodGroup of a job that is suspended."""
@@ -103,7 +112,7 @@ async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: Wo
     code, output = await run(world, "hold", "train")
     assert (code, await suspended()) == (0, True), output
     await world.delete(POD_GROUPS, "train")
-    await world.delete(Resource("", "v1", "pods", "Pod"), "train-0", "train-1")
+    await world.delete(PODS, "train-0", "train-1")
     for name in ("train", "pytorchjob/train"):
         code, output = await run(world, "why", name)
         assert (code, "it is suspended" in output, "phalanx release pytorchjob/train" in output) == (1, True, True)

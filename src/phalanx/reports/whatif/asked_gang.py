@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
+from phalanx.model.pod import Pod
 from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
 from phalanx.reports.owners import OwnerTree
 from phalanx.simulation.documents import FileObject
@@ -14,30 +15,25 @@ from phalanx.simulation.errors import InputError
 
 def refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
     """Raises InputError for a gang of which nobody waits, where nothing is said that would be different for it."""
-    pods = [
-        event.pod
-        for event in events
-        if isinstance(event, PodUpdated) and (event.pod.namespace, event.pod.gang) == (key.namespace, key.name)
-    ]
-    if all(pod.node or pod.finished for pod in pods):
+    pods = [pod for pod in _pods(events) if (pod.namespace, pod.gang) == (key.namespace, key.name)]
+    if not any(map(_waits, pods)):
         raise InputError(f"--gang {text}: it does not wait: each of its {len(pods)} pods has a node, or has ended")
 
 
 def waiting_gang(
     text: str, namespace: str, events: Sequence[ClusterEvent], entries: Sequence[FileObject]
 ) -> GangKey:
-    there = dict.fromkeys(
-        GangKey(event.pod.namespace, event.pod.gang)
-        for event in events
-        if isinstance(event, PodUpdated) and event.pod.gang
-    )
+    """Of several that one job has the first that waits. Raises InputError."""
+    pods = _pods(events)
+    there = dict.fromkeys(GangKey(pod.namespace, pod.gang) for pod in pods if pod.gang)
+    waiting = {GangKey(pod.namespace, pod.gang) for pod in pods if _waits(pod)}
     # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
     space, slash, name = text.partition("/")
     meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
     try:
         for where, what in meant:
             if found := gangs_called(there, where, what) or _gangs_of_job(where, what, events, entries, there):
-                return found[0]
+                return next((key for key in found if key in waiting), found[0])
     except AmbiguousGangError as error:
         raise InputError(f"--gang {text}: {error}") from error
     # (Volcano calls the group of a job after the job and its uid.)
@@ -49,6 +45,15 @@ def waiting_gang(
                 f"knows what they ask for; ask about the file of the job with -f"
             )
     raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
+
+
+def _pods(events: Sequence[ClusterEvent]) -> list[Pod]:
+    """As they were last told of: more may be known of a pod once its owner is."""
+    return list({event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}.values())
+
+
+def _waits(pod: Pod) -> bool:
+    return not (pod.node or pod.finished)
 
 
 def _gangs_of_job(
