@@ -201,7 +201,9 @@ kind: SparkApplication
 metadata: {name: a, namespace: t}
 spec: {batchScheduler: volcano, driver: {cores: 1}}
 """
-    assert "leave it out" in objected_in(text)["spec.batchScheduler"].message
+    said = objected_in(text)["spec.batchScheduler"].message
+    assert "start spark-operator with --kube-scheduler-names=phalanx and write batchScheduler: phalanx" in said
+    assert "leave it out" not in said  # then nothing would hold room for the executors
     assert any("--scheduler-name volcano" in step for step in summary(examined(text)).steps)
     assert not examined(text.replace("volcano", "yunikorn"))
 

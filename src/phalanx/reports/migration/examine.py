@@ -10,6 +10,7 @@ import msgspec
 from phalanx.admission.fields import mapping
 from phalanx.dialects.quotas.koordinator_quotas import is_koordinators
 from phalanx.dialects.reader import Document, show
+from phalanx.kube.own_objects import LABELS
 from phalanx.reports.migration.conversions import CONVERSIONS, renamed_queue, said_of_kai
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults, written_paths
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
@@ -67,7 +68,7 @@ class Examiner:
             found[place] = msgspec.structs.replace(found[place], fields=fields)
         for place, refusal in refused_queues(found):
             found[place] = msgspec.structs.replace(found[place], fields=(*found[place].fields, refusal))
-        return [*found, *self._workloads.pods]
+        return [*found, *self._workloads.jobs_of_operators, *self._workloads.pods]
 
     def add_all(self, documents: Iterable[object]) -> None:
         for document in documents:
@@ -111,6 +112,9 @@ class Examiner:
                 self._not_read(document, f"items[{at}]", f"{show(item)} is {NO_OBJECT}")
 
     def _config_map(self, document: Document) -> None:
+        labels = mapping(mapping(document.get("metadata")).get("labels"))
+        if LABELS.items() <= labels.items():
+            return  # the scheduler's own, such as the policy that it says it uses
         head = head_of(document, VOLCANO)
         policies = policies_in(document)
         for key, text in policies.items():
@@ -129,6 +133,8 @@ class Examiner:
     def _object(self, document: Document, system: str) -> None:
         finding = head_of(document, system)
         faults = name_faults(document)
+        if finding.kind == "PodGroup" and system == VOLCANO:
+            self._workloads.operator_jobs.made(document, "volcano")
         read = self._readers.reader(document)
         if read is not None:
             document = named(document)

@@ -12,11 +12,13 @@ from phalanx.reports.migration.findings import FieldFinding, Verdict
 from phalanx.reports.migration.foreign import (
     DEFAULT_SCHEDULER,
     FOREIGN_KEYS,
+    SCHEDULER_NAMES,
     said_of_key,
     said_of_policy,
     said_of_value,
     system_of,
 )
+from phalanx.reports.migration.operators import SPARK, Operator
 from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spelled
 from phalanx.reports.migration.schemas import refused_value
 from phalanx.reports.migration.templates import BATCH_SCHEDULER, value_at
@@ -71,15 +73,22 @@ class FieldExaminer:
         verdict, message = said or (Verdict.NOT_HONOURED, NOBODY)
         return FieldFinding(spelled(path), verdict, message)
 
-    def scheduler(self, path: Path, name: str) -> FieldFinding:
-        """Of a field that names another scheduler."""
+    def scheduler(self, path: Path, name: str, operator: Operator | None = None) -> FieldFinding:
+        """Of a field that names another scheduler, in a job or pod of an operator if one writes it."""
+        if path[-1] == BATCH_SCHEDULER:
+            operator = SPARK
+        if operator is not None and name in SCHEDULER_NAMES:
+            return FieldFinding(spelled(path), Verdict.CHANGE, operator.told(name, self.name))
+        if name != DEFAULT_SCHEDULER and name not in SCHEDULER_NAMES:
+            words = (
+                f"write {self.name}; nobody here knows whose name {name} is: if it is that of the scheduler that"
+            )
+            words += f" is replaced, start ours with --scheduler-name {name}, too, once that is stopped"
+            return FieldFinding(spelled(path), Verdict.CHANGE, words)
         advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
         if name == DEFAULT_SCHEDULER:
             advice = f"{name} is kube-scheduler's name"
-        instead = f"write {self.name}"
-        if path[-1] == BATCH_SCHEDULER:
-            instead = f"its operator writes {name} into the pods: leave it out and write schedulerName: {self.name}"
-        return FieldFinding(spelled(path), Verdict.CHANGE, f"{instead}; {advice}")
+        return FieldFinding(spelled(path), Verdict.CHANGE, f"write {self.name}; {advice}")
 
 
 def name_faults(document: Document) -> list[FieldFinding]:

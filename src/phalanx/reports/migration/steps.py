@@ -20,9 +20,11 @@ from phalanx.reports.migration.foreign import (
     VOLCANO,
     system_of,
 )
+from phalanx.reports.migration.operators import KEPT
 from phalanx.reports.migration.templates import NAME_FIELDS
 
 _NAME_LABEL = "app.kubernetes.io/name"
+_SERVES = "phalanx scheduler --scheduler-name "
 _OUR_WEBHOOKS = ".webhook.phalanx.dev"
 # Webhooks of these groups speak about what we and our users write.
 _STAYS: Mapping[str, str] = {
@@ -96,9 +98,11 @@ def _steps(
             "delete them once it is gone, or what they speak about is refused"
         )
     yield f"phalanx scheduler{config}{running if names else ''}"
+    kept = any(KEPT in field.message for each in findings for field in each.fields)
     if any(each.patch for each in findings):
         patches = f"{place}patches/"
-        yield f"kubectl patch with {patches}: schedulerName in templates (then --scheduler-name phalanx is enough)"
+        enough = "" if kept else " (then --scheduler-name phalanx is enough)"
+        yield f"kubectl patch with {patches}: schedulerName in templates{enough}"
     elif names:
         yield "write schedulerName: phalanx into what makes pods, whenever it suits"
 
@@ -112,8 +116,8 @@ def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
     found = set()
     for each in findings:
         for field in each.fields:
-            if field.field.endswith(NAME_FIELDS) and "--scheduler-name" in field.message:
-                words = field.message.partition("--scheduler-name ")[2]
+            if field.field.endswith(NAME_FIELDS) and _SERVES in field.message:
+                words = field.message.partition(_SERVES)[2]
                 found.add(words.partition("`")[0].partition(" ")[0])
     return sorted(found, key=lambda name: (name not in SCHEDULER_NAMES, name))
 

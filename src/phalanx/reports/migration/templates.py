@@ -12,6 +12,7 @@ from phalanx.dialects.workloads.table import BUILT_IN_RULES
 from phalanx.reports.migration.conversions import queue_name
 from phalanx.reports.migration.foreign import RENAMED_KEYS, SCHEDULER_NAMES
 from phalanx.reports.migration.readers import Path
+from phalanx.reports.owner_kinds import job_kinds
 
 # The one of SparkApplication (sparkoperator.k8s.io): its operator writes it into the pods.
 BATCH_SCHEDULER = "batchScheduler"
@@ -51,7 +52,8 @@ def is_grouped(document: Document) -> bool:
 def grouped_kinds() -> set[tuple[str, str]]:
     """(group, kind) of the owners whose pods somebody here knows as theirs."""
     owners = {(rule.owner.group, rule.owner.kind) for rule in BUILT_IN_RULES if rule.owner is not None}
-    return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,))
+    submitted = ((group, kind) for group, _, kind in job_kinds())
+    return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,), submitted)
 
 
 def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool) -> dict[str, Any] | None:

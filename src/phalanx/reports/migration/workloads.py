@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
-from phalanx.admission.fields import mapping
+from phalanx.admission.fields import mapping, text
 from phalanx.dialects.reader import Document
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults
 from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
 from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, SCHEDULER_NAMES, said_of_key, system_of
+from phalanx.reports.migration.operators import Operator, OperatorJobs, maker_of, operator_of, operator_of_pod
 from phalanx.reports.migration.readers import Path, spelled
 from phalanx.reports.migration.refusals import named
 from phalanx.reports.migration.templates import (
+    NAME_FIELDS,
     in_template,
     is_grouped,
     patch_of,
@@ -32,10 +34,23 @@ class WorkloadExaminer:
     def __init__(self, fields: FieldExaminer) -> None:
         self._fields = fields
         self._pods: dict[bytes, ObjectFinding] = {}
+        self.operator_jobs = OperatorJobs()
 
     @property
     def pods(self) -> list[ObjectFinding]:
         return list(self._pods.values())
+
+    @property
+    def jobs_of_operators(self) -> list[ObjectFinding]:
+        """Those that name no scheduler, and whose pods have another's name."""
+        found = []
+        for document, operator, name in self.operator_jobs.named():
+            places = [spelled((*place, "spec", "schedulerName")) for place in pod_templates(document)]
+            told = operator.told(name, self._fields.name)
+            fields = tuple(FieldFinding(place, Verdict.CHANGE, told) for place in places[:1])
+            head = head_of(document, SCHEDULER_NAMES.get(name, ""))
+            found.append(msgspec.structs.replace(head, fields=fields))
+        return found
 
     def add_pod(self, document: Document) -> None:
         """One that is over, or nobody's of these, is passed over."""
@@ -44,6 +59,9 @@ class WorkloadExaminer:
         system = _system(paths, name)
         if not system or mapping(document.get("status")).get("phase") in ("Succeeded", "Failed"):
             return
+        operator = operator_of_pod(document)
+        if name in SCHEDULER_NAMES and name != self._fields.name:
+            self.operator_jobs.made(document, name)
         owners = mapping(document.get("metadata")).get("ownerReferences") or [{}]
         owner = owners[0].get("uid", "") if isinstance(owners, list) and isinstance(owners[0], Mapping) else ""
         stated = [value_at(document, path) for path in paths]
@@ -54,7 +72,7 @@ class WorkloadExaminer:
             self._pods[key] = msgspec.structs.replace(known, alike=known.alike + 1)
             return
         head = head_of({**document, "apiVersion": "v1", "kind": "Pod"}, system)
-        self._pods[key] = msgspec.structs.replace(head, fields=self._of_pod(document, name))
+        self._pods[key] = msgspec.structs.replace(head, fields=self._of_pod(document, name, operator))
 
     def examined(self, document: Document) -> ObjectFinding | None:
         """A workload of somebody else's kind; None if it has nothing of these systems. A Deployment's ReplicaSets
@@ -62,16 +80,20 @@ class WorkloadExaminer:
         if _is_deployments(document):
             return None
         templates = pod_templates(document)
-        own = list(marked_paths(document))
+        operator = operator_of(text(document.get("apiVersion")), text(document.get("kind")))
+        own = [path for path in marked_paths(document) if operator is None or path[-1] not in operator.keys]
         system_of_own = _system(own, "")
         systems, fields = [system_of_own], [self._of_owner(document, path) for path in own]
         patch: dict[str, Any] | None = None
         for place in templates:
             template = value_at(document, place)
             stated = str(mapping(template.get("spec")).get("schedulerName") or DEFAULT_SCHEDULER)
+            if operator is not None and stated == DEFAULT_SCHEDULER:
+                # Its operator writes a name: what pods have says which.
+                stated = self._fields.name
             system = _system(list(marked_paths(template)), stated) or system_of_own
             if system:
-                told = self._of_template(document, place, stated)
+                told = self._of_template(document, place, stated, operator)
                 patch = patch_of(document, place, self._fields.name, any(_names(each) for each in told))
                 systems.append(system)
                 fields += _fixed(told) if document.get("kind") == "Job" else told
@@ -80,10 +102,15 @@ class WorkloadExaminer:
             name = str(value_at(document, path))
             if not in_template(path, templates) and name in SCHEDULER_NAMES and name != self._fields.name:
                 systems.append(SCHEDULER_NAMES[name])
-                fields.append(self._fields.scheduler(path, name))
+                fields.append(self._fields.scheduler(path, name, operator))
         system = next((each for each in reversed(systems) if each), "")
+        if operator is not None and not any(each.field.endswith(NAME_FIELDS) for each in fields):
+            self.operator_jobs.add(document)
         if not system or not (templates or len(systems) > 1):
             return None
+        if operator is not None and (maker := maker_of(document)):
+            words = f"{maker.get('kind')} {maker.get('name')} makes it: what is said of that holds"
+            fields = [FieldFinding("", Verdict.CHANGE, words)]
         if not is_grouped(document):
             kind = document.get("kind")
             words = f"nothing here reads a {kind}: its pods are placed one by one unless they name their gang"
@@ -116,7 +143,9 @@ class WorkloadExaminer:
             found += self._of_template(document, place, name)
         return found
 
-    def _of_template(self, document: Document, place: Path, name: str) -> tuple[FieldFinding, ...]:
+    def _of_template(
+        self, document: Document, place: Path, name: str, operator: Operator | None = None
+    ) -> tuple[FieldFinding, ...]:
         template = value_at(document, place)
         metadata = mapping(document.get("metadata"))
         pod: dict[str, Any] = {
@@ -128,10 +157,10 @@ class WorkloadExaminer:
         }
         return tuple(
             msgspec.structs.replace(each, field=f"{spelled(place)}.{each.field}" if each.field else spelled(place))
-            for each in self._of_pod(pod, name)
+            for each in self._of_pod(pod, name, operator)
         )
 
-    def _of_pod(self, document: Document, name: str) -> tuple[FieldFinding, ...]:
+    def _of_pod(self, document: Document, name: str, operator: Operator | None = None) -> tuple[FieldFinding, ...]:
         """As it is once its scheduler is ours."""
         spec = {**mapping(document.get("spec")), "schedulerName": self._fields.name}
         document = {**document, "apiVersion": "v1", "kind": "Pod", "spec": spec}
@@ -140,7 +169,7 @@ class WorkloadExaminer:
         told = list(read(document)[1])
         found = [self._fields.field(document, read, path, told) for path in marked_paths(document)]
         if name != self._fields.name:
-            found.append(self._fields.scheduler(("spec", "schedulerName"), name))
+            found.append(self._fields.scheduler(("spec", "schedulerName"), name, operator))
         found += [FieldFinding("", Verdict.CHANGE, message) for message in told if _is_final(message)]
         return tuple(found)
 
@@ -174,4 +203,4 @@ def _system(paths: list[Path], name: str) -> str:
 
 def _is_final(message: str) -> bool:
     """Whether a notice is about what is written and not about what else is (not) there."""
-    return "not found" not in message and "does not exist" not in message
+    return not any(words in message for words in ("not found", "does not exist", "is not there"))

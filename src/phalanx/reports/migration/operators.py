@@ -1,0 +1,125 @@
+"""Operators that write the name of a scheduler into the pods of their jobs, and make PodGroups: whose pods they are
+is said to them, not in the templates of jobs (docs/workloads.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from phalanx.admission.fields import mapping, text
+from phalanx.dialects.reader import Document
+
+_POD_GROUPS = "it then makes PodGroups of scheduling.x-k8s.io"
+#: What stands in a message about a name that has to stay served.
+KEPT = "and keep that name"
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """`advice` says what to do instead of editing templates; `{ours}` is the name of the scheduler to move to,
+    `{name}` the one that its pods have, `{serve}` the command that serves both. `keys` are labels and annotations
+    of its jobs that it acts on, or has written, itself."""
+
+    name: str
+    advice: str
+    keys: tuple[str, ...] = ()
+
+    def told(self, name: str, ours: str) -> str:
+        serve = f"run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+        return self.advice.format(name=name, ours=ours, serve=serve)
+
+
+TRAINING = Operator(
+    "training-operator",
+    "training-operator --gang-scheduler-name={name} writes {name} where a template names nobody: start it with "
+    f"--gang-scheduler-name={{ours}}, {_POD_GROUPS}; a name in the template stays, so take it out; or {{serve}}",
+)
+MPI = Operator(
+    "mpi-operator",
+    "mpi-operator -gang-scheduling {name} writes {name} over what a template names: start it with "
+    f"-gang-scheduling {{ours}}, {_POD_GROUPS}; or {{serve}}",
+)
+RAY = Operator(
+    "KubeRay",
+    "KubeRay --batch-scheduler={name} writes {name} over what a template names, and makes PodGroups that are read "
+    f"here: {{serve}}, {KEPT}; where KubeRay has no such option write {{ours}}",
+    ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "volcano.sh/queue-name", "ray.io/priority-class-name"),
+)
+SPARK = Operator(
+    "spark-operator",
+    f"start spark-operator with --kube-scheduler-names={{ours}} and write batchScheduler: {{ours}}: {_POD_GROUPS}, "
+    "which keep a driver waiting until its executors fit too (without batchScheduler nothing does); a queue then "
+    "stands in the annotation scheduling.volcano.sh/queue-name of driver and executor; or {serve}",
+)
+_TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
+_OPERATORS: Mapping[tuple[str, str], Operator] = MappingProxyType(
+    {
+        **{("kubeflow.org", kind): TRAINING for kind in _TRAINING_KINDS},
+        **{("ray.io", kind): RAY for kind in ("RayCluster", "RayJob", "RayService")},
+        **{("sparkoperator.k8s.io", kind): SPARK for kind in ("SparkApplication", "ScheduledSparkApplication")},
+    }
+)
+
+
+def operator_of(api_version: str, kind: str) -> Operator | None:
+    """Who makes the pods of such an object."""
+    if (api_version, kind) == ("kubeflow.org/v2beta1", "MPIJob"):
+        return MPI
+    return _OPERATORS.get((api_version.rpartition("/")[0], kind))
+
+
+def maker_of(document: Document) -> Mapping[str, Any]:
+    """The reference to the controller of an object, empty where it has none."""
+    owners = mapping(document.get("metadata")).get("ownerReferences")
+    found = (mapping(each) for each in owners) if isinstance(owners, list) else ()
+    return next((each for each in found if each.get("controller") is True), {})
+
+
+def operator_of_pod(document: Document) -> Operator | None:
+    maker = maker_of(document)
+    labels = mapping(mapping(document.get("metadata")).get("labels"))
+    if "sparkoperator.k8s.io/app-name" in labels:
+        return SPARK
+    if labels.get("training.kubeflow.org/operator-name") == "mpi-operator":
+        return MPI  # its launcher is a Job's
+    return operator_of(text(maker.get("apiVersion")), text(maker.get("kind")))
+
+
+class OperatorJobs:
+    """Jobs that name no scheduler themselves. Which one their operator writes into their pods shows in these, and
+    in the PodGroups that it makes."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, str, str], Document] = {}
+        self._names: dict[tuple[str, str, str], str] = {}
+
+    def add(self, document: Document) -> None:
+        self._jobs[_key(document, document)] = document
+
+    def made(self, document: Document, scheduler: str) -> None:
+        """A pod or PodGroup with another scheduler's name."""
+        maker = maker_of(document)
+        if operator_of(text(maker.get("apiVersion")), text(maker.get("kind"))) is not None:
+            metadata = {**maker, "namespace": mapping(document.get("metadata")).get("namespace")}
+            self._names.setdefault(_key(maker, {"metadata": metadata}), scheduler)
+
+    def named(self) -> Iterator[tuple[Document, Operator, str]]:
+        """Those whose pods have another scheduler's name, and which. What one of them has made is not told."""
+        for key, document in self._jobs.items():
+            operator = operator_of(text(document.get("apiVersion")), text(document.get("kind")))
+            name = self._names.get(key) or self._below(document)
+            if operator is not None and name and not maker_of(document):
+                yield document, operator, name
+
+    def _below(self, job: Document) -> str:
+        """What is said of the one that it has made."""
+        uid = mapping(job.get("metadata")).get("uid")
+        made = (key for key, each in self._jobs.items() if uid and maker_of(each).get("uid") == uid)
+        return next((self._names[key] for key in made if key in self._names), "")
+
+
+def _key(head: Mapping[str, Any], document: Document) -> tuple[str, str, str]:
+    metadata = mapping(document.get("metadata"))
+    return text(head.get("kind")), text(metadata.get("namespace")), text(metadata.get("name"))
