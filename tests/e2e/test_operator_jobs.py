@@ -111,8 +111,10 @@ async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: Wo
 
     code, output = await run(world, "hold", "train")
     assert (code, await suspended()) == (0, True), output
-    await world.delete(POD_GROUPS, "train")
     await world.delete(PODS, "train-0", "train-1")
+    code, output = await run(world, "why", "train")  # others leave the group there
+    assert (code, "pytorchjob/train is suspended" in output, "phalanx release" in output) == (0, True, True), output
+    await world.delete(POD_GROUPS, "train")
     for name in ("train", "pytorchjob/train"):
         code, output = await run(world, "why", name)
         assert (code, "it is suspended" in output, "phalanx release pytorchjob/train" in output) == (1, True, True)

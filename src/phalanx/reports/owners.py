@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.jobs.suspended import is_over, is_suspended
+from phalanx.jobs.suspended import QUEUE_LABEL, is_over, is_suspended
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
@@ -23,6 +23,8 @@ from phalanx.reports.gang_names import AmbiguousGangError
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
+from phalanx.reports.why import WhyAnswer
+from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 
 Json = dict[str, Any]
 
@@ -183,3 +185,22 @@ async def without_pods(reader: OwnerReader, name: str, kind: str = "") -> str:
         why = "it is over" if is_over(document) else "its operator has made none, or they are gone"
         return f"{there}: {why}"
     return ""
+
+
+async def add_suspended_job(reader: OwnerReader, answer: WhyAnswer | None) -> WhyAnswer | None:
+    """Completes the answer about a gang without members whose job is suspended, where its operator leaves the
+    PodGroup there meanwhile."""
+    if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS:
+        return answer
+    if answer.members is None or answer.members.present or answer.members.gated:
+        return answer
+    for owner in (await reader.tree()).above(answer.uid):
+        resource, objects = await reader.objects(owner.api_version, owner.kind)
+        kind, job = suspendable_kind(resource) if resource is not None else None, objects.get(owner.uid, {})
+        if kind is None or not is_suspended(kind, job) or QUEUE_LABEL in mapping(job["metadata"].get("labels")):
+            continue
+        title = f"{owner.kind.lower()}/{owner.name}"
+        answer.message += f": {title} is suspended"
+        answer.change = f"let it go: phalanx release {title} -n {reader.namespace}"
+        return answer
+    return answer

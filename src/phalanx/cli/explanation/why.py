@@ -108,7 +108,7 @@ def why(
         from phalanx.model.gang import GangKey, shown_name
         from phalanx.reports.gang_names import AmbiguousGangError
         from phalanx.reports.missing_pods import add_missing_pods, why_owner
-        from phalanx.reports.owners import OwnerReader, below, without_pods
+        from phalanx.reports.owners import OwnerReader, add_suspended_job, below, without_pods
         from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
         from phalanx.reports.promised_starts import read_plan
         from phalanx.reports.snapshot import read_cluster
@@ -145,6 +145,7 @@ def why(
             key = gangs[0] if gangs else GangKey(where, name)
             answer = await add_past_gang_eviction(client, where, key.name, report.gang(key))
             answer = await add_missing_pods(client, answer, report.object_path(key), report.member_uids(key))
+            answer = await add_suspended_job(owners, answer)
             if answer is not None and len(gangs) > 1:
                 others = ", ".join(shown_name(each.name) for each in gangs[1:_OTHERS_NAMED])
                 answer.warnings.append(f"it is one of {len(gangs)} gangs of {name}: {others}")
