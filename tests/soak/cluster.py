@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from phalanx.model.decisions import EvictionReason, Plan
 from phalanx.model.gang import GangKey, Problem
@@ -71,6 +71,11 @@ class SoakCluster(Scenario):
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+    @property
+    def known(self) -> Collection[str]:
+        """What has been observed, by what it is about."""
+        return self._observed.keys()
 
     def has(self, name: str, *states: MemberState) -> bool:
         return name in self.state.pods and self.state.pods[name].state in states

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
-from tests.dialects.objects import VOLCANO, X_K8S
+from phalanx.model.gang import GangCounts, GroupRef
+from tests.dialects.objects import VOLCANO, X_K8S, desired_status
 from tests.workloads.played import JOBSET, Played
 from tests.workloads.test_jobsets import EXCLUSIVE, part, words_of
 from tests.workloads.test_training import KEY, mpi
@@ -124,6 +125,34 @@ def mpi_pod(play: Played, kind: ServedKind, name: str, role: str) -> Played:
 
 
 @pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
+@pytest.mark.parametrize(("room", "launcher"), [(2, 1), (3, 2)])
+def test_workers_do_not_start_where_their_launcher_would_find_no_room(
+    kind: ServedKind, room: int, launcher: int
+) -> None:
+    """All would wait for it, and none would ever leave. What it asks for is what minResources leave."""
+    play = Played().room(room)
+    play.pod_group(kind, "t", "kubeflow.org/v2beta1/MPIJob/t", minMember=3, minResources={"cpu": 2 + launcher})
+    mpi(play, launcherCreationPolicy="WaitForWorkersReady")
+    for name in ("w0", "w1"):
+        mpi_pod(play, kind, name, "worker").run()
+    assert play.placed() == []
+    play.room(room + 1).run()
+    assert play.placed() == ["w0", "w1"]
+    # Whoever comes meanwhile does not get it.
+    play.create("other", of="").run()
+    assert "other" not in play.placed()
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
+def test_parts_that_run_when_others_have_done_their_work_need_no_room_before(kind: ServedKind) -> None:
+    play = Played().room(2).pod_group(kind, "js", TRAIN_JOB, minMember=6, minResources={"cpu": 6})
+    jobset(play, *TRAINING)
+    stage(play, kind, "data", 1)
+    stage(play, kind, "model", 1).run()
+    assert play.placed() == ["data-0-0", "model-0-0"]
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
 def test_the_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them(kind: ServedKind) -> None:
     play = Played().room(8).pod_group(kind, "t", "kubeflow.org/v2beta1/MPIJob/t", minMember=3)
     mpi(play, launcherCreationPolicy="WaitForWorkersReady")
@@ -184,3 +213,24 @@ def test_owner_and_group_may_come_in_any_order_and_go() -> None:
     assert play.gang_of("data-0-0").min_member == 6
     play.pod_group(X_K8S, "js", TRAIN_JOB, minMember=6)
     assert play.gang_of("data-0-0").min_member == 6, "nobody says anything any more"
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
+def test_a_group_is_over_when_all_have_done_their_work_and_not_between_two_stages(kind: ServedKind) -> None:
+    play = Played().room(16).pod_group(kind, "js", TRAIN_JOB, minMember=6)
+    jobset(play, *TRAINING)
+
+    def phase(**counts: int) -> str:
+        about = GroupRef(kind.group, kind.version, kind.kind, kind.plural, "default", "js", "js")
+        change = desired_status(about, {"phase": "Running"}, play.gang_of("data-0-0"), GangCounts(**counts))
+        return "Running" if change is None else change.patch["status"].get("phase", "Running")
+
+    stage(play, kind, "data", 1)
+    stage(play, kind, "model", 1).run()
+    stage(play, kind, "data", 1, node="n1", phase="Succeeded")
+    stage(play, kind, "model", 1, node="n1", phase="Succeeded")
+    assert phase(succeeded=2) == "Running"
+    jobset(play, *TRAINING, data={"succeeded": 1}, model={"succeeded": 1})
+    stage(play, kind, "node", 4).run()
+    assert phase(succeeded=4, running=2) == "Running"
+    assert phase(succeeded=6) == ("Finished" if kind is X_K8S else "Completed")

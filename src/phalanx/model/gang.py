@@ -146,6 +146,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     rules: GangRules = PLAIN
     source: GroupRef | None = None
     min_member: int = 1
+    stated_member: int = 0  # what its object states, where that counts members that cannot exist yet; else 0
     roles: tuple[tuple[str, int], ...] = ()
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
     bundle: tuple[GangKey, ...] = ()

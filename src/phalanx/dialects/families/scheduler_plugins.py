@@ -107,7 +107,7 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 def _phase(group: GroupStatusInput, old: bool) -> str:
     """Derived from the pods alone (docs/rules/coscheduling.md, 2.3), so that a replacement lifts a Failed group."""
     counts, needed = group.counts, group.gang.min_member
-    if counts.succeeded >= needed:
+    if counts.succeeded >= max(needed, group.gang.stated_member):
         return "Finished"
     if _has_failed(group):
         return "Failed"

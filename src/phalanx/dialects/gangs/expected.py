@@ -13,7 +13,7 @@ from phalanx.model.events import ClusterEvent, PodRemoved, PodUpdated
 from phalanx.model.gang import MOST_EXPECTED, ExpectedMembers, Gang, GangKey
 from phalanx.model.peers import NO_PEERS
 from phalanx.model.pod import Pod, PodClass, bound_at
-from phalanx.model.resources import CPU, MEMORY, PODS, Requests, requests_of
+from phalanx.model.resources import CPU, MEMORY, PODS, Requests, add_requests, requests_of
 
 # Of kube-scheduler: what a container without requests counts as in scores.
 _SCORED_CPU, _SCORED_MEMORY = 100, 200 * 2**20
@@ -21,15 +21,15 @@ _SCORED_CPU, _SCORED_MEMORY = 100, 200 * 2**20
 
 class _Run(msgspec.Struct):
     """What one leader expects: the members that have `come`, the numbers of those in whose place they are, and what
-    was `told` of the others, by number: for this gang and leader (`basis`). `complete` is the gang of which all
-    have come.
+    was `told` of the others, by number: for this gang and leader, when so many of its minimum were there (`basis`).
+    `complete` is the gang of which all have come.
     """
 
     leader: str
     come: set[str] = msgspec.field(default_factory=set)
     claimed: set[int] = msgspec.field(default_factory=set)
     told: dict[int, Pod] = {}
-    basis: tuple[Gang, Pod] | None = None
+    basis: tuple[Gang, Pod, int] | None = None
     complete: Gang | None = None
 
 
@@ -77,13 +77,14 @@ class ExpectedMemberIndex:
             if pod.uid not in run.come:
                 run.come.add(pod.uid)
                 run.claimed.add(_place_of(pod, run))
-        if run.basis == (gang, leader):
+        basis = (gang, leader, min(len(came) + 1, gang.min_member))
+        if run.basis == basis:
             wanted = {number: each for number, each in run.told.items() if number not in run.claimed}
         else:
-            run.basis, wanted = (gang, leader), self._placeholders(gang, leader, run.claimed, came)
+            run.basis, wanted = basis, self._placeholders(gang, leader, run.claimed, came)
         events += [PodRemoved(each.uid) for number, each in run.told.items() if number not in wanted]
         events += [PodUpdated(each) for number, each in wanted.items() if run.told.get(number) != each]
-        run.told, run.complete = wanted, None if wanted else gang
+        run.told, run.complete = wanted, None if wanted or basis[2] < gang.min_member else gang
         return events
 
     def _lives(self, uid: str) -> bool:
@@ -93,7 +94,7 @@ class ExpectedMemberIndex:
     def _placeholders(self, gang: Gang, leader: Pod, claimed: set[int], came: list[Pod]) -> dict[int, Pod]:
         expected = gang.expected
         assert expected is not None
-        number_of, requests = _sizes(expected, gang, leader)
+        number_of, requests = _sizes(expected, gang, leader, came)
         numbers = [number for number in range(number_of) if number not in claimed] if requests else []
         if not numbers:
             return {}
@@ -159,19 +160,25 @@ def _leader(members: list[KnownPod], schedulers: Collection[str]) -> Pod | None:
     return oldest.told or oldest.pod
 
 
-def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod) -> tuple[int, Requests]:
+def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, came: list[Pod]) -> tuple[int, Requests]:
     """How many are expected, and what each asks for.
 
-    What minResources leave beside the members of the minimum is shared by the others. Where nobody says how many
-    these are, none is larger than the leader.
+    What minResources leave beside the members of the minimum is shared by the others; until those are there nobody
+    can tell. Where nobody says how many these are, none is larger than the leader.
     """
     if expected.count and expected.requests:
         return expected.count, expected.requests
-    own = dict(leader.usage)
+    first = [leader, *came][: gang.min_member]
+    if gang.min_resources and len(first) < gang.min_member:
+        return 0, ()
+    held: Requests = ()
+    for pod in first:
+        held = add_requests(held, pod.usage)
+    own, taken = dict(leader.usage), dict(held)
     rest = {
         name: left
         for name, amount in gang.min_resources or ()
-        if name != PODS and (left := amount - own.get(name, 0) * gang.min_member) > 0
+        if name != PODS and (left := amount - taken.get(name, 0)) > 0
     }
     if not rest:
         return expected.count, expected.requests or (leader.usage if expected.count else ())

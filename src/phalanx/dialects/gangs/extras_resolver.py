@@ -69,7 +69,7 @@ class ExtrasResolver:
             sla_waiting_time=self._sla_waiting_time(),
             total=self._total(gang.min_member),
             topology=self._topology() if gang.topology is None else gang.topology,
-            expected=self._expected(),
+            expected=self._expected() or gang.expected,
             growth_delay=self._growth_delay(),
         )
         self._check_mode()

@@ -23,7 +23,7 @@ from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLA
 from phalanx.dialects.reader import describe
 from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.gang import Gang, GangKey, GroupRef, MatchPolicy, Problem
+from phalanx.model.gang import ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.text.decoding import MAX_NAME, quoted
 from phalanx.model.topology import TopologyRule
 
@@ -115,12 +115,13 @@ class _Resolution:
             rules=self.naming.rules,
             source=spec.ref,
             min_member=min_member,
+            stated_member=spec.min_member if self._is_staged else 0,
             roles=spec.roles,
             match_policy=self._usual_match_policy(),
             priority=self._priority(spec),
             queue=self._queue(),
-            min_resources=spec.min_resources,
-            min_limits=spec.min_limits,
+            min_resources=spec.min_resources if self._all_at_once else None,
+            min_limits=spec.min_limits if self._all_at_once else (),
             timeout=spec.timeout,
             created=spec.created,
             once_satisfied=spec.once_satisfied,
@@ -139,7 +140,20 @@ class _Resolution:
             claims=spec.claims,
             run_time=spec.run_time,
             later="; ".join([part.later for part in self._later]) if self._later else "",
+            expected=self._expected(spec, min_member),
         )
+
+    @property
+    def _all_at_once(self) -> bool:
+        """Whether all that the object counts may run at the same time."""
+        return not self._is_staged or all(part.beside for part in self._parts)
+
+    def _expected(self, spec: GroupSpec, min_member: int) -> ExpectedMembers | None:
+        """Of the members that the object counts those that come later and run beside the others: without room for
+        them none of the others could do anything."""
+        beside = sum(part.pods for part in self._later if part.beside)
+        count = min(beside, spec.min_member - min_member)
+        return ExpectedMembers(count) if count > 0 else None
 
     def _undeclared(self, min_member: int) -> Gang:
         """What the members say, or their owner. (A minimum that pods state themselves is of all of them.)"""

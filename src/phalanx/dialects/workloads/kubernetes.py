@@ -82,7 +82,7 @@ def _jobset_member(pod: PodObject) -> Membership | None:
 
 class _Part(msgspec.Struct, frozen=True):
     """A replicatedJob: `jobs` that have not succeeded of `pods` each. `now` once those that it comes `after` have
-    come as far as it waits for; `ready` once its own have started."""
+    come as far as it waits for, and still run if it runs `beside` them; `ready` once its own have started."""
 
     name: str
     jobs: int
@@ -91,6 +91,7 @@ class _Part(msgspec.Struct, frozen=True):
     after: frozenset[str]
     now: bool
     ready: bool
+    beside: bool = True
 
 
 def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
@@ -127,11 +128,11 @@ def _staged(part: _Part) -> tuple[WorkloadPart, ...]:
     count = part.jobs * part.pods
     later = f"{count} pods of {part.name} are created only after {', '.join(sorted(part.after))}"
     if not part.exclusive:
-        return (WorkloadPart(part.name, count, part.now, later),)
+        return (WorkloadPart(part.name, count, part.now, later, part.beside),)
     rest = count - part.jobs
     followers = f"{rest} pods of {part.name} are created only after the first of their Job has a node"
     return (
-        WorkloadPart(f"{part.name}+leaders", part.jobs, part.now, later),
+        WorkloadPart(f"{part.name}+leaders", part.jobs, part.now, later, part.beside),
         WorkloadPart(f"{part.name}+followers", rest, not rest, followers),
     )
 
@@ -163,7 +164,7 @@ def _parts(jobset: OwnerReader) -> list[_Part]:
             inner(inner(template, f"{path}.template.metadata"), f"{path}.template.metadata.annotations")
         )
         started = succeeded + ready + failed >= replicas
-        parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started))
+        parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started, all(after.values())))
     return parts
 
 

@@ -42,12 +42,13 @@ class OwnerFieldError(ValueError):
 
 class WorkloadPart(msgspec.Struct, frozen=True):
     """Pods that an owner creates at the same time: how many are still to run, and whether it creates them `now`.
-    If not, `later` says after what."""
+    If not, `later` says after what, and `beside` whether that still runs then."""
 
     name: str
     pods: int
     now: bool = True
     later: str = ""
+    beside: bool = True
 
 
 class WorkloadSize(msgspec.Struct, frozen=True):
