@@ -10,7 +10,7 @@ import pytest
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.gang import GangCounts, GroupRef
 from tests.dialects.objects import VOLCANO, X_K8S, desired_status
-from tests.workloads.played import JOBSET, Played
+from tests.workloads.played import JOBSET, RAY_CLUSTER, Played
 from tests.workloads.test_jobsets import EXCLUSIVE, part, words_of
 from tests.workloads.test_training import KEY, mpi
 
@@ -234,3 +234,53 @@ def test_a_group_is_over_when_all_have_done_their_work_and_not_between_two_stage
     stage(play, kind, "node", 4).run()
     assert phase(succeeded=4, running=2) == "Running"
     assert phase(succeeded=6) == ("Finished" if kind is X_K8S else "Completed")
+
+
+@pytest.mark.parametrize("room", [3, 4])
+def test_a_ray_cluster_does_not_start_where_its_jobs_submitter_would_find_no_room(room: int) -> None:
+    """KubeRay does not count the submitter, but has in minResources what it asks for."""
+    play = Played().room(room).pod_group(VOLCANO, "r", "ray.io/v1/RayJob/r", minMember=3, minResources={"cpu": 4})
+    words = {"annotations": {"scheduling.k8s.io/group-name": "r"}}
+    for name in ("head", "w0", "w1"):
+        play.create(name, of="ray.io/v1/RayCluster/r-abcde", **words).run()
+    assert play.placed() == ([] if room == 3 else ["head", "w0", "w1"])
+    if room == 4:
+        play.create("other").run()
+        assert "other" not in play.placed()
+        play.create("submitter", of="batch/v1/Job/r", **words).run()
+        assert "submitter" in play.placed()
+
+
+@pytest.mark.parametrize(("room", "started"), [(3, []), (4, ["leader"])])
+def test_a_leader_does_not_start_where_its_workers_would_find_no_room(room: int, started: list[str]) -> None:
+    """As LeaderWorkerSet's provider for Volcano makes the group of a replica with `startupPolicy: LeaderReady`."""
+    key = "leaderworkerset.sigs.k8s.io/"
+    play = Played().room(room).pod_group(VOLCANO, "l-0", "v1/Pod/leader", minMember=1, minResources={"cpu": 4})
+
+    def pod(name: str, number: int) -> None:
+        labels = {f"{key}name": "l", f"{key}group-index": "0", f"{key}worker-index": str(number)}
+        annotations = {f"{key}size": "4", "scheduling.k8s.io/group-name": "l-0"}
+        play.create(name, of="apps/v1/StatefulSet/l", labels=labels, annotations=annotations)
+        play.run()
+
+    pod("leader", 0)
+    assert play.placed() == started
+    if started:
+        play.create("other").run()
+        assert play.placed() == ["leader"]
+        for number in (1, 2, 3):
+            pod(f"w{number}", number)
+        assert play.placed() == ["leader", "w1", "w2", "w3"]
+
+
+def test_of_a_ray_cluster_that_was_scaled_down_no_more_are_waited_for_than_it_wants() -> None:
+    """KubeRay writes a group of scheduler-plugins once, and never again."""
+    play = Played().room(9).pod_group(X_K8S, "r", "ray.io/v1/RayCluster/r", minMember=5)
+    groups = [{"groupName": "w", "replicas": 4, "minReplicas": 0, "maxReplicas": 9}]
+    play.owner(RAY_CLUSTER, "r", workerGroupSpecs=groups)
+    words = {"labels": {"scheduling.x-k8s.io/pod-group": "r"}}
+    for name in ("head", "w0", "w1"):
+        play.create(name, of="ray.io/v1/RayCluster/r", **words).run()
+    assert play.placed() == []
+    play.owner(RAY_CLUSTER, "r", workerGroupSpecs=[{**groups[0], "replicas": 2}]).run()
+    assert play.placed() == ["head", "w0", "w1"]

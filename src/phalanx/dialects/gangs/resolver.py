@@ -153,6 +153,8 @@ class _Resolution:
         them none of the others could do anything."""
         beside = sum(part.pods for part in self._later if part.beside)
         count = min(beside, spec.min_member - min_member)
+        if spec.pays_ahead and spec.min_resources:
+            return ExpectedMembers()
         return ExpectedMembers(count) if count > 0 else None
 
     def _undeclared(self, min_member: int) -> Gang:
@@ -247,8 +249,8 @@ class _Resolution:
 
     def _created_now(self, stated: int) -> int:
         """Operators count pods that they create only after others run, and those that have done their work:
-        neither may be waited for. Where all can exist what the object states holds."""
-        if not self._is_staged:
+        neither may be waited for, nor may more than the owner wants."""
+        if not self._parts:
             return stated
         total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
         return max(1, min(stated, total))

@@ -27,10 +27,19 @@ WORKLOAD = GangNaming(
     Precedence.UNNAMED,
 )
 
-# (API group, kind) of the owners whose PodGroups may count pods that exist only later.
+# (API group, kind) of the owners whose PodGroups may count pods that exist only later, or no more.
 STAGED_OWNERS = frozenset(
-    {("trainer.kubeflow.org", "TrainJob"), ("jobset.x-k8s.io", "JobSet"), ("kubeflow.org", "MPIJob")}
+    {
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("kubeflow.org", "MPIJob"),
+        ("ray.io", "RayCluster"),
+    }
 )
+
+# Those whose PodGroups have in their minResources what is asked for by a pod that is created when the members run:
+# the submitter of a RayJob.
+PAYING_AHEAD = frozenset({("ray.io", "RayJob")})
 
 KindKey = tuple[str, str]
 """(API group, plural) of a kind."""
