@@ -174,7 +174,8 @@ class SoakCluster(Scenario):
                 break
             assert left, f"something was done or said although nothing had changed: {plan}"
         for record in self.state.pods.values():
-            if record.state is MemberState.PENDING and not record.evicting and record.nomination is None:
+            waits = record.state is MemberState.PENDING and not record.pod.placeholder
+            if waits and not record.evicting and record.nomination is None:
                 told = record.last_verdict is not None
                 gang = record.gang
                 told |= gang is not None and gang.last_verdict is not None
