@@ -58,6 +58,11 @@ class ExpectedMemberIndex:
 
     def update(self, key: GangKey) -> list[ClusterEvent]:
         """What follows from a change of a gang or its members."""
+        gang = self._gangs.gang(key)
+        above = gang.expected_by if gang is not None else None
+        return self._update(key) + (self._update(above) if above is not None and above != key else [])
+
+    def _update(self, key: GangKey) -> list[ClusterEvent]:
         gang, run = self._gangs.gang(key), self._runs.get(key)
         if run is not None and gang is not None and run.complete is gang and self._lives(run.leader):
             return []
@@ -73,7 +78,9 @@ class ExpectedMemberIndex:
         if run is None:
             run = self._runs[key] = _Run(leader.uid)
         came = _others(members, leader)
-        for pod in came[gang.min_member - 1 :]:
+        uids = [uid for later in gang.later_gangs for uid in self._gangs.member_uids(later) if uid in self._pods]
+        following = _others([self._pods[uid] for uid in uids], leader) if uids else []
+        for pod in (*came[gang.min_member - 1 :], *following):
             if pod.uid not in run.come:
                 run.come.add(pod.uid)
                 run.claimed.add(_place_of(pod, run))

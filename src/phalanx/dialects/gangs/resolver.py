@@ -176,6 +176,9 @@ class _Resolution:
             topology=self._topology_key(),
             subgroups=owner.subgroups if owner else (),
             later=size.later if size else "",
+            expected=ExpectedMembers(size.expected, size.requests) if size and size.expected else None,
+            later_gangs=size.later_gangs_of(self.key) if size else (),
+            expected_by=size.expects(self.key) if size else None,
         )
 
     # Rule 2: which object.
