@@ -33,9 +33,9 @@ _FOREIGN = """\
 # Kinds of other projects. `kubectl create -f` says AlreadyExists of those that are there, and leaves them as they
 # are; `kubectl apply` would put these in the place of theirs.
 """
-#: What the templates put the release's namespace and the scheduler's name in the place of.
+#: What the templates put the release's namespace and the schedulers' names in the place of.
 _RELEASE = "${namespace}"
-_SCHEDULER = "${scheduler}"
+_SCHEDULERS = "${schedulers}"
 _PREFIX = "${prefix}"
 _LEASE = "${lease}"
 #: What the names of those objects begin with that every release has for itself where others see them.
@@ -68,7 +68,7 @@ def files() -> dict[Path, str]:
             _open_names(rule)
     orders = dashboard_manifests.order_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
-    policies = admission.policies(_SCHEDULER, LABELS)
+    policies = admission.policies([_SCHEDULERS], LABELS)
     definitions = manifests.definitions()
     for each in (*rights, *page, *orders, *accounts, *hub, *policies):
         _own_name(each)

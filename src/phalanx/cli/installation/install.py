@@ -11,6 +11,8 @@ import click
 from phalanx.cli.connection import kubeconfig_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from phalanx.cli.installation.manifests import Manifest
     from phalanx.kube.client import KubeClient
 
@@ -54,10 +56,13 @@ _PLURALS = {
 )
 @click.option(
     "--scheduler-name",
-    default="phalanx",
+    "scheduler_names",
+    multiple=True,
+    default=("phalanx",),
     show_default=True,
     metavar="NAME",
-    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods.",
+    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
+    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all.",
 )
 @click.option(
     "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
@@ -80,7 +85,7 @@ def install(
     karmada_member: bool,
     with_member: bool,
     namespace: str,
-    scheduler_name: str,
+    scheduler_names: tuple[str, ...],
     lease_name: str,
     timeout: float,
 ) -> None:
@@ -96,14 +101,13 @@ def install(
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
     # The longest of the names that are made of it, so that nothing is applied before another is refused.
-    if not scheduler_name or (faults := subdomain_faults(f"{scheduler_name}-controllers")):
-        what = faults[0] if scheduler_name else "must not be empty"
-        raise click.UsageError(
-            f"--scheduler-name {scheduler_name!r}: accounts and roles are called after it: {what}"
-        )
+    for name in scheduler_names:
+        if not name or (faults := subdomain_faults(f"{name}-controllers")):
+            what = faults[0] if name else "must not be empty"
+            raise click.UsageError(f"--scheduler-name {name!r}: accounts and roles are called after it: {what}")
     if faults := label_faults(namespace):
         raise click.UsageError(f"--namespace {namespace!r}: {faults[0]}")
-    rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
+    rights = [] if crds_only else all_rights(scheduler_names[0], namespace, lease_name)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
     if with_hub:
         definitions += hub_manifests.hub_definitions()
@@ -117,11 +121,11 @@ def install(
         definitions, queues, rights = [], [], []
         rights += karmada_manifests.karmada_access(namespace) if with_karmada else []
         rights += karmada_manifests.karmada_member_access(namespace) if karmada_member else []
-    policies = admission.policies(scheduler_name, LABELS) if with_policies else []
     if print_only:
         import yaml
 
-        documents = policies or [*definitions, *rights, *queues]
+        only = admission.policies(scheduler_names, LABELS) if with_policies else []
+        documents = only or [*definitions, *rights, *queues]
         click.echo(
             yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
         )
@@ -131,7 +135,8 @@ def install(
 
     async def work(client: KubeClient) -> None:
         await install_into(client, definitions, rights, queues, timeout)
-        await install_policies(client, policies)
+        if with_policies:
+            await install_policies(client, scheduler_names)
 
     run_connected(work, kubeconfig)
 
@@ -182,15 +187,15 @@ async def install_into(
             await _create(client, manifest, deadline)
 
 
-async def install_policies(client: KubeClient, policies: list[Manifest]) -> None:
+async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -> None:
     """Applies them after the rights that they ask for, so that nobody is refused meanwhile.
 
-    An API server that knows no admission policies (before Kubernetes 1.30) does without.
+    Whose pods they guard already they go on guarding: schedulers are installed one after the other, and none must
+    lose its guard by it. An API server that knows no admission policies (before Kubernetes 1.30) does without.
     """
-    from phalanx.cli.installation.admission import GROUP_VERSION
+    from phalanx.cli.installation.admission import GROUP_VERSION, guarded_schedulers, policies
+    from phalanx.kube.own_objects import LABELS
 
-    if not policies:
-        return
     served = await _read(client, f"/apis/{GROUP_VERSION}") or {}
     if not any(entry["name"] == "validatingadmissionpolicies" for entry in served.get("resources", ())):
         click.echo(
@@ -198,8 +203,19 @@ async def install_policies(client: KubeClient, policies: list[Manifest]) -> None
             "nothing but RBAC keeps tenants to what is theirs."
         )
         return
-    for manifest in policies:
+    guarded = {
+        name: None
+        for manifest in policies(scheduler_names, LABELS)
+        for name in guarded_schedulers(await _read(client, _path(manifest)) or {})
+    }
+    earlier = [name for name in guarded if name not in scheduler_names]
+    for manifest in policies([*scheduler_names, *earlier], LABELS):
         await _apply(client, manifest)
+    if earlier:
+        click.echo(
+            f"The admission policies go on guarding the pods of {' and '.join(earlier)}, for which they were "
+            "installed before. To end that, apply what --policies --print writes."
+        )
 
 
 async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
