@@ -137,7 +137,7 @@ def _requirements() -> str:
 
 def rendered(helm: str) -> str:
     """The chart with its defaults as plain objects, behind their namespace; definitions are in crds.yaml."""
-    command = [helm, "template", "phalanx", str(CHART), "--namespace", NAMESPACE, "--set", "crds.install=false"]
+    command = [helm, "template", "phalanx", str(CHART), "--namespace", NAMESPACE, "--no-hooks"]
     made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     namespace = {
         "apiVersion": "v1",

@@ -53,7 +53,7 @@ def test_pods_of_other_schedulers_are_never_looked_at() -> None:
         named = [rule["resources"] for rule in policy["spec"]["matchConstraints"]["resourceRules"]]
         if any("pods" in resources for resources in named):
             (condition,) = policy["spec"]["matchConditions"]
-            words = ("object.spec.schedulerName in ['batch']", "object.spec.schedulerName in ['', 'batch']")
+            words = ('object.spec.schedulerName in ["batch"]', 'object.spec.schedulerName in ["", "batch"]')
             assert any(word in condition["expression"] for word in words)
 
 
@@ -117,7 +117,8 @@ async def test_whose_pods_are_guarded_stay_so_when_another_scheduler_is_installe
 async def test_policies_of_earlier_versions_tell_whose_pods_they_guard_too(client: KubeClient) -> None:
     for manifest in policies(["gold"], LABELS):
         for condition in manifest["spec"].get("matchConditions", ()):
-            condition["expression"] = condition["expression"].replace("in ['gold']", "== 'gold'")
+            for now, then in (('in ["gold"]', "== 'gold'"), ('in ["", "gold"]', "in ['', 'gold']")):
+                condition["expression"] = condition["expression"].replace(now, then)
         if manifest["kind"] == "ValidatingAdmissionPolicy":
             await client.create(f"/apis/{GROUP_VERSION}/validatingadmissionpolicies", manifest)
     await install_policies(client, ["phalanx"])

@@ -14,8 +14,16 @@ import pytest
 import yaml
 from charts.generate import CHART, NAMESPACE, ROOT, files, rendered
 
-from phalanx.admission.webhook.registration import MUTATING, VALIDATING
+from phalanx.admission.webhook.registration import (
+    MUTATING,
+    VALIDATING,
+    RegistrationOptions,
+    WebhookAddress,
+    register,
+    unregister,
+)
 from phalanx.admission.webhook.registration import NAME as WEBHOOK
+from phalanx.cli.installation.admission import guarded_schedulers
 from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
@@ -249,6 +257,15 @@ class TestTemplates:
         assert "turns" in told
         assert "phalanx-scheduler" not in told
 
+    async def test_admission_policies_guard_the_pods_of_every_scheduler(self, major: str) -> None:
+        names = ["phalanx", "GPU Pool"]
+        made = await _rendered(
+            major, "--set=admissionPolicies.enabled=true", f"--set=schedulerNames={{{','.join(names)}}}"
+        )
+        policies = [each for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
+        told = [guarded_schedulers(each) for each in policies]
+        assert [each for each in told if each] == [names] * 4
+
     async def test_roles_of_people_can_be_left_out_and_kept_from_roles_of_the_cluster(self, major: str) -> None:
         text = str(await _rendered(major, "--set=rbac.aggregate=false"))
         assert "phalanx-viewer" in text
@@ -465,14 +482,35 @@ class TestInstalled:
                 left = (await client.get(resource.path()))["items"]
                 assert [each["metadata"]["name"] for each in left] == ["theirs"]
 
+    @pytest.mark.parametrize("when", ["post-upgrade", "post-rollback", "post-delete"])
+    async def test_the_webhook_of_an_earlier_revision_is_called_no_more(
+        self, major: str, kubeconfig: Path, tmp_path: Path, when: str
+    ) -> None:
+        """Whichever way a release came to a revision without it, and when that goes; other releases keep theirs."""
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            for namespace, left in (("research", {WEBHOOK}), (NAMESPACE, set())):
+                address = WebhookAddress(namespace=namespace, service="phalanx-webhook")
+                await unregister(client)
+                await register(client, RegistrationOptions(address=address, scheduler_names=("x",)), b"")
+                await self._hook(major, kubeconfig, tmp_path, when, "--set=webhook.enabled=false")
+                for resource in (MUTATING, VALIDATING):
+                    found = (await client.get(resource.path()))["items"]
+                    assert {each["metadata"]["name"] for each in found} == left
+                await client.delete(ACCOUNTS.path(NAMESPACE, "phalanx-webhook-removal"))
+                for kind in ("clusterroles", "clusterrolebindings"):
+                    await client.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/phalanx-webhook-removal")
+
     async def _definitions(self, major: str, kubeconfig: Path, tmp_path: Path) -> None:
         async with KubeClient(load_config(str(kubeconfig))) as client:
             await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await self._hook(major, kubeconfig, tmp_path, "pre-install")
 
-    async def _hook(self, major: str, kubeconfig: Path, tmp_path: Path, when: str) -> None:
+    async def _hook(
+        self, major: str, kubeconfig: Path, tmp_path: Path, when: str, value: str = "--set=webhook.enabled=true"
+    ) -> None:
         """What the hook's Job does, with its arguments and its rights: nobody runs containers here."""
-        made = await _rendered(major, "--set=webhook.enabled=true")
+        made = await _rendered(major, value)
         by_kind = {
             each["kind"]: each
             for each in made

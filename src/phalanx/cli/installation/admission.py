@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
 #: Stands between quotes in a list of CEL. The chart puts its names there in the same way.
 _SCHEDULERS = "${schedulers}"
-_BETWEEN = "', '"
-# How conditions name them: in a list, before that one by a comparison.
-_NAMED = re.compile(r"object\.spec\.schedulerName (?:== ('[^']*')|in \[([^\]]*)\])")
+_BETWEEN = '", "'
+# How conditions name them: in a list, and in earlier versions by a comparison, between the other quotes.
+_NAMED = re.compile(r"""object\.spec\.schedulerName (?:== ('[^']*')|in \[([^\]]*)\])""")
+_QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
 def policies(scheduler_names: Sequence[str], labels: Mapping[str, str]) -> list[Manifest]:
@@ -43,5 +44,5 @@ def guarded_schedulers(policy: Manifest) -> list[str]:
     names: list[str] = []
     for condition in policy.get("spec", {}).get("matchConditions") or ():
         for one, several in _NAMED.findall(condition.get("expression", "")):
-            names += [each for each in re.findall("'([^']*)'", one or several) if each]
-    return list(dict.fromkeys(names))
+            names += ["".join(each) for each in _QUOTED.findall(one or several)]
+    return list(dict.fromkeys(filter(None, names)))
