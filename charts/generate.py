@@ -24,6 +24,7 @@ from phalanx.cli.installation.install import all_rights
 from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.kube.own_objects import LABELS, default_lease
+from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RETIRED_ACTIONS
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "phalanx"
@@ -84,6 +85,7 @@ def files() -> dict[Path, str]:
         CHART / "files" / "dashboard-order-rights.yaml": _text(orders),
         CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
+        CHART / "files" / "actions.yaml": _HEAD + yaml.safe_dump(sorted({*ACTION_ARGUMENTS, *RETIRED_ACTIONS})),
         CHART / "files" / "hub-rights.yaml": _text(hub),
         CHART / "files" / "member-rights.yaml": _text(member),
         ROOT / "deploy" / "crds.yaml": _text([each for each in definitions if _is_ours(each)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 import subprocess
 from pathlib import Path
@@ -156,6 +157,8 @@ class TestTemplates:
             "image.digest=abc",
             "schedulerNames={it's}",
             "schedulerNames={a,a}",
+            "schedulerNames={a,default-scheduler}",
+            "customActions=rest",
             "podDisruptionBudget.maxUnavailable=-1",
             "nodeSelector.zone=1",
             "podAnnotations.note=1",
@@ -216,6 +219,17 @@ class TestTemplates:
         assert "policy and existingPolicy: one policy holds" in told
         for one in both:
             await run(major, "template", "x", CHART, one)
+
+    async def test_a_policy_with_which_no_scheduler_would_start_is_refused(self, major: str) -> None:
+        for policy, words in (
+            ("actions: alocate", "alocate is none of allocate, backfill"),
+            ("actions: [allocate]", "expected one string"),
+            ("allocate", "no map in YAML"),
+        ):
+            told = await run(major, "template", "x", CHART, f"--set-json=policy={json.dumps(policy)}", fails=True)
+            assert f"policy: {'actions: ' if 'actions' in policy else ''}{words}" in told
+        text = 'tiers: []\nactions: "enqueue, allocate, rest, elect"'
+        await _rendered(major, f"--set-json=policy={json.dumps(text)}", "--set=customActions={rest}")
 
     async def test_accounts_that_could_not_work_are_refused(self, major: str) -> None:
         told = await run(major, "template", "x", CHART, "--set=accounting.enabled=true", fails=True)

@@ -52,6 +52,22 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{/* What a scheduler would not start with. The rest of a policy is its own to judge (`phalanx policy lint`). */}}
+{{- define "phalanx.checkedPolicy" -}}
+{{- with .Values.policy }}
+{{- $read := fromYaml . }}
+{{- with $read.Error }}{{ fail (printf "policy: no map in YAML: %s" .) }}{{ end }}
+{{- $known := concat ($.Files.Get "files/actions.yaml" | fromYamlArray) $.Values.customActions }}
+{{- if hasKey $read "actions" }}
+{{- if not (kindIs "string" $read.actions) }}{{ fail "policy: actions: expected one string such as \"enqueue, allocate, backfill\"" }}{{ end }}
+{{- range splitList "," $read.actions }}
+{{- $name := trim . }}
+{{- if and $name (not (has $name $known)) }}{{ fail (printf "policy: actions: %s is none of %s; name it in customActions where your image brings it" $name (join ", " $known)) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "phalanx.metricsSecret" -}}
 {{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
 {{- end }}
