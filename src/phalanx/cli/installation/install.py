@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 FIELD_MANAGER = "phalanx"
 _PAUSE = 0.1  # seconds between looks
+_MARK = "app.kubernetes.io/managed-by"
+# What `kubectl apply` notes of what it was given.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Kind -> plural, for the kinds that are installed.
 _PLURALS = {
@@ -288,8 +293,27 @@ async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:
 
 
 def _is_ours(existing: dict[str, Any]) -> bool:
-    labels = existing["metadata"].get("labels") or {}
-    return bool(labels.get("app.kubernetes.io/managed-by") == "phalanx")
+    """Whether it bears our mark, and nobody has applied another one since, which leaves our mark where it is."""
+    from phalanx.dialects.field_owners import field_owners
+
+    metadata = existing["metadata"]
+    if not _bears_our_mark(metadata):
+        return False
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        applied = json.loads((metadata.get("annotations") or {}).get(_LAST_APPLIED) or "null")
+        if applied is not None and not _bears_our_mark(applied.get("metadata") or {}):
+            return False
+    return not any(
+        owner.manager != FIELD_MANAGER
+        and owner.operation == "Apply"
+        and owner.owns("f:spec")
+        and not owner.owns("f:metadata", "f:labels", f"f:{_MARK}")
+        for owner in field_owners(metadata)
+    )
+
+
+def _bears_our_mark(metadata: dict[str, Any]) -> bool:
+    return bool((metadata.get("labels") or {}).get(_MARK) == "phalanx")
 
 
 def _path(manifest: Manifest) -> str:
