@@ -182,17 +182,22 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
     )
     yield open_ended | _conditions([("ours", ours), ("budgeted", budgets)])
     if options.queue_rights:
-        queued = " || ".join(
-            f"(has(object.metadata.{field}) && '{QUEUE_ANNOTATION}' in object.metadata.{field})"
-            for field in ("annotations", "labels")
-        )
+        # Whoever writes a pod's status may write on the pod; kubelets do, and change no queue.
+        rules = [rule | {"resources": ["pods", "pods/status"]} for rule in base["rules"]]
         yield (
             base
-            | {"name": "queuerights.pods.webhook.phalanx.dev", "failurePolicy": "Fail"}
-            | _conditions([("ours", ours), ("queued", queued)])
+            | {"name": "queuerights.pods.webhook.phalanx.dev", "failurePolicy": "Fail", "rules": rules}
+            | _conditions([("ours", ours), ("queued", _NAMES_ANOTHER_QUEUE)])
         )
 
 
+_NAMES_ANOTHER_QUEUE = " || ".join(
+    f"(has(object.metadata.{field}) && '{QUEUE_ANNOTATION}' in object.metadata.{field} "
+    f"&& (request.operation == 'CREATE' || !has(oldObject.metadata.{field}) "
+    f"|| !('{QUEUE_ANNOTATION}' in oldObject.metadata.{field}) "
+    f"|| object.metadata.{field}['{QUEUE_ANNOTATION}'] != oldObject.metadata.{field}['{QUEUE_ANNOTATION}']))"
+    for field in ("annotations", "labels")
+)
 _CHANGED = (
     "request.operation == 'CREATE' "
     "|| (has(object.spec) && (!has(oldObject.spec) || object.spec != oldObject.spec)) "
