@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -20,13 +21,18 @@ from phalanx.admission.queue_rights import queues_named
 from phalanx.admission.webhook.routes import ROUTES
 from phalanx.cli.installation.admission import policies
 from phalanx.cli.installation.install import install_policies
+from phalanx.cli.installation.manifests import definitions
 from phalanx.dialects.core import PodObject, decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.options import DialectOptions
 from phalanx.kube.client import PatchType
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.events import GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
+from phalanx.reports.gangs.gang_list import gang_entries
+from phalanx.reports.jobs.job_report import JobReader
+from phalanx.reports.promised_starts import StoredPlan
 from tests.admission.conftest import PATHS, TEAM, Site, of_kind
 from tests.admission.test_webhook_service import CONTAINERS, KEY, open_queue, refusal
 from tests.dialects.objects import DIALECTS, group, pod_document
@@ -78,7 +84,7 @@ def keys() -> list[str]:
 def charged(kind: ServedKind, document: Json, **details: Any) -> Iterator[tuple[str, str]]:
     """The queue and the quota to which the group `g`, or else a pod of it, is charged, by each way to be in it."""
     for member in MEMBERS:
-        both = {
+        both: dict[str, Any] = {
             key: {**member.get(key, {}), **details.get(key, {})}
             for key in ("labels", "annotations")
             if key in member or key in details
@@ -96,7 +102,6 @@ def charged(kind: ServedKind, document: Json, **details: Any) -> Iterator[tuple[
 
 
 def pod_of(document: Json) -> PodObject:
-    import msgspec
 
     return decode_pod(msgspec.json.encode(document))
 
@@ -159,9 +164,31 @@ def test_what_pods_are_charged_to_by_a_key_is_asked_about(place: str) -> None:
         for queue, quota in charged(kind, a_group(kind), **{place: {key: "rich"}}):
             by_queue |= {key} if queue != DEFAULT_QUEUE else set()
             by_quota |= {key} if quota else set()
-    assert by_queue == {key for key in keys() if queues_named("pods", {"metadata": {place: {key: "rich"}}})} == {KEY}
+    assert (
+        by_queue == {key for key in keys() if queues_named("pods", {"metadata": {place: {key: "rich"}}})} == {KEY}
+    )
     # (The policy phalanx-quota-labels.)
     assert by_quota == ({QUOTA} if place == "labels" else set())
+
+
+@pytest.mark.parametrize(("pods", "queue"), [({}, DEFAULT_QUEUE), ({KEY: "poor"}, "poor")])
+async def test_the_list_of_gangs_says_the_queue_that_is_charged(
+    site: Site, pods: dict[str, str], queue: str
+) -> None:
+    """And not what stands on a PodGroup beside its spec, where anybody could write anything."""
+    name = "podgroups.scheduling.x-k8s.io"
+    (definition,) = (each for each in definitions() if each["metadata"]["name"] == name)
+    await site.admin.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{TEAM}/podgroups"
+    notes = {"labels": {KEY: "rich"}, "annotations": {KEY: "rich"}}
+    shown = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+    await site.admin.create(path, {**shown, "metadata": {"name": "g", **notes}, "spec": {"minMember": 1}})
+    body = of_kind("pods", spec={"schedulerName": "phalanx", "containers": CONTAINERS})
+    body["metadata"].update(labels={"scheduling.x-k8s.io/pod-group": "g"}, annotations=pods)
+    await site.admin.create(PATHS["pods"], body)
+    found = await JobReader(site.admin).jobs(TEAM, 0.0)
+    (entry,) = gang_entries(found, DialectOptions(), StoredPlan())
+    assert (entry.name, entry.queue) == ("g", queue)
 
 
 @pytest_asyncio.fixture(params=["webhook", "policies"])

@@ -187,7 +187,9 @@ async def test_a_registration_of_another_installation_is_left_alone(site: Site) 
     assert await unregister(site.admin, here) == ""
     for resource in (registration.MUTATING, registration.VALIDATING):
         assert (await site.admin.get(resource.path()))["items"] == []
-    outside = RegistrationOptions(address=WebhookAddress(url="https://192.0.2.7:8443"), scheduler_names=("phalanx",))
+    outside = RegistrationOptions(
+        address=WebhookAddress(url="https://192.0.2.7:8443"), scheduler_names=("phalanx",)
+    )
     await register(site.admin, outside, b"")
     assert (await unregister(site.admin, here)).startswith("https://192.0.2.7:8443/")
     assert await unregister(site.admin) == ""

@@ -95,7 +95,7 @@ WITH_SCHEDULERS = {"phalanx-job-rules", "phalanx-queues", "phalanx-quota-labels"
 
 async def test_they_guard_the_pods_of_all_schedulers_that_are_named(client: KubeClient) -> None:
     await install_policies(client, ["phalanx", "batch"])
-    assert await guarded(client) == dict.fromkeys(WITH_SCHEDULERS, ["phalanx", "batch"])
+    assert await guarded(client) == {key: ["phalanx", "batch"] for key in WITH_SCHEDULERS}
     result = CliRunner().invoke(
         install, ["--policies", "--print", "--scheduler-name", "phalanx", "--scheduler-name", "batch"]
     )
@@ -108,7 +108,7 @@ async def test_whose_pods_are_guarded_stay_so_when_another_scheduler_is_installe
     await install_policies(client, ["phalanx"])
     assert "go on guarding" not in capsys.readouterr().out
     await install_policies(client, ["batch"])
-    assert await guarded(client) == dict.fromkeys(WITH_SCHEDULERS, ["batch", "phalanx"])
+    assert await guarded(client) == {key: ["batch", "phalanx"] for key in WITH_SCHEDULERS}
     assert "go on guarding the pods of phalanx," in capsys.readouterr().out
     await install_policies(client, ["phalanx", "batch"])
     assert "go on guarding" not in capsys.readouterr().out
@@ -122,7 +122,7 @@ async def test_policies_of_earlier_versions_tell_whose_pods_they_guard_too(clien
         if manifest["kind"] == "ValidatingAdmissionPolicy":
             await client.create(f"/apis/{GROUP_VERSION}/validatingadmissionpolicies", manifest)
     await install_policies(client, ["phalanx"])
-    assert await guarded(client) == dict.fromkeys(WITH_SCHEDULERS, ["phalanx", "gold"])
+    assert await guarded(client) == {key: ["phalanx", "gold"] for key in WITH_SCHEDULERS}
 
 
 @pytest.mark.parametrize("name", ["it's", "", "A"])
