@@ -271,6 +271,13 @@ class TestTemplates:
         assert "turns" in told
         assert "phalanx-scheduler" not in told
 
+    async def test_every_part_that_asks_whose_pods_are_ours_knows_all_schedulers(self, major: str) -> None:
+        made = await _rendered(major, *EVERYTHING)
+        for part in ("scheduler", "controllers", "webhook", "dashboard", "accounting"):
+            (container,) = _named(made, "Deployment", f"phalanx-{part}")["spec"]["template"]["spec"]["containers"]
+            names = [each for each in container["args"] if each.startswith("--scheduler-name=")]
+            assert names == ["--scheduler-name=phalanx", "--scheduler-name=batch"], part
+
     async def test_admission_policies_guard_the_pods_of_every_scheduler(self, major: str) -> None:
         names = ["phalanx", "GPU Pool"]
         made = await _rendered(
