@@ -231,6 +231,15 @@ class TestTemplates:
         text = 'tiers: []\nactions: "enqueue, allocate, rest, elect"'
         await _rendered(major, f"--set-json=policy={json.dumps(text)}", "--set=customActions={rest}")
 
+    async def test_an_option_that_a_part_does_not_know_is_refused(self, major: str) -> None:
+        for part in ("scheduler", "controllers", "webhook", "dashboard", "hub"):
+            values = (*EVERYTHING, "--set=hub.enabled=true", f"--set={part}.extraArgs={{--nonsense=1}}")
+            told = await run(major, "template", "x", CHART, *values, fails=True)
+            assert f"{part}.extraArgs: phalanx {part} has no option --nonsense" in told
+            # Another image may know it.
+            await _rendered(major, *values, "--set=image.tag=mine")
+        await _rendered(major, "--set=scheduler.extraArgs={--config,/policy.yaml,--log-level=debug}")
+
     async def test_accounts_that_could_not_work_are_refused(self, major: str) -> None:
         told = await run(major, "template", "x", CHART, "--set=accounting.enabled=true", fails=True)
         assert "accounting.image" in told

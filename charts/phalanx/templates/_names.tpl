@@ -68,6 +68,18 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{/* Options that the part of this version does not know; of another image nobody knows that here. */}}
+{{- define "phalanx.checkedArguments" -}}
+{{- $known := get (.root.Files.Get "files/options.yaml" | fromYaml) .part }}
+{{- $image := .root.Values.image }}
+{{- if and $known (not .image) (not $image.digest) (has $image.tag (list "" .root.Chart.AppVersion)) }}
+{{- range .settings.extraArgs }}
+{{- $option := first (splitList "=" .) }}
+{{- if and (hasPrefix "-" $option) (not (has $option $known)) }}{{ fail (printf "%s.extraArgs: phalanx %s has no option %s" $.part $.part $option) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "phalanx.metricsSecret" -}}
 {{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
 {{- end }}
@@ -98,6 +110,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- define "phalanx.deployment" -}}
 {{- $root := .root }}
 {{- $values := .root.Values }}
+{{- include "phalanx.checkedArguments" . }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
