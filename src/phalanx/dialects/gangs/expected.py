@@ -59,11 +59,15 @@ class ExpectedMemberIndex:
     def update(self, key: GangKey) -> list[ClusterEvent]:
         """What follows from a change of a gang or its members."""
         gang = self._gangs.gang(key)
-        above = gang.expected_by if gang is not None else None
-        return self._update(key) + (self._update(above) if above is not None and above != key else [])
+        events = self._update(key, gang)
+        if gang is not None and gang.expected_by is not None and gang.expected_by != key:
+            events += self._update(gang.expected_by, self._gangs.gang(gang.expected_by))
+        return events
 
-    def _update(self, key: GangKey) -> list[ClusterEvent]:
-        gang, run = self._gangs.gang(key), self._runs.get(key)
+    def _update(self, key: GangKey, gang: Gang | None) -> list[ClusterEvent]:
+        run = self._runs.get(key)
+        if run is None and (gang is None or gang.expected is None):
+            return []  # most gangs
         if run is not None and gang is not None and run.complete is gang and self._lives(run.leader):
             return []
         members = [self._pods[uid] for uid in self._gangs.member_uids(key) if uid in self._pods]

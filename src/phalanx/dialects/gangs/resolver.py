@@ -109,6 +109,8 @@ class _Resolution:
 
     def _declared(self, spec: GroupSpec, min_member: int) -> Gang:
         """What the object says."""
+        # Where parts come one after the other no moment knows all that the object counts.
+        at_once = not self._is_staged or all(part.beside for part in self._parts)
         return Gang(
             key=self.key,
             uid=spec.ref.uid,
@@ -120,8 +122,8 @@ class _Resolution:
             match_policy=self._usual_match_policy(),
             priority=self._priority(spec),
             queue=self._queue(),
-            min_resources=spec.min_resources if self._all_at_once else None,
-            min_limits=spec.min_limits if self._all_at_once else (),
+            min_resources=spec.min_resources if at_once else None,
+            min_limits=spec.min_limits if at_once else (),
             timeout=spec.timeout,
             created=spec.created,
             once_satisfied=spec.once_satisfied,
@@ -140,13 +142,8 @@ class _Resolution:
             claims=spec.claims,
             run_time=spec.run_time,
             later="; ".join([part.later for part in self._later]) if self._later else "",
-            expected=self._expected(spec, min_member),
+            expected=self._expected(spec, min_member) if self._later or spec.pays_ahead else None,
         )
-
-    @property
-    def _all_at_once(self) -> bool:
-        """Whether all that the object counts may run at the same time."""
-        return not self._is_staged or all(part.beside for part in self._parts)
 
     def _expected(self, spec: GroupSpec, min_member: int) -> ExpectedMembers | None:
         """Of the members that the object counts those that come later and run beside the others: without room for
