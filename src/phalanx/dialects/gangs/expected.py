@@ -175,7 +175,9 @@ def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, came: list[Pod]) 
     """How many are expected, and what each asks for.
 
     What minResources leave beside the members of the minimum is shared by the others; until those are there nobody
-    can tell. Where nobody says how many these are, none is larger than the leader.
+    can tell. Where nobody says how many these are, none is larger than the leader. Less memory than the members of
+    the minimum ask for themselves is no sum of anything (the Spark operator reads Spark's `512m` as a thousandth of
+    512 bytes, and `8g` not at all): then each asks for as much as the leader.
     """
     if expected.count and expected.requests:
         return expected.count, expected.requests
@@ -191,13 +193,17 @@ def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, came: list[Pod]) 
         for name, amount in gang.min_resources or ()
         if name != PODS and (left := amount - taken.get(name, 0)) > 0
     }
+    stated = dict(gang.min_resources or ())
     if not rest:
         return expected.count, expected.requests or (leader.usage if expected.count else ())
-    count = expected.count or dict(gang.min_resources or ()).get(PODS, 0) - gang.min_member
+    count = expected.count or stated.get(PODS, 0) - gang.min_member
     if count <= 0:
         count = max(-(-left // own[name]) if own.get(name) else _pieces(name, left) for name, left in rest.items())
     count = min(count, MOST_EXPECTED)
-    return count, expected.requests or requests_of({name: -(-left // count) for name, left in rest.items()})
+    amounts = {name: -(-left // count) for name, left in rest.items()}
+    if stated.get(MEMORY, 0) < taken.get(MEMORY, 0):
+        amounts[MEMORY] = own.get(MEMORY, 0)
+    return count, expected.requests or requests_of(amounts)
 
 
 def _pieces(name: str, left: int) -> int:
