@@ -57,7 +57,7 @@ class SoakCluster(Scenario):
     def __init__(self, policy: str) -> None:
         super().__init__(POLICIES[policy])
         self._settles_at_once = policy != "all"
-        # Whether nobody has minded ports or where others are so far.
+        # Whether nobody has minded ports, where others are or whose turn it is so far.
         self.amounts_only = True
         self.binds = self.evictions = self.cycles = 0
         self._hash = hashlib.blake2b(digest_size=16)

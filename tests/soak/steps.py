@@ -279,6 +279,7 @@ def _no_node(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
 
 def _queue(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     above, more = how.pop("under", ""), {}
+    cluster.amounts_only &= "fifo" not in how
     if "lasting" in how:
         more["min_run_time"] = how.pop("lasting")
     if "rate" in how:

@@ -183,13 +183,13 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
     plan = session.reservations
     if plan is None or unit.key not in session.unschedulable:
         return
-    demand, fit_error = session.unschedulable[unit.key]
-    if not isinstance(demand, QuorumSignature | PodSignature):
-        return
+    _, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
-        parts = parts_of(session, unit)
+        parts = parts_of(session, unit) if waits_for_room(session, unit) else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
+        return
+    if not waits_for_room(session, unit):
         return
     if plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
@@ -207,6 +207,13 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
             is not None
         )
+
+
+def waits_for_room(session: Session, unit: QueuedUnit) -> bool:
+    """Whether a unit that was refused waits for room or quota, and not for its turn or to be let in: nobody knows
+    when that will be."""
+    refused = session.unschedulable.get(unit.key)
+    return refused is None or isinstance(refused[0], QuorumSignature | PodSignature)
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:

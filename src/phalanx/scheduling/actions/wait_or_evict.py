@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.scheduling.actions.reserved_turns import entitled, parts_of, queue_of, reservation_of, run_limit
+from phalanx.scheduling.actions.reserved_turns import (
+    entitled,
+    parts_of,
+    queue_of,
+    reservation_of,
+    run_limit,
+    waits_for_room,
+)
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import cluster_part
@@ -67,7 +74,12 @@ def _start_within(session: Session, unit: QueuedUnit, latest: float) -> Reservat
     plan = session.reservations
     assert plan is not None
     kept = plan.get(unit.key)
-    if kept is None and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+    if (
+        kept is None
+        and waits_for_room(session, unit)
+        and not plan.hopeless(unit.key)
+        and entitled(session, plan, unit)
+    ):
         parts, limit = parts_of(session, unit), run_limit(unit)
         window = plan.question(parts, limit) if parts else None
         if window is not None and window.start <= latest:
