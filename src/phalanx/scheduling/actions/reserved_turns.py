@@ -15,7 +15,7 @@ from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.placement.topology_domains import area_of
-from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, SchedulingSignature
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, Bar
@@ -183,15 +183,13 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
     plan = session.reservations
     if plan is None or unit.key not in session.unschedulable:
         return
-    _, fit_error = session.unschedulable[unit.key]
+    demand, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
-        parts = parts_of(session, unit) if waits_for_room(session, unit) else ()
+        parts = parts_of(session, unit) if waits_for_room(demand) else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
         return
-    if not waits_for_room(session, unit):
-        return
-    if plan.hopeless(unit.key) or not entitled(session, plan, unit):
+    if not waits_for_room(demand) or plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
     queue = queue_of(session, unit)
     if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
@@ -209,11 +207,10 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
         )
 
 
-def waits_for_room(session: Session, unit: QueuedUnit) -> bool:
-    """Whether a unit that was refused waits for room or quota, and not for its turn or to be let in: nobody knows
+def waits_for_room(demand: SchedulingSignature) -> bool:
+    """Whether who waits with a demand waits for room or quota, and not for its turn or to be let in: nobody knows
     when that will be."""
-    refused = session.unschedulable.get(unit.key)
-    return refused is None or isinstance(refused[0], QuorumSignature | PodSignature)
+    return isinstance(demand, QuorumSignature | PodSignature)
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
