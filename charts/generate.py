@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -22,8 +23,14 @@ from packaging.utils import canonicalize_name
 from phalanx.cli.installation import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
 from phalanx.cli.installation.install import all_rights
 from phalanx.cli.installation.people_manifests import PEOPLE
+from phalanx.cli.services.controllers import controllers
+from phalanx.cli.services.dashboard import dashboard
+from phalanx.cli.services.hub import hub
+from phalanx.cli.services.scheduler import scheduler
+from phalanx.cli.services.webhook import webhook
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.kube.own_objects import LABELS, default_lease
+from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RETIRED_ACTIONS
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "phalanx"
@@ -33,9 +40,9 @@ _FOREIGN = """\
 # Kinds of other projects. `kubectl create -f` says AlreadyExists of those that are there, and leaves them as they
 # are; `kubectl apply` would put these in the place of theirs.
 """
-#: What the templates put the release's namespace and the scheduler's name in the place of.
+#: What the templates put the release's namespace and the schedulers' names in the place of.
 _RELEASE = "${namespace}"
-_SCHEDULER = "${scheduler}"
+_SCHEDULERS = "${schedulers}"
 _PREFIX = "${prefix}"
 _LEASE = "${lease}"
 #: What the names of those objects begin with that every release has for itself where others see them.
@@ -51,6 +58,8 @@ _MEETING_KINDS = (
 _MEETING_NAMESPACE = "kube-system"
 #: Beside the roles of people: what all releases have in common.
 _KEPT = "helm.sh/resource-policy"
+#: The parts that run out of the chart's own image.
+_PARTS = (scheduler, controllers, webhook, dashboard, hub)
 _SHARED = ("phalanx-podgroups-edit", "phalanx-podgroups-view", "phalanx-signing-keys")
 
 
@@ -60,7 +69,7 @@ def files() -> dict[Path, str]:
     people = [each for each in every if each["metadata"]["name"] in PEOPLE]
     shared = [each for each in every if each["metadata"]["name"] in _SHARED]
     rights = [each for each in every if each not in people and each not in shared]
-    hub = [each for each in hub_manifests.hub_access(_RELEASE) if each["kind"] != "Namespace"]
+    central = [each for each in hub_manifests.hub_access(_RELEASE) if each["kind"] != "Namespace"]
     member = [each for each in hub_manifests.member_access(_RELEASE) if each["kind"] != "Namespace"]
     page = dashboard_manifests.dashboard_access(_RELEASE)
     for each in (*rights, *page):
@@ -68,9 +77,9 @@ def files() -> dict[Path, str]:
             _open_names(rule)
     orders = dashboard_manifests.order_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
-    policies = admission.policies(_SCHEDULER, LABELS)
+    policies = admission.policies([_SCHEDULERS], LABELS)
     definitions = manifests.definitions()
-    for each in (*rights, *page, *orders, *accounts, *hub, *policies):
+    for each in (*rights, *page, *orders, *accounts, *central, *policies):
         _own_name(each)
     for each in shared:
         if each["kind"] == "Secret":
@@ -84,13 +93,21 @@ def files() -> dict[Path, str]:
         CHART / "files" / "dashboard-order-rights.yaml": _text(orders),
         CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
-        CHART / "files" / "hub-rights.yaml": _text(hub),
+        CHART / "files" / "options.yaml": _HEAD + yaml.safe_dump({each.name: _options(each) for each in _PARTS}),
+        CHART / "files" / "actions.yaml": _HEAD + yaml.safe_dump(sorted({*ACTION_ARGUMENTS, *RETIRED_ACTIONS})),
+        CHART / "files" / "hub-rights.yaml": _text(central),
         CHART / "files" / "member-rights.yaml": _text(member),
         ROOT / "deploy" / "crds.yaml": _text([each for each in definitions if _is_ours(each)]),
         ROOT / "deploy" / "foreign-crds.yaml": _FOREIGN
         + _text([each for each in definitions if not _is_ours(each)]),
         ROOT / "image" / "requirements.txt": _requirements(),
     }
+
+
+def _options(command: click.Command) -> list[str]:
+    """How a command spells its options."""
+    spelled = {each for option in command.params for each in (*option.opts, *option.secondary_opts)}
+    return sorted(each for each in {*spelled, "--help"} if each.startswith("-"))
 
 
 def _is_ours(definition: dict[str, Any]) -> bool:
@@ -137,7 +154,7 @@ def _requirements() -> str:
 
 def rendered(helm: str) -> str:
     """The chart with its defaults as plain objects, behind their namespace; definitions are in crds.yaml."""
-    command = [helm, "template", "phalanx", str(CHART), "--namespace", NAMESPACE, "--set", "crds.install=false"]
+    command = [helm, "template", "phalanx", str(CHART), "--namespace", NAMESPACE, "--no-hooks"]
     made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     namespace = {
         "apiVersion": "v1",

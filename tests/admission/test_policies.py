@@ -7,7 +7,6 @@ from typing import Any
 import pytest_asyncio
 
 from phalanx.admission import jobs, queues
-from phalanx.cli.installation.admission import policies
 from phalanx.cli.installation.install import install_policies
 from phalanx.kube.errors import ApiError
 from tests.admission.conftest import PATHS, Site, of_kind
@@ -61,7 +60,7 @@ QUEUES: list[tuple[Json, str]] = [
 @pytest_asyncio.fixture
 async def guarded(site: Site) -> Site:
     """With the policies of `phalanx install --policies`."""
-    await install_policies(site.admin, policies("phalanx", {}))
+    await install_policies(site.admin, ["phalanx"])
     return site
 
 

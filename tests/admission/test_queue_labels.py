@@ -73,7 +73,7 @@ async def guarded(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[S
     await site.admin.create(f"{rbac}/rolebindings", binding)
     await open_queue(site)
     if request.param == "policies":
-        await install_policies(site.admin, policies("phalanx", {}))
+        await install_policies(site.admin, ["phalanx"])
         yield site
         return
     async with site.webhook(queue_rights=True):
@@ -126,7 +126,7 @@ async def test_only_jobs_that_name_a_queue_are_held_up_while_the_webhook_is_gone
 
 
 def test_the_policy_is_about_the_same_kinds_as_the_webhook() -> None:
-    policy = next(each for each in policies("phalanx", {}) if each["metadata"]["name"] == "phalanx-queue-labels")
+    policy = next(each for each in policies(["phalanx"], {}) if each["metadata"]["name"] == "phalanx-queue-labels")
     rules = policy["spec"]["matchConstraints"]["resourceRules"]
     told = {f"{plural}.{group}" for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
     assert told == set(LABELLED)

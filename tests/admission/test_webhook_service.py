@@ -14,7 +14,13 @@ import aiohttp
 import pytest
 
 from phalanx.admission.webhook import registration
-from phalanx.admission.webhook.registration import CERTIFICATES, unregister
+from phalanx.admission.webhook.registration import (
+    CERTIFICATES,
+    RegistrationOptions,
+    WebhookAddress,
+    register,
+    unregister,
+)
 from phalanx.admission.webhook.service import WebhookError, WebhookService
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import SECRETS
@@ -169,6 +175,24 @@ async def test_only_our_own_registration_is_touched(site: Site) -> None:
     assert await revision(site.admin, theirs) == before
     listed = await site.admin.get(registration.VALIDATING.path())
     assert [item["metadata"]["name"] for item in listed["items"]] == ["volcano-admission-service-jobs-validate"]
+
+
+async def test_a_registration_of_another_installation_is_left_alone(site: Site) -> None:
+    """There is one in a cluster, and a release that goes takes its own away."""
+    here, there = (WebhookAddress(namespace=each, service="phalanx-webhook") for each in (SYSTEM, "elsewhere"))
+    options = RegistrationOptions(address=here, scheduler_names=("phalanx",))
+    await register(site.admin, options, b"")
+    assert await unregister(site.admin, there) == f"{SYSTEM}/phalanx-webhook"
+    assert await site.admin.get(registration.MUTATING.path(None, registration.NAME))
+    assert await unregister(site.admin, here) == ""
+    for resource in (registration.MUTATING, registration.VALIDATING):
+        assert (await site.admin.get(resource.path()))["items"] == []
+    outside = RegistrationOptions(
+        address=WebhookAddress(url="https://192.0.2.7:8443"), scheduler_names=("phalanx",)
+    )
+    await register(site.admin, outside, b"")
+    assert (await unregister(site.admin, here)).startswith("https://192.0.2.7:8443/")
+    assert await unregister(site.admin) == ""
 
 
 async def test_pods_pass_while_no_webhook_runs_and_our_own_kinds_do_not(site: Site) -> None:

@@ -34,8 +34,8 @@ _PROBE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe"}
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def guarded(cluster: Cluster) -> AsyncIterator[None]:
     """With the policies, and without them again for whoever comes next."""
-    manifests = policies("phalanx", LABELS)
-    await install_policies(cluster.client, manifests)
+    manifests = policies(["phalanx"], LABELS)
+    await install_policies(cluster.client, ["phalanx"])
     # API servers look for new policies now and then.
     await World(cluster).noticed(3)
     yield

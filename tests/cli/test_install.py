@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -162,6 +163,47 @@ class LateClient(KubeClient):
             self.late = False
             raise ApiError(404, "NotFound", "404 page not found")
         return await super().create(path, obj, params)
+
+
+@pytest.mark.parametrize("by_server", [True, False])
+async def test_a_definition_that_another_project_has_applied_over_ours_is_theirs(
+    client: KubeClient, capsys: pytest.CaptureFixture[str], by_server: bool
+) -> None:
+    """Applying leaves labels where they are that it does not state: ours stays on what is no longer ours."""
+    plain = "podgroups.scheduling.x-k8s.io"
+    outcomes = await run(client, capsys, rights=False)
+    name = f"customresourcedefinition.apiextensions.k8s.io/{plain}"
+    assert outcomes[name] == "created"
+    theirs = without_our_mark(plain)
+    theirs["spec"]["names"]["shortNames"] = ["theirs"]
+    if by_server:
+        await client.patch(f"{DEFINITIONS}/{plain}", theirs, PatchType.APPLY, field_manager="kubectl", force=True)
+    else:
+        note = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(theirs)}
+        change = {"metadata": {"annotations": note}, "spec": {"names": {"shortNames": ["theirs"]}}}
+        await client.patch(f"{DEFINITIONS}/{plain}", change, PatchType.MERGE)
+    assert (await client.get(f"{DEFINITIONS}/{plain}"))["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+    assert (await run(client, capsys, rights=False))[name] == "unchanged (installed by somebody else)"
+    assert (await client.get(f"{DEFINITIONS}/{plain}"))["spec"]["names"]["shortNames"] == ["theirs"]
+
+
+@pytest.mark.parametrize("by_server", [True, False])
+async def test_a_definition_of_ours_that_somebody_else_has_applied_stays_ours(
+    client: KubeClient, capsys: pytest.CaptureFixture[str], by_server: bool
+) -> None:
+    """The files of deploy/, and an upgrade by this command."""
+    plain = "podgroups.scheduling.x-k8s.io"
+    (older,) = [entry for entry in manifests.definitions() if entry["metadata"]["name"] == plain]
+    older["spec"]["names"]["shortNames"] = ["old"]
+    if by_server:
+        await client.patch(f"{DEFINITIONS}/{plain}", older, PatchType.APPLY, field_manager="kubectl")
+    else:
+        noted = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(older)}
+        await client.create(DEFINITIONS, {**older, "metadata": {**older["metadata"], "annotations": noted}})
+    outcomes = await run(client, capsys, rights=False)
+    assert outcomes[f"customresourcedefinition.apiextensions.k8s.io/{plain}"] == "configured"
+    found = await client.get(f"{DEFINITIONS}/{plain}")
+    assert found["spec"]["names"].get("shortNames") != ["old"]
 
 
 async def test_a_server_that_needs_a_moment_is_asked_again(

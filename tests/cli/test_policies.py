@@ -10,7 +10,7 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner
 
-from phalanx.cli.installation.admission import GROUP_VERSION, policies
+from phalanx.cli.installation.admission import GROUP_VERSION, guarded_schedulers, policies
 from phalanx.cli.installation.install import install, install_policies
 from phalanx.cli.installation.manifests import access
 from phalanx.kube.auth.config import ClusterConfig
@@ -19,7 +19,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import LABELS
 from phalanx_local.server import ApiServer, ServerOptions
 
-ALL = policies("batch", LABELS)
+ALL = policies(["batch"], LABELS)
 POLICIES = [each for each in ALL if each["kind"] == "ValidatingAdmissionPolicy"]
 # Who may do what; the others say what an object may be, in the words of the webhook (tests/admission).
 OF_RIGHTS = [each for each in POLICIES if not each["metadata"]["name"].endswith("-rules")]
@@ -53,7 +53,7 @@ def test_pods_of_other_schedulers_are_never_looked_at() -> None:
         named = [rule["resources"] for rule in policy["spec"]["matchConstraints"]["resourceRules"]]
         if any("pods" in resources for resources in named):
             (condition,) = policy["spec"]["matchConditions"]
-            words = ("object.spec.schedulerName == 'batch'", "object.spec.schedulerName in ['', 'batch']")
+            words = ('object.spec.schedulerName in ["batch"]', 'object.spec.schedulerName in ["", "batch"]')
             assert any(word in condition["expression"] for word in words)
 
 
@@ -75,12 +75,63 @@ def test_they_are_not_there_unless_asked_for() -> None:
 
 
 async def test_a_second_run_changes_nothing(client: KubeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    await install_policies(client, ALL)
+    await install_policies(client, ["batch"])
     first = capsys.readouterr().out.splitlines()
     assert len(first) == len(ALL)
     assert all(line.endswith(" created") for line in first)
-    await install_policies(client, ALL)
+    await install_policies(client, ["batch"])
     assert all(line.endswith(" unchanged") for line in capsys.readouterr().out.splitlines())
+
+
+async def guarded(client: KubeClient) -> dict[str, list[str]]:
+    """By policy, of which schedulers it looks at pods; only those that ask for one."""
+    found = await client.get(f"/apis/{GROUP_VERSION}/validatingadmissionpolicies")
+    by_name = {each["metadata"]["name"]: guarded_schedulers(each) for each in found["items"]}
+    return {name: names for name, names in by_name.items() if names}
+
+
+WITH_SCHEDULERS = {"phalanx-job-rules", "phalanx-queues", "phalanx-quota-labels", "phalanx-reserved-keys"}
+
+
+async def test_they_guard_the_pods_of_all_schedulers_that_are_named(client: KubeClient) -> None:
+    await install_policies(client, ["phalanx", "batch"])
+    assert await guarded(client) == {key: ["phalanx", "batch"] for key in WITH_SCHEDULERS}
+    result = CliRunner().invoke(
+        install, ["--policies", "--print", "--scheduler-name", "phalanx", "--scheduler-name", "batch"]
+    )
+    assert list(yaml.safe_load_all(result.stdout)) == policies(["phalanx", "batch"], LABELS)
+
+
+async def test_whose_pods_are_guarded_stay_so_when_another_scheduler_is_installed(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await install_policies(client, ["phalanx"])
+    assert "go on guarding" not in capsys.readouterr().out
+    await install_policies(client, ["batch"])
+    assert await guarded(client) == {key: ["batch", "phalanx"] for key in WITH_SCHEDULERS}
+    assert "go on guarding the pods of phalanx," in capsys.readouterr().out
+    await install_policies(client, ["phalanx", "batch"])
+    assert "go on guarding" not in capsys.readouterr().out
+
+
+async def test_policies_of_earlier_versions_tell_whose_pods_they_guard_too(client: KubeClient) -> None:
+    for manifest in policies(["gold"], LABELS):
+        for condition in manifest["spec"].get("matchConditions", ()):
+            for now, then in (('in ["gold"]', "== 'gold'"), ('in ["", "gold"]', "in ['', 'gold']")):
+                condition["expression"] = condition["expression"].replace(now, then)
+        if manifest["kind"] == "ValidatingAdmissionPolicy":
+            await client.create(f"/apis/{GROUP_VERSION}/validatingadmissionpolicies", manifest)
+    await install_policies(client, ["phalanx"])
+    assert await guarded(client) == {key: ["phalanx", "gold"] for key in WITH_SCHEDULERS}
+
+
+@pytest.mark.parametrize("name", ["it's", "", "A"])
+def test_every_scheduler_has_a_name_that_objects_may_have(name: str) -> None:
+    result = CliRunner().invoke(
+        install, ["--policies", "--print", "--scheduler-name", "phalanx", "--scheduler-name", name]
+    )
+    assert result.exit_code == 2
+    assert f"--scheduler-name {name!r}" in result.output
 
 
 class OlderClient(KubeClient):
@@ -96,6 +147,6 @@ async def test_an_older_server_does_without_and_says_so_once(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with OlderClient(client.config) as older:
-        await install_policies(older, ALL)
+        await install_policies(older, ["batch"])
     (line,) = capsys.readouterr().out.splitlines()
     assert "serves no validatingadmissionpolicies" in line

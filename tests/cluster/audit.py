@@ -185,6 +185,8 @@ def _audit_promises(state: ClusterState) -> None:
         spec = gang.spec
         if spec is None or not spec.admission or not spec.min_resources or not (spec.admitted or gang.admitted):
             continue
+        if gang.key in state.gangs.inqueue.lapsed and not gang.members:
+            continue
         taken: Counter[str] = Counter()
         for record in gang.members.values():
             if record.pod.node or record.assumed_node:
@@ -209,7 +211,7 @@ def _audit_claims(state: ClusterState) -> None:
     expected: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
         spec = gang.spec
-        if spec is None or not spec.min_resources:
+        if spec is None or not spec.min_resources or (gang.key in state.gangs.inqueue.lapsed and not gang.members):
             continue
         held: Counter[str] = Counter()
         for footprint, count in gang.allocated.items():

@@ -263,7 +263,7 @@ class _Recorder:
         return True
 
 
-def context(api: MemoryApi) -> ControllerContext:
+def context(api: MemoryApi, scheduler_names: tuple[str, ...] = ("phalanx",)) -> ControllerContext:
     """For a controller over this server."""
     return ControllerContext(
         client=api,  # type: ignore[arg-type]
@@ -271,6 +271,7 @@ def context(api: MemoryApi) -> ControllerContext:
         recorder=_Recorder(api),  # type: ignore[arg-type]
         failures=Failures(),
         clock=lambda: float(api.now),
+        scheduler_names=scheduler_names,
     )
 
 

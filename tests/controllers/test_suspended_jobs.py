@@ -33,7 +33,8 @@ def template(cpu: str = "1", scheduler: str = "phalanx") -> Json:
 class SuspendedWorld:
     """`admit` lets groups of the scheduler's queue through. Jobs that are not suspended have pods at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *scheduler_names: str) -> None:
+        self.scheduler_names = scheduler_names or ("phalanx",)
         self.api = MemoryApi()
         self.quotas = Quotas(self.api)
         self.admits = True
@@ -41,7 +42,7 @@ class SuspendedWorld:
         self._start()
 
     def _start(self) -> None:
-        self.controller = SuspendedJobController(context(self.api))
+        self.controller = SuspendedJobController(context(self.api, self.scheduler_names))
         self.api.list_into(self.controller)
 
     def job(self, name: str = "j", count: int = 4, *, at: int = 0, pod: Json | None = None, **spec: Any) -> None:
@@ -346,6 +347,17 @@ async def test_pods_of_another_scheduler_are_not_queued_and_it_is_said() -> None
     assert world.groups() == []
     said = "its pods are default-scheduler's; write schedulerName: phalanx into every pod template"
     assert world.api.events == [("j", "NotQueued", said)]
+
+
+async def test_a_scheduler_of_several_names_queues_the_pods_of_all() -> None:
+    world = SuspendedWorld("phalanx", "batch")
+    world.job("first", pod=template())
+    world.job("second", pod=template(scheduler="batch"))
+    world.job("third", pod=template(scheduler="theirs"))
+    await world.settle()
+    assert world.groups() == ["job-first-01234567-1", "job-second-01234567-1"]
+    said = "its pods are theirs's; write schedulerName: phalanx or batch into every pod template"
+    assert ("third", "NotQueued", said) in world.api.events
 
 
 async def test_quota_comes_first_and_the_older_job_before_the_younger() -> None:

@@ -60,11 +60,15 @@ class World:
         self.apply(self.intake.pod(pod(name, **details)))
         return self
 
-    def driver(self, app: str = "app", cpu: str = "1", **details: Any) -> World:
+    def driver(self, app: str = "app", cpu: str = "1", memory: str = "", **details: Any) -> World:
         labels = {"spark-role": "driver", "spark-app-selector": app, **details.pop("labels", {})}
         annotations = {NAME: app, **details.pop("annotations", {})}
         return self.pod(
-            f"{app}-driver", labels=labels, annotations=annotations, containers=[container(cpu=cpu)], **details
+            f"{app}-driver",
+            labels=labels,
+            annotations=annotations,
+            containers=[container(cpu=cpu, **({"memory": memory} if memory else {}))],
+            **details,
         )
 
     def executor(self, number: int, app: str = "app", cpu: str = "1", **details: Any) -> World:
@@ -126,6 +130,17 @@ class TestSpark:
     def test_the_operators_group_tells_how_much_room_the_executors_need(self) -> None:
         world = World().group(**SPARK).driver().cycle()
         assert world.where("app-driver")
+        assert len(world.held()) == 3
+
+    @pytest.mark.parametrize("memory", ["512m", None, "2Gi"])
+    def test_an_amount_of_memory_that_cannot_be_is_not_believed(self, memory: str | None) -> None:
+        """The Spark operator reads Spark's units as Kubernetes': `512m`, and `8g` not at all. A sum that leaves
+        nothing is one."""
+        stated = {"cpu": "4", **({"memory": memory} if memory else {})}
+        world = World(nodes=3).group(minMember=1, minResources=stated)
+        world.driver(memory="2Gi").cycle()
+        usages = {dict(each.pod.usage).get("memory", 0) for each in world.state.pods.placeholders.values()}
+        assert usages == {0 if memory == "2Gi" else 2 * 2**30}
         assert len(world.held()) == 3
 
     def test_a_cluster_without_room_for_them_starts_no_driver(self) -> None:

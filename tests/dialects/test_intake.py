@@ -67,6 +67,19 @@ def test_the_first_member_brings_its_gang_and_the_last_one_takes_it_away() -> No
     assert door.pod_removed("default", "b", "uid-b") == [PodRemoved("uid-b"), GangRemoved(G)]
 
 
+def test_a_member_that_another_scheduler_places_says_no_queue_for_the_gang() -> None:
+    """Admission asks about pods of ours alone, so its word would charge a queue that nobody let its maker use."""
+    named = {"annotations": {"scheduling.volcano.sh/queue-name": "rich"}}
+    for labels in ({NAME: "g", MIN: "1"}, {"scheduling.x-k8s.io/pod-group": "g"}):
+        door = intake()
+        door.group(X_K8S, group(minMember=1))
+        door.pod(pod("old", labels=labels, created=EPOCH - 9, schedulerName="theirs", **named))
+        events = door.pod(pod("ours", labels=labels, schedulerName="phalanx"))
+        assert {event.gang.queue for event in events if isinstance(event, GangUpdated)} <= {"default"}
+        events = door.pod(pod("named", labels=labels, created=EPOCH - 5, schedulerName="phalanx", **named))
+        assert the_gang(events).queue == "rich"
+
+
 def test_an_object_seen_twice_is_no_news() -> None:
     door = intake()
     door.pod(member())

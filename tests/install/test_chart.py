@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 import subprocess
 from pathlib import Path
@@ -14,8 +15,16 @@ import pytest
 import yaml
 from charts.generate import CHART, NAMESPACE, ROOT, files, rendered
 
-from phalanx.admission.webhook.registration import MUTATING, VALIDATING
+from phalanx.admission.webhook.registration import (
+    MUTATING,
+    VALIDATING,
+    RegistrationOptions,
+    WebhookAddress,
+    register,
+    unregister,
+)
 from phalanx.admission.webhook.registration import NAME as WEBHOOK
+from phalanx.cli.installation.admission import guarded_schedulers
 from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
@@ -148,6 +157,8 @@ class TestTemplates:
             "image.digest=abc",
             "schedulerNames={it's}",
             "schedulerNames={a,a}",
+            "schedulerNames={a,default-scheduler}",
+            "customActions=rest",
             "podDisruptionBudget.maxUnavailable=-1",
             "nodeSelector.zone=1",
             "podAnnotations.note=1",
@@ -209,6 +220,26 @@ class TestTemplates:
         for one in both:
             await run(major, "template", "x", CHART, one)
 
+    async def test_a_policy_with_which_no_scheduler_would_start_is_refused(self, major: str) -> None:
+        for policy, words in (
+            ("actions: alocate", "alocate is none of allocate, backfill"),
+            ("actions: [allocate]", "expected one string"),
+            ("allocate", "no map in YAML"),
+        ):
+            told = await run(major, "template", "x", CHART, f"--set-json=policy={json.dumps(policy)}", fails=True)
+            assert f"policy: {'actions: ' if 'actions' in policy else ''}{words}" in told
+        text = 'tiers: []\nactions: "enqueue, allocate, rest, elect"'
+        await _rendered(major, f"--set-json=policy={json.dumps(text)}", "--set=customActions={rest}")
+
+    async def test_an_option_that_a_part_does_not_know_is_refused(self, major: str) -> None:
+        for part in ("scheduler", "controllers", "webhook", "dashboard", "hub"):
+            values = (*EVERYTHING, "--set=hub.enabled=true", f"--set={part}.extraArgs={{--nonsense=1}}")
+            told = await run(major, "template", "x", CHART, *values, fails=True)
+            assert f"{part}.extraArgs: phalanx {part} has no option --nonsense" in told
+            # Another image may know it.
+            await _rendered(major, *values, "--set=image.tag=mine")
+        await _rendered(major, "--set=scheduler.extraArgs={--config,/policy.yaml,--log-level=debug}")
+
     async def test_accounts_that_could_not_work_are_refused(self, major: str) -> None:
         told = await run(major, "template", "x", CHART, "--set=accounting.enabled=true", fails=True)
         assert "accounting.image" in told
@@ -248,6 +279,22 @@ class TestTemplates:
         assert "--lease-name=turns" in scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
         assert "turns" in told
         assert "phalanx-scheduler" not in told
+
+    async def test_every_part_that_asks_whose_pods_are_ours_knows_all_schedulers(self, major: str) -> None:
+        made = await _rendered(major, *EVERYTHING)
+        for part in ("scheduler", "controllers", "webhook", "dashboard", "accounting"):
+            (container,) = _named(made, "Deployment", f"phalanx-{part}")["spec"]["template"]["spec"]["containers"]
+            names = [each for each in container["args"] if each.startswith("--scheduler-name=")]
+            assert names == ["--scheduler-name=phalanx", "--scheduler-name=batch"], part
+
+    async def test_admission_policies_guard_the_pods_of_every_scheduler(self, major: str) -> None:
+        names = ["phalanx", "GPU Pool"]
+        made = await _rendered(
+            major, "--set=admissionPolicies.enabled=true", f"--set=schedulerNames={{{','.join(names)}}}"
+        )
+        policies = [each for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
+        told = [guarded_schedulers(each) for each in policies]
+        assert [each for each in told if each] == [names] * 4
 
     async def test_roles_of_people_can_be_left_out_and_kept_from_roles_of_the_cluster(self, major: str) -> None:
         text = str(await _rendered(major, "--set=rbac.aggregate=false"))
@@ -465,14 +512,35 @@ class TestInstalled:
                 left = (await client.get(resource.path()))["items"]
                 assert [each["metadata"]["name"] for each in left] == ["theirs"]
 
+    @pytest.mark.parametrize("when", ["post-upgrade", "post-rollback", "post-delete"])
+    async def test_the_webhook_of_an_earlier_revision_is_called_no_more(
+        self, major: str, kubeconfig: Path, tmp_path: Path, when: str
+    ) -> None:
+        """Whichever way a release came to a revision without it, and when that goes; other releases keep theirs."""
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            for namespace, left in (("research", {WEBHOOK}), (NAMESPACE, set())):
+                address = WebhookAddress(namespace=namespace, service="phalanx-webhook")
+                await unregister(client)
+                await register(client, RegistrationOptions(address=address, scheduler_names=("x",)), b"")
+                await self._hook(major, kubeconfig, tmp_path, when, "--set=webhook.enabled=false")
+                for resource in (MUTATING, VALIDATING):
+                    found = (await client.get(resource.path()))["items"]
+                    assert {each["metadata"]["name"] for each in found} == left
+                await client.delete(ACCOUNTS.path(NAMESPACE, "phalanx-webhook-removal"))
+                for kind in ("clusterroles", "clusterrolebindings"):
+                    await client.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/phalanx-webhook-removal")
+
     async def _definitions(self, major: str, kubeconfig: Path, tmp_path: Path) -> None:
         async with KubeClient(load_config(str(kubeconfig))) as client:
             await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await self._hook(major, kubeconfig, tmp_path, "pre-install")
 
-    async def _hook(self, major: str, kubeconfig: Path, tmp_path: Path, when: str) -> None:
+    async def _hook(
+        self, major: str, kubeconfig: Path, tmp_path: Path, when: str, value: str = "--set=webhook.enabled=true"
+    ) -> None:
         """What the hook's Job does, with its arguments and its rights: nobody runs containers here."""
-        made = await _rendered(major, "--set=webhook.enabled=true")
+        made = await _rendered(major, value)
         by_kind = {
             each["kind"]: each
             for each in made

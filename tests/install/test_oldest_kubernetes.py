@@ -49,7 +49,7 @@ def test_the_chart_with_all_that_can_be_switched_on_is_taken(version: str, tmp_p
 @VERSIONS
 def test_the_admission_policies_are_taken(version: str, tmp_path: Path) -> None:
     path = tmp_path / "policies.yaml"
-    path.write_text(yaml.safe_dump_all(admission.policies("phalanx", LABELS)), "utf-8")
+    path.write_text(yaml.safe_dump_all(admission.policies(["phalanx"], LABELS)), "utf-8")
     assert validated(path, version) == ([], set())
 
 

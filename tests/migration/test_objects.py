@@ -183,6 +183,7 @@ spec: {minMember: 1, minResources: {count/pods: "1", pods: "1", requests.cpu: "1
     owners = ", ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, controller: true}]"
     assert not objected_in(text.replace(" OWNERS", owners))
     written = objected_in(text.replace(" OWNERS", ""))
+    # (What it says of limits counts against quotas.)
     assert set(written) == {"spec.minResources[requests.cpu]"}
 
 

@@ -134,6 +134,25 @@ async def test_operations_and_subresources_are_told_apart(admin: Client) -> None
     assert await status(admin, "POST", f"{PODS}/a/eviction", eviction) == 201
 
 
+async def test_a_message_asks_nobody_for_rights(admin: Client) -> None:
+    """As on kube-apiserver: there is no authorizer in a messageExpression, nor in a variable that it reads."""
+    right = "authorizer.group('').resource('configmaps').check('override').allowed()"
+    message = {"expression": "variables.may", "messageExpression": "'not ' + string(variables.may)"}
+    asked = {"expression": "variables.may", "messageExpression": "'no right on ' + variables.name"}
+    variables = [{"name": "may", "expression": right}, {"name": "name", "expression": "object.metadata.name"}]
+    await demand(admin, message, matching=on("configmaps"), variables=variables)
+    reply = await admin.call("POST", CONFIG_MAPS, config_map("c"), headers=JANE)
+    assert reply.body["message"].endswith("denied request: failed expression: variables.may")
+    await admin.merge(f"{POLICIES}/p", {"spec": {"validations": [asked]}})
+    reply = await admin.call("POST", CONFIG_MAPS, config_map("c"), headers=JANE)
+    assert reply.body["message"].endswith("denied request: no right on c")
+    direct = {"expression": "true", "messageExpression": f"string({right})"}
+    spec = {"matchConstraints": on("configmaps"), "validations": [direct]}
+    reply = await admin.call("POST", POLICIES, {"metadata": {"name": "q"}, "spec": spec})
+    assert reply.status == 422
+    assert "undeclared reference to 'authorizer'" in reply.body["message"]
+
+
 async def test_scaling_is_a_request_of_its_own(admin: Client) -> None:
     sets = "/apis/apps/v1/namespaces/default/replicasets"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}

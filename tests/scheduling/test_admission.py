@@ -51,6 +51,25 @@ class TestVolcanoAdmission:
         world.pods("job", 2, gang="job", gpu=2).run()
         assert len(world.placed()) == 2
 
+    def test_what_is_announced_is_free_again_if_no_pod_comes(self) -> None:
+        """A job that is suspended keeps its group; its controller makes no pods, and others wait for that."""
+        world = queued(Scenario().node("n1", gpu=8), "suspended", 1, gpu=8, created=1).run()
+        queued(world, "next", 1, gpu=8, created=2).run()
+        assert world.admissions == ["suspended"]
+        assert world.scheduler.next_recheck is not None
+        world.now += 290
+        world.scheduler.activate_due(world.now)
+        assert world.run().admissions == ["suspended"]
+        world.now += 10
+        world.scheduler.activate_due(world.now)
+        assert world.run().admissions == ["suspended", "next"]
+        assert world.scheduler.next_recheck is not None  # that of `next`
+        # When its job goes on it waits its turn, and what it has announced counts again.
+        world.pods("next", 1, gang="next", gpu=8).run()
+        world.pods("suspended", 1, gang="suspended", gpu=8).run()
+        assert world.placed() == ["next-0"]
+        assert dict(world.state.gangs.inqueue.total()) == {"nvidia.com/gpu": 8}
+
     def test_nothing_is_placed_before_it_is_admitted(self) -> None:
         world = queued(Scenario().node("n1", gpu=4), "job", gpu=8).pods("job", 2, gang="job", gpu=1).run()
         assert world.placed() == []

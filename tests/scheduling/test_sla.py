@@ -73,6 +73,8 @@ class TestAdmission:
         world.run()
         assert after(world, 100).admissions == ["soon"]
         assert after(world, 6000).admissions == ["soon", "late"]
+        # (What it has announced is free again when no pod comes; that it was more than there is lets in nobody.)
+        assert after(world, 301).admissions == ["soon", "late"]
         assert world.scheduler.next_recheck is None
 
     def test_in_the_same_tier_a_rejection_stands(self) -> None:

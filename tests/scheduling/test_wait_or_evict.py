@@ -55,6 +55,16 @@ class TestWhoStartsSoonWaits:
     def test_whoever_would_wait_longer_has_others_evicted(self) -> None:
         assert world(waitInsteadSeconds=99).settle().evicted == ["runs"]
 
+    def test_nothing_is_promised_to_who_waits_for_its_turn(self) -> None:
+        """There is room, but the queue keeps its order: nobody knows when the first will start."""
+        made = Scenario(policy(waitInsteadSeconds=1000)).node("a", cpu=4).queue("default", fifo=True)
+        busy(made, "runs", "a", 10_000, cpu=2, priority=2000)
+        waiting(made, "first", 50, cpu=8, priority=1000)
+        waiting(made, "second", 50, cpu=2, priority=1000)
+        made.settle()
+        assert made.why_pod("second").code == "BehindInQueue"
+        assert start_of(made, "second") is None
+
     def test_an_end_that_nobody_knows_is_not_waited_for(self) -> None:
         made = Scenario(policy(waitInsteadSeconds=10**6)).node("a", cpu=4).pod("runs", node="a", cpu=4)
         waiting(made, "important", 50, cpu=4, priority=1000)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from phalanx.model.decisions import EvictionReason, Plan
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
+from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.reservations.outcomes import NO_CAUSE
 from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.scheduler import never
@@ -57,7 +57,7 @@ class SoakCluster(Scenario):
     def __init__(self, policy: str) -> None:
         super().__init__(POLICIES[policy])
         self._settles_at_once = policy != "all"
-        # Whether nobody has minded ports or where others are so far.
+        # Whether nobody has minded ports, where others are or whose turn it is so far.
         self.amounts_only = True
         self.binds = self.evictions = self.cycles = 0
         self._hash = hashlib.blake2b(digest_size=16)
@@ -71,6 +71,11 @@ class SoakCluster(Scenario):
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+    @property
+    def known(self) -> Collection[str]:
+        """What has been observed, by what it is about."""
+        return self._observed.keys()
 
     def has(self, name: str, *states: MemberState) -> bool:
         return name in self.state.pods and self.state.pods[name].state in states
@@ -169,20 +174,25 @@ class SoakCluster(Scenario):
                 break
             assert left, f"something was done or said although nothing had changed: {plan}"
         for record in self.state.pods.values():
-            if record.state is MemberState.PENDING and not record.evicting and record.nomination is None:
+            waits = record.state is MemberState.PENDING and not record.pod.placeholder
+            if waits and not record.evicting and record.nomination is None:
                 told = record.last_verdict is not None
                 gang = record.gang
                 told |= gang is not None and gang.last_verdict is not None
                 assert told, f"{record.pod.name} waits and was never told why"
 
-    def _needs(self) -> dict[GangKey, QuorumRequirement]:
-        gangs = self.state.gangs.items()
-        return {key: quorum_requirement(gang, gang.spec) for key, gang in gangs if gang.spec is not None}
+    def _needs(self) -> dict[GangKey, int]:
+        """How many members each gang has to start with; who is only expected is not bound."""
+        return {
+            key: quorum_requirement(gang, gang.spec).total - len(gang.starting_placeholders)
+            for key, gang in self.state.gangs.items()
+            if gang.spec is not None
+        }
 
-    def _gangs_start_whole(self, before: dict[GangKey, QuorumRequirement], plan: Plan) -> None:
+    def _gangs_start_whole(self, before: dict[GangKey, int], plan: Plan) -> None:
         counts = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
         for key, placed in counts.items():
-            assert placed >= before[key].total, f"{key} started in part: {placed} of {before[key].total}"
+            assert placed >= before[key], f"{key} started in part: {placed} of {before[key]}"
 
     def _nobody_is_bound_twice(self, plan: Plan) -> None:
         for bind in plan.binds:

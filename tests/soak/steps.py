@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from phalanx.model.account import AccountKey, EvictionRate, SelfProtection, Tree
 from phalanx.model.events import MaintenanceWindowRemoved, MaintenanceWindowUpdated
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, MatchPolicy
 from phalanx.model.maintenance import MaintenanceWindow
 from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, Spread
 from phalanx.model.pod import MemberState, PodClass, PodPhase
@@ -30,6 +31,9 @@ WEIGHTS = {
     "no_node": 1,
     "queue": 2,
     "quota": 1,
+    "tree": 1,
+    "foreign": 1,
+    "expects": 1,
     "job": 14,
     "single": 8,
     "grow": 3,
@@ -94,6 +98,8 @@ class Draw:
             "priority": draw.choice([0, 0, 0, 10, 100]),
             "limit": limit,
             **draw.choice([{}] * 8 + minding),
+            **draw.choice([{}] * 5 + [{"own": "preemptable"}, {"own": "cooldown"}]),
+            **draw.choice([{}] * 3 + [{"quota": "k1"}, {"quota": "k2"}, {"quota": "k2", "own": "firm"}]),
             **draw.choice([{"cpu": 1}, {"cpu": 1}, {"cpu": 2}, {"cpu": 1, "gpu": 1}, {"gpu": 2}, {"cpu": 4}]),
         }
 
@@ -113,7 +119,25 @@ class Draw:
             if draw.random() < chance:
                 least = {"guarantee": 1, "deserved": 4, "capability": 8}[word]
                 how[word] = {"cpu": draw.randint(least, least * 3), "gpu": draw.randint(least // 2, least)}
-        return Step("queue", draw.choice(QUEUES), how)
+        how |= draw.choice(
+            [{}] * 4 + [{"under": "top"}, {"lasting": 60}, {"rate": 2}, {"protects": "none"}, {"fifo": True}]
+        )
+        return Step("queue", draw.choice([*QUEUES, "top"]), how)
+
+    def _tree(self, cluster: SoakCluster) -> Step:
+        """Koordinator's, of two quotas."""
+        draw, least = self._random, self._random.randint(0, 6)
+        how = {"min": {"cpu": least}, "max": {"cpu": least + draw.choice([2, 8, 40])}, "lends": draw.random() < 0.8}
+        return Step("tree", draw.choice(["k1", "k2"]), how)
+
+    def _foreign(self, cluster: SoakCluster) -> Step:
+        """Somebody else's pod, on a node or nominated for it."""
+        draw = self._random
+        how = {"node": f"n{draw.randrange(NODES)}", "cpu": draw.choice([1, 3]), "nominated": draw.random() < 0.3}
+        return Step("foreign", self._name("foreign"), how)
+
+    def _expects(self, cluster: SoakCluster) -> Step:
+        return Step("expects", self._gang(cluster), {"count": self._random.randint(1, 3), **self._asked()})
 
     def _quota(self, cluster: SoakCluster) -> Step:
         draw, least = self._random, self._random.randint(2, 10)
@@ -124,6 +148,7 @@ class Draw:
         how = {"members": members, "minimum": draw.choice([members, members, max(1, members - 1), 1])}
         near = draw.choice(["", "", "", "hard", "soft"])
         how |= draw.choice([{}] * 4 + [{"queued": True}, {"roles": True}, {"mate": self._gang(cluster)}])
+        how |= draw.choice([{}] * 3 + [{"match": each.value} for each in MatchPolicy])
         return Step("job", self._name("job"), how | self._asked() | ({"near": near} if near else {}))
 
     def _single(self, cluster: SoakCluster) -> Step:
@@ -183,10 +208,16 @@ def play(step: Step, cluster: SoakCluster) -> None:
     _PLAYS[step.what](cluster, step.name, dict(step.how))
 
 
+_POD_FIELDS = ("queue", "priority", "quota", "cpu", "gpu", "role")
+
+
 def _pod(cluster: SoakCluster, name: str, how: dict[str, Any], gang: str = "") -> None:
     limit = how.pop("limit", 0)
     more: dict[str, Any] = {"run_time": RunTime(limit), "grace": 0} if limit else {}
-    fields = {key: value for key, value in how.items() if key in ("queue", "priority", "cpu", "gpu", "role")}
+    fields = {key: value for key, value in how.items() if key in _POD_FIELDS}
+    own = how.get("own")
+    more |= {"preemptable": False} if own == "preemptable" else {"cooldown": 100} if own == "cooldown" else {}
+    fields["firm"] = own == "firm"
     ports = (HostPort(how["port"]),) if "port" in how else ()
     made = PodClass(run_limit=limit, peers=_peers(how), host_ports=ports)
     cluster.amounts_only &= made.peers == NO_PEERS and not ports
@@ -204,10 +235,10 @@ def _peers(how: dict[str, Any]) -> Peers:
 def _job(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     near = {"hard": TopologyRule.by_label(RACK), "soft": TopologyRule(preferred=RACK)}.get(how.pop("near", ""))
     members, minimum, mate = how.pop("members"), how.pop("minimum"), how.pop("mate", "")
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"match_policy": MatchPolicy(how.pop("match", "waiting-and-running"))}
     if how.pop("queued", False):
         asked = amounts(**{key: how[key] * minimum for key in ("cpu", "gpu") if key in how})
-        more = {"admission": True, "admitted": False, "min_resources": asked}
+        more |= {"admission": True, "admitted": False, "min_resources": asked}
     roles = ("ps", "worker") if how.pop("roles", False) and minimum > 1 else ("",)
     if len(roles) > 1:
         more["roles"] = tuple((role, 1) for role in roles)
@@ -247,7 +278,35 @@ def _no_node(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
 
 
 def _queue(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
-    cluster.queue(name, **how)
+    above, more = how.pop("under", ""), {}
+    cluster.amounts_only &= "fifo" not in how
+    if "lasting" in how:
+        more["min_run_time"] = how.pop("lasting")
+    if "rate" in how:
+        more["eviction_rate"] = EvictionRate(how.pop("rate"), 60)
+    if "protects" in how:
+        more["self_protection"] = SelfProtection(how.pop("protects"))
+    cluster.queue(
+        name, parent=above if name != above and f"account queue {above}" in cluster.known else "", **how, **more
+    )
+
+
+def _tree(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    root = AccountKey(Tree.KOORDINATOR, "koordinator-root-quota")
+    cluster.account(root, label="quota koordinator-root-quota", parental=True)
+    limits = {"deserved": how["min"], "capability": how["max"], "lends": how["lends"]}
+    cluster.account(AccountKey(Tree.KOORDINATOR, name), label=f"quota {name}", parent=root, **limits)
+
+
+def _foreign(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    where = {"nominated": how["node"]} if how["nominated"] else {"node": how["node"]}
+    cluster.pod(name, scheduler="somebody-else", cpu=how["cpu"], **where)
+
+
+def _expects(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    if name and cluster.knows_gang(name):
+        fields = {key: value for key, value in how.items() if key in _POD_FIELDS}
+        cluster.expects(name, how["count"], **fields)
 
 
 def _quota(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
@@ -328,6 +387,9 @@ _PLAYS = {
     "no_node": _no_node,
     "queue": _queue,
     "quota": _quota,
+    "tree": _tree,
+    "foreign": _foreign,
+    "expects": _expects,
     "job": _job,
     "single": lambda cluster, name, how: _pod(cluster, name, how),
     "grow": _grow,

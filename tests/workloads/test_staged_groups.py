@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
-from tests.dialects.objects import VOLCANO, X_K8S
-from tests.workloads.played import JOBSET, Played
+from phalanx.model.gang import GangCounts, GroupRef
+from tests.dialects.objects import VOLCANO, X_K8S, desired_status
+from tests.workloads.played import JOBSET, RAY_CLUSTER, Played
 from tests.workloads.test_jobsets import EXCLUSIVE, part, words_of
 from tests.workloads.test_training import KEY, mpi
 
@@ -124,6 +125,34 @@ def mpi_pod(play: Played, kind: ServedKind, name: str, role: str) -> Played:
 
 
 @pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
+@pytest.mark.parametrize(("room", "launcher"), [(2, 1), (3, 2)])
+def test_workers_do_not_start_where_their_launcher_would_find_no_room(
+    kind: ServedKind, room: int, launcher: int
+) -> None:
+    """All would wait for it, and none would ever leave. What it asks for is what minResources leave."""
+    play = Played().room(room)
+    play.pod_group(kind, "t", "kubeflow.org/v2beta1/MPIJob/t", minMember=3, minResources={"cpu": 2 + launcher})
+    mpi(play, launcherCreationPolicy="WaitForWorkersReady")
+    for name in ("w0", "w1"):
+        mpi_pod(play, kind, name, "worker").run()
+    assert play.placed() == []
+    play.room(room + 1).run()
+    assert play.placed() == ["w0", "w1"]
+    # Whoever comes meanwhile does not get it.
+    play.create("other", of="").run()
+    assert "other" not in play.placed()
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
+def test_parts_that_run_when_others_have_done_their_work_need_no_room_before(kind: ServedKind) -> None:
+    play = Played().room(2).pod_group(kind, "js", TRAIN_JOB, minMember=6, minResources={"cpu": 6})
+    jobset(play, *TRAINING)
+    stage(play, kind, "data", 1)
+    stage(play, kind, "model", 1).run()
+    assert play.placed() == ["data-0-0", "model-0-0"]
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
 def test_the_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them(kind: ServedKind) -> None:
     play = Played().room(8).pod_group(kind, "t", "kubeflow.org/v2beta1/MPIJob/t", minMember=3)
     mpi(play, launcherCreationPolicy="WaitForWorkersReady")
@@ -184,3 +213,74 @@ def test_owner_and_group_may_come_in_any_order_and_go() -> None:
     assert play.gang_of("data-0-0").min_member == 6
     play.pod_group(X_K8S, "js", TRAIN_JOB, minMember=6)
     assert play.gang_of("data-0-0").min_member == 6, "nobody says anything any more"
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
+def test_a_group_is_over_when_all_have_done_their_work_and_not_between_two_stages(kind: ServedKind) -> None:
+    play = Played().room(16).pod_group(kind, "js", TRAIN_JOB, minMember=6)
+    jobset(play, *TRAINING)
+
+    def phase(**counts: int) -> str:
+        about = GroupRef(kind.group, kind.version, kind.kind, kind.plural, "default", "js", "js")
+        change = desired_status(about, {"phase": "Running"}, play.gang_of("data-0-0"), GangCounts(**counts))
+        return "Running" if change is None else change.patch["status"].get("phase", "Running")
+
+    stage(play, kind, "data", 1)
+    stage(play, kind, "model", 1).run()
+    stage(play, kind, "data", 1, node="n1", phase="Succeeded")
+    stage(play, kind, "model", 1, node="n1", phase="Succeeded")
+    assert phase(succeeded=2) == "Running"
+    jobset(play, *TRAINING, data={"succeeded": 1}, model={"succeeded": 1})
+    stage(play, kind, "node", 4).run()
+    assert phase(succeeded=4, running=2) == "Running"
+    assert phase(succeeded=6) == ("Finished" if kind is X_K8S else "Completed")
+
+
+@pytest.mark.parametrize("room", [3, 4])
+def test_a_ray_cluster_does_not_start_where_its_jobs_submitter_would_find_no_room(room: int) -> None:
+    """KubeRay does not count the submitter, but has in minResources what it asks for."""
+    play = Played().room(room).pod_group(VOLCANO, "r", "ray.io/v1/RayJob/r", minMember=3, minResources={"cpu": 4})
+    words = {"annotations": {"scheduling.k8s.io/group-name": "r"}}
+    for name in ("head", "w0", "w1"):
+        play.create(name, of="ray.io/v1/RayCluster/r-abcde", **words).run()
+    assert play.placed() == ([] if room == 3 else ["head", "w0", "w1"])
+    if room == 4:
+        play.create("other").run()
+        assert "other" not in play.placed()
+        play.create("submitter", of="batch/v1/Job/r", **words).run()
+        assert "submitter" in play.placed()
+
+
+@pytest.mark.parametrize(("room", "started"), [(3, []), (4, ["leader"])])
+def test_a_leader_does_not_start_where_its_workers_would_find_no_room(room: int, started: list[str]) -> None:
+    """As LeaderWorkerSet's provider for Volcano makes the group of a replica with `startupPolicy: LeaderReady`."""
+    key = "leaderworkerset.sigs.k8s.io/"
+    play = Played().room(room).pod_group(VOLCANO, "l-0", "v1/Pod/leader", minMember=1, minResources={"cpu": 4})
+
+    def pod(name: str, number: int) -> None:
+        labels = {f"{key}name": "l", f"{key}group-index": "0", f"{key}worker-index": str(number)}
+        annotations = {f"{key}size": "4", "scheduling.k8s.io/group-name": "l-0"}
+        play.create(name, of="apps/v1/StatefulSet/l", labels=labels, annotations=annotations)
+        play.run()
+
+    pod("leader", 0)
+    assert play.placed() == started
+    if started:
+        play.create("other").run()
+        assert play.placed() == ["leader"]
+        for number in (1, 2, 3):
+            pod(f"w{number}", number)
+        assert play.placed() == ["leader", "w1", "w2", "w3"]
+
+
+def test_of_a_ray_cluster_that_was_scaled_down_no_more_are_waited_for_than_it_wants() -> None:
+    """KubeRay writes a group of scheduler-plugins once, and never again."""
+    play = Played().room(9).pod_group(X_K8S, "r", "ray.io/v1/RayCluster/r", minMember=5)
+    groups = [{"groupName": "w", "replicas": 4, "minReplicas": 0, "maxReplicas": 9}]
+    play.owner(RAY_CLUSTER, "r", workerGroupSpecs=groups)
+    words = {"labels": {"scheduling.x-k8s.io/pod-group": "r"}}
+    for name in ("head", "w0", "w1"):
+        play.create(name, of="ray.io/v1/RayCluster/r", **words).run()
+    assert play.placed() == []
+    play.owner(RAY_CLUSTER, "r", workerGroupSpecs=[{**groups[0], "replicas": 2}]).run()
+    assert play.placed() == ["head", "w0", "w1"]

@@ -52,6 +52,34 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{/* What a scheduler would not start with. The rest of a policy is its own to judge (`phalanx policy lint`). */}}
+{{- define "phalanx.checkedPolicy" -}}
+{{- with .Values.policy }}
+{{- $read := fromYaml . }}
+{{- with $read.Error }}{{ fail (printf "policy: no map in YAML: %s" .) }}{{ end }}
+{{- $known := concat ($.Files.Get "files/actions.yaml" | fromYamlArray) $.Values.customActions }}
+{{- if hasKey $read "actions" }}
+{{- if not (kindIs "string" $read.actions) }}{{ fail "policy: actions: expected one string such as \"enqueue, allocate, backfill\"" }}{{ end }}
+{{- range splitList "," $read.actions }}
+{{- $name := trim . }}
+{{- if and $name (not (has $name $known)) }}{{ fail (printf "policy: actions: %s is none of %s; name it in customActions where your image brings it" $name (join ", " $known)) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Options that the part of this version does not know; of another image nobody knows that here. */}}
+{{- define "phalanx.checkedArguments" -}}
+{{- $known := get (.root.Files.Get "files/options.yaml" | fromYaml) .part }}
+{{- $image := .root.Values.image }}
+{{- if and $known (not .image) (not $image.digest) (has $image.tag (list "" .root.Chart.AppVersion)) }}
+{{- range .settings.extraArgs }}
+{{- $option := first (splitList "=" .) }}
+{{- if and (hasPrefix "-" $option) (not (has $option $known)) }}{{ fail (printf "%s.extraArgs: phalanx %s has no option %s" $.part $.part $option) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "phalanx.metricsSecret" -}}
 {{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
 {{- end }}
@@ -82,6 +110,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- define "phalanx.deployment" -}}
 {{- $root := .root }}
 {{- $values := .root.Values }}
+{{- include "phalanx.checkedArguments" . }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:

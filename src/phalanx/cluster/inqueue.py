@@ -10,6 +10,9 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.resources import PODS
 
+#: After so many seconds without a pod of an admitted group what it has announced is free again.
+LAPSE = 300
+
 
 class InqueueResources:
     """Sums, over the admitted groups, of what they announced in minResources and is yet to come, kept in O(change).
@@ -17,6 +20,9 @@ class InqueueResources:
     A group counts while it was admitted (by its phase, or by us a moment ago) and names minResources. Against the
     nodes, members draw on it by being placed; against a namespace's quotas, by being created. Members that have
     finished count as both: the group does not start them again.
+
+    A group without any member for LAPSE seconds does not count until there is one again: nobody makes its pods (its
+    job is suspended, say), and others would wait for nothing.
 
     For queues the same is kept net of what is elastic: what any group's members hold beyond its minResources.
     """
@@ -26,6 +32,9 @@ class InqueueResources:
         self._shares: dict[GangKey, _Share] = {}
         # Gangs about which, or about whose members, something is different now.
         self.stale: set[GangKey] = set()
+        # Admitted groups without members, and since when if that has been noted; of those `lapsed` nothing counts.
+        self._memberless: dict[GangKey, float | None] = {}
+        self.lapsed: set[GangKey] = set()
         self._total: dict[str, int] = {}
         self._uncreated: dict[str, dict[str, int]] = {}
         # queue -> (when it last changed, amounts); those that changed last stand last.
@@ -42,6 +51,26 @@ class InqueueResources:
         self._settle()
         return self._uncreated.get(namespace, {})
 
+    @property
+    def next_lapse(self) -> float | None:
+        """When the next promise lapses, in seconds since the epoch; 0 where somebody has to note the time first."""
+        self._settle()
+        moments = (since + LAPSE if since is not None else 0.0 for since in self._memberless.values())
+        return min(moments, default=None)
+
+    def lapse(self, now: float) -> bool:
+        """Lets promises lapse whose time has come; whether any has."""
+        self._settle()
+        over = set[GangKey]()
+        for key, since in self._memberless.items():
+            if since is None:
+                self._memberless[key] = now
+            elif since + LAPSE <= now:
+                over.add(key)
+        self.lapsed |= over
+        self.stale |= over
+        return bool(over)
+
     def claimed_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
         """(the version now, queue -> resource -> inqueue less elastic, of the queues where it changed since).
 
@@ -57,9 +86,19 @@ class InqueueResources:
 
     def _settle(self) -> None:
         for key in self.stale:
-            self._take(key, self._shares.pop(key, None), -1)
-            record = self._gangs.get(key)
+            former, record = self._shares.pop(key, None), self._gangs.get(key)
+            if former is None and key not in self.lapsed and (record is None or not _announces(record)):
+                continue  # most gangs
+            self._take(key, former, -1)
             share = _share(record) if record is not None else None
+            if record is None or record.members or share is None or not share.unplaced:
+                self._memberless.pop(key, None)
+                self.lapsed.discard(key)
+            elif key in self.lapsed:
+                self._memberless.pop(key, None)
+                share = None
+            else:
+                self._memberless.setdefault(key, None)
             if share is not None:
                 self._shares[key] = share
                 self._take(key, share, 1)
@@ -86,6 +125,10 @@ class _Share(NamedTuple):
     unplaced: dict[str, int]
     uncreated: dict[str, int]
     elastic: dict[str, int]
+
+
+def _announces(record: GangRecord) -> bool:
+    return record.spec is not None and bool(record.spec.min_resources)
 
 
 def _share(record: GangRecord) -> _Share | None:

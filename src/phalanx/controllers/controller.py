@@ -40,11 +40,11 @@ class Reconciler(Protocol):
 
 class ControllerContext(msgspec.Struct, frozen=True):
     """What the process lends to its controllers. `clock` is wall time in seconds; writes go through `writer`, which
-    is silent once the lease is lost."""
+    is silent once the lease is lost. Pods of `scheduler_names` are ours; the first is for jobs that name none."""
 
     client: KubeClient
     writer: Any
     recorder: EventRecorder
     failures: Failures
     clock: Callable[[], float]
-    scheduler_name: str = "phalanx"
+    scheduler_names: tuple[str, ...] = ("phalanx",)

@@ -27,7 +27,7 @@ _DRAIN_SECONDS = 5.0
 class ControllerOptions(msgspec.Struct, frozen=True):
     """`workers` is how many objects each controller looks at at a time. The lease's times are kube-scheduler's."""
 
-    scheduler_name: str = "phalanx"
+    scheduler_names: tuple[str, ...] = ("phalanx",)
     concurrency: int = 64
     workers: int = 16
     leader_elect: bool = False
@@ -75,7 +75,7 @@ class ControllerService:
             recorder=self._recorder,
             failures=self._failures,
             clock=time.time,
-            scheduler_name=options.scheduler_name,
+            scheduler_names=options.scheduler_names,
         )
         self.controllers = make(context)
 

@@ -317,6 +317,13 @@ class Intake:
             and not is_legal_minimum(declaration.minimum.value)
         ):
             return None
+        if (
+            declaration is not None
+            and declaration.queue is not None
+            and pod.spec.scheduler_name not in self._scheduler_names
+        ):
+            # Nobody has asked whether its maker may use the queue: it is another scheduler's.
+            return msgspec.structs.replace(declaration, queue=None)
         return declaration
 
     def _queue_of(self, metadata: Metadata, declaration: Declaration | None) -> tuple[str, bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -149,14 +149,14 @@ def is_over(job: Json) -> bool:
     )
 
 
-def wrong_scheduler(sets: list[PodTemplateSet], scheduler: str) -> str:
+def wrong_scheduler(sets: list[PodTemplateSet], ours: Sequence[str]) -> str:
     """What keeps the job's pods from joining a group; "" for nothing."""
     if not sets:
         return "it declares no pods that could be queued"
     for each in sets:
         name = text(each.spec.get("schedulerName")) or "default-scheduler"
-        if name != scheduler:
-            return f"its pods are {name}'s; write schedulerName: {scheduler} into every pod template"
+        if name not in ours:
+            return f"its pods are {name}'s; write schedulerName: {' or '.join(ours)} into every pod template"
     return ""
 
 

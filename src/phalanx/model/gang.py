@@ -146,6 +146,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     rules: GangRules = PLAIN
     source: GroupRef | None = None
     min_member: int = 1
+    stated_member: int = 0  # what its object states, where that counts members that cannot exist yet; else 0
     roles: tuple[tuple[str, int], ...] = ()
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
     bundle: tuple[GangKey, ...] = ()
@@ -174,6 +175,9 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     tasks: TaskTopology | None = None  # which of its roles should share nodes
     claims: tuple[GroupClaim, ...] = ()  # what all members share (resource.k8s.io)
     expected: ExpectedMembers | None = None
+    # Where those that it expects are gangs of their own: which; and of such a gang, who expects it.
+    later_gangs: tuple[GangKey, ...] = ()
+    expected_by: GangKey | None = None
     growth_delay: int = 0  # seconds for which it stays as it is before further members join
     later: str = ""  # which pods its owner creates only later, in words: the minimum does not count them
     run_time: StatedRunTime = NOTHING_STATED  # what its object says of all its members

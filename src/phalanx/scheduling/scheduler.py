@@ -168,6 +168,7 @@ class Scheduler:
             start,
             self._next_overrun,
             self.state.nodes.maintenance.next_change,
+            self.state.gangs.inqueue.next_lapse,
         )
         return min((when for when in times if when is not None), default=None)
 
@@ -191,6 +192,7 @@ class Scheduler:
             plan.next_due if plan is not None else None,
             self._next_overrun,
             self.state.nodes.maintenance.next_change,
+            self.state.gangs.inqueue.next_lapse,
         )
         self._due = self._due or any(when is not None and when <= now for when in ends)
 
@@ -227,6 +229,8 @@ class Scheduler:
         if self.state.pods.placeholders:
             self._end_placeholders(now)
         self.observe(now)
+        if self.state.gangs.inqueue.lapse(now):
+            self.state.room_opened()
         if self.state.pods.allowances.advance(now) and self.policy.exceeded_run_times != REPORT:
             # Whoever waits may get their room.
             self.queue.activate_everything()

@@ -29,12 +29,14 @@ from phalanx_local.schema.cel import (
 
 #: Rounds of comprehensions that the expressions of one policy may take together on one write.
 _BUDGET: Final = 1_000_000
-_SCOPE: Final = {
+_SCOPE: Final[dict[str, Type]] = {
     **dict.fromkeys(("object", "oldObject", "request", "params", "namespaceObject"), DYN),
     "variables": Type("map", DYN),
     "authorizer": AUTHORIZER,
     "authorizer.requestResource": CHECK,
 }
+#: As kube-apiserver has it: a message asks nobody for rights, not even by a variable.
+_MESSAGE_SCOPE: Final = {name: kind for name, kind in _SCOPE.items() if not name.startswith("authorizer")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ def compile_policy(policy: Json) -> CompiledPolicy:
             Validation(
                 _compile(text(item.get("expression"))),
                 text(item.get("message")).strip(),
-                _compile(text(item["messageExpression"]), "string") if item.get("messageExpression") else None,
+                _compile(text(item["messageExpression"]), "string", _MESSAGE_SCOPE)
+                if item.get("messageExpression")
+                else None,
                 text(item.get("reason")) or "Invalid",
             )
             for item in validations
@@ -107,23 +111,23 @@ def check_expressions(policy: Json) -> list[FieldCause]:
     """What does not compile in a policy, by field."""
     spec = mapping(policy.get("spec"))
     causes: list[FieldCause] = []
-    for field, key, wanted in (
-        ("matchConditions", "expression", "bool"),
-        ("variables", "expression", ""),
-        ("validations", "expression", "bool"),
-        ("validations", "messageExpression", "string"),
+    for field, key, wanted, scope in (
+        ("matchConditions", "expression", "bool", _SCOPE),
+        ("variables", "expression", "", _SCOPE),
+        ("validations", "expression", "bool", _SCOPE),
+        ("validations", "messageExpression", "string", _MESSAGE_SCOPE),
     ):
         for index, item in enumerate(sequence(spec.get(field))):
             source = text(mapping(item).get(key))
-            problem = _compile(source, wanted).problem if source.strip() else ""
+            problem = _compile(source, wanted, scope).problem if source.strip() else ""
             if problem:
                 causes.append(wrong_value(f"spec.{field}[{index}].{key}", source, problem))
     return causes
 
 
-def _compile(source: str, wanted: str = "bool") -> Expression:
+def _compile(source: str, wanted: str = "bool", scope: dict[str, Type] = _SCOPE) -> Expression:
     try:
-        program = compile_text(source, _SCOPE)
+        program = compile_text(source, scope)
     except InstantiationError as error:
         return Expression(source, None, f"program instantiation failed: {error}")
     except CompileError as error:
@@ -157,7 +161,7 @@ class Evaluation:
 
     def __init__(self, policy: CompiledPolicy, request: Request, params: Any, user: User, rbac: Rbac) -> None:
         self._policy = policy
-        env = self._env = {
+        env: dict[str, Any] = {
             "object": request.obj,
             "oldObject": request.old,
             "request": admission_request(request, user),
@@ -165,17 +169,9 @@ class Evaluation:
             "namespaceObject": request.namespace_object,
             STEPS: [_BUDGET],
         }
-        env["variables"] = _Variables(policy, env)
-        authorizer = env["authorizer"] = Authorizer(_decider(user, rbac))
-        type_ = request.version.type
-        env["authorizer.requestResource"] = Check(
-            authorizer.decide,
-            group=type_.group,
-            resource=type_.plural,
-            subresource=request.subresource,
-            namespace=request.namespace,
-            name=request.name,
-        )
+        # Messages have variables of their own: one that asks for rights has no value there.
+        self._message_env = _with_rights(policy, env, request, _nobody)
+        self._env = _with_rights(policy, env, request, _decider(user, rbac))
 
     def applies(self) -> tuple[bool, str]:
         """Whether all match conditions hold, or what keeps them from having a value where none is false."""
@@ -203,22 +199,45 @@ class Evaluation:
             elif held is not True:
                 yield validation.reason, self._message(validation)
 
-    def _evaluate(self, expression: Expression) -> tuple[Any, str]:
+    def _evaluate(self, expression: Expression, env: dict[str, Any] | None = None) -> tuple[Any, str]:
         """The value, or what keeps the expression from having one."""
         if expression.program is None:
             return None, f"compilation error: {expression.problem}"
         try:
-            return expression.program.run(self._env), ""
+            return expression.program.run(self._env if env is None else env), ""
         except (EvalError, BudgetError, RecursionError) as error:
             shown = str(error) or "running out of cost budget, no further validation rules will be run"
             return None, f"expression '{expression.source}' resulted in error: {shown}"
 
     def _message(self, validation: Validation) -> str:
         if validation.message_expression is not None:
-            value, _ = self._evaluate(validation.message_expression)
+            value, _ = self._evaluate(validation.message_expression, self._message_env)
             if isinstance(value, str) and value.strip() and "\n" not in value:
                 return value.strip()
         return validation.message or f"failed expression: {validation.expression.source.strip()}"
+
+
+def _with_rights(policy: CompiledPolicy, env: dict[str, Any], request: Request, decide: Any) -> dict[str, Any]:
+    """What expressions see, with whoever answers for rights."""
+    type_ = request.version.type
+    own = {
+        **env,
+        "authorizer": Authorizer(decide),
+        "authorizer.requestResource": Check(
+            decide,
+            group=type_.group,
+            resource=type_.plural,
+            subresource=request.subresource,
+            namespace=request.namespace,
+            name=request.name,
+        ),
+    }
+    own["variables"] = _Variables(policy, own)
+    return own
+
+
+def _nobody(check: Check, verb: str) -> tuple[bool, str]:
+    raise EvalError("no such attribute(s): authorizer")
 
 
 def admission_request(request: Request, user: User) -> Json:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.admission.fields import mapping
+from phalanx.admission.fields import mapping, sequence, text
 from phalanx.admission.pods import QUEUE_GATE
 from phalanx.admission.queue_rights import LABELLED
 from phalanx.admission.webhook.routes import QUEUE_RIGHTS, QUOTA_RESERVATIONS, ROUTES, Route
@@ -97,14 +97,31 @@ async def register(client: KubeClient, options: RegistrationOptions, authorities
     return wrote
 
 
-async def unregister(client: KubeClient) -> None:
-    """Takes both configurations away."""
+async def unregister(client: KubeClient, address: WebhookAddress | None = None) -> str:
+    """Takes both configurations away; with `address` only those that call there, for there is one registration in a
+    cluster and it may be another installation's. Says whom the API server goes on calling, "" for nobody."""
+    kept = ""
     for resource in (MUTATING, VALIDATING):
+        path = resource.path(None, NAME)
         try:
-            await client.delete(resource.path(None, NAME))
+            if address is not None and (other := _called_elsewhere(await client.get(path), address)):
+                kept = other
+                continue
+            await client.delete(path)
         except ApiError as error:
             if error.status != 404:
                 raise
+    return kept
+
+
+def _called_elsewhere(configuration: Json, address: WebhookAddress) -> str:
+    """Whom a configuration calls that is not at an address, "" for nobody."""
+    for webhook in sequence(configuration.get("webhooks")):
+        config = mapping(mapping(webhook).get("clientConfig"))
+        service = mapping(config.get("service"))
+        if not service or (service.get("namespace"), service.get("name")) != (address.namespace, address.service):
+            return text(config.get("url")) or f"{text(service.get('namespace'))}/{text(service.get('name'))}"
+    return ""
 
 
 def configurations(options: RegistrationOptions, authorities: bytes) -> list[Json]:
@@ -165,17 +182,22 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
     )
     yield open_ended | _conditions([("ours", ours), ("budgeted", budgets)])
     if options.queue_rights:
-        queued = " || ".join(
-            f"(has(object.metadata.{field}) && '{QUEUE_ANNOTATION}' in object.metadata.{field})"
-            for field in ("annotations", "labels")
-        )
+        # Whoever writes a pod's status may write on the pod; kubelets do, and change no queue.
+        rules = [rule | {"resources": ["pods", "pods/status"]} for rule in base["rules"]]
         yield (
             base
-            | {"name": "queuerights.pods.webhook.phalanx.dev", "failurePolicy": "Fail"}
-            | _conditions([("ours", ours), ("queued", queued)])
+            | {"name": "queuerights.pods.webhook.phalanx.dev", "failurePolicy": "Fail", "rules": rules}
+            | _conditions([("ours", ours), ("queued", _NAMES_ANOTHER_QUEUE)])
         )
 
 
+_NAMES_ANOTHER_QUEUE = " || ".join(
+    f"(has(object.metadata.{field}) && '{QUEUE_ANNOTATION}' in object.metadata.{field} "
+    f"&& (request.operation == 'CREATE' || !has(oldObject.metadata.{field}) "
+    f"|| !('{QUEUE_ANNOTATION}' in oldObject.metadata.{field}) "
+    f"|| object.metadata.{field}['{QUEUE_ANNOTATION}'] != oldObject.metadata.{field}['{QUEUE_ANNOTATION}']))"
+    for field in ("annotations", "labels")
+)
 _CHANGED = (
     "request.operation == 'CREATE' "
     "|| (has(object.spec) && (!has(oldObject.spec) || object.spec != oldObject.spec)) "

@@ -42,7 +42,9 @@ class AdmissionReviewer:
 
     async def denial(self, route: Route, request: ReviewRequest) -> Denial | None:
         """Why not, if so."""
-        if route.validate is None or request.sub_resource or request.operation not in route.operations:
+        if route.validate is None or request.operation not in route.operations:
+            return None
+        if request.sub_resource and (route.subject != "pods" or request.sub_resource != "status"):
             return None
         if request.operation == "DELETE":
             return await self._denial_of_deletion(request)
@@ -51,6 +53,12 @@ class AdmissionReviewer:
         if route is QUOTA_RESERVATIONS:
             return await self._denial_of_quota(request, request.object)
         document, old = _placed(request.object, request), request.old_object
+        if request.sub_resource:
+            # Nothing of it is the rules' business, but it may name a queue.
+            if not self._options.queue_rights:
+                return None
+            context = await self._view.context(request.namespace)
+            return await self._denial_of_use(route, request, document, context)
         named = queues_named(_resource(route, request), document) if route.names_queues else set[str]()
         if route.subject == "queues":
             named = {parent_of(document)}

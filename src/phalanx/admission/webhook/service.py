@@ -181,20 +181,20 @@ def split_address(address: str, flag: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def _service(options: WebhookOptions) -> tuple[str, str, int]:
-    namespace, slash, rest = options.service.partition("/")
+def service_address(service: str) -> WebhookAddress:
+    """Of NAMESPACE/NAME or NAMESPACE/NAME:PORT. Raises WebhookError."""
+    namespace, slash, rest = service.partition("/")
     name, colon, port = rest.partition(":")
     if not slash or not namespace or not name or (colon and not port.isdecimal()):
-        raise WebhookError(f"--service: {options.service!r} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")
-    return namespace, name, int(port) if colon else 443
+        raise WebhookError(f"--service: {service!r} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+    return WebhookAddress(namespace=namespace, service=name, port=int(port) if colon else 443)
 
 
 def _address(options: WebhookOptions, port: int) -> WebhookAddress:
     if options.url:
         return WebhookAddress(url=options.url)
     if options.service:
-        namespace, name, number = _service(options)
-        return WebhookAddress(namespace=namespace, service=name, port=number)
+        return service_address(options.service)
     host, _ = split_address(options.listen, "--listen")
     return WebhookAddress(url=f"https://{f'[{host}]' if ':' in host else host}:{port}")
 
@@ -204,8 +204,9 @@ def _names(options: WebhookOptions, host: str) -> set[str]:
     if options.url and options.service:
         raise WebhookError("give --url or --service, not both")
     if options.service:
-        namespace, name, _ = _service(options)
-        return {f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local"}
+        called = service_address(options.service)
+        host = f"{called.service}.{called.namespace}.svc"
+        return {host, f"{host}.cluster.local"}
     if options.url:
         parts = urlsplit(options.url)
         if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,16 @@ import click
 from phalanx.cli.connection import kubeconfig_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from phalanx.cli.installation.manifests import Manifest
     from phalanx.kube.client import KubeClient
 
 FIELD_MANAGER = "phalanx"
 _PAUSE = 0.1  # seconds between looks
+_MARK = "app.kubernetes.io/managed-by"
+# What `kubectl apply` notes of what it was given.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Kind -> plural, for the kinds that are installed.
 _PLURALS = {
@@ -54,10 +61,13 @@ _PLURALS = {
 )
 @click.option(
     "--scheduler-name",
-    default="phalanx",
+    "scheduler_names",
+    multiple=True,
+    default=("phalanx",),
     show_default=True,
     metavar="NAME",
-    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods.",
+    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
+    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all.",
 )
 @click.option(
     "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
@@ -80,7 +90,7 @@ def install(
     karmada_member: bool,
     with_member: bool,
     namespace: str,
-    scheduler_name: str,
+    scheduler_names: tuple[str, ...],
     lease_name: str,
     timeout: float,
 ) -> None:
@@ -96,14 +106,13 @@ def install(
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
     # The longest of the names that are made of it, so that nothing is applied before another is refused.
-    if not scheduler_name or (faults := subdomain_faults(f"{scheduler_name}-controllers")):
-        what = faults[0] if scheduler_name else "must not be empty"
-        raise click.UsageError(
-            f"--scheduler-name {scheduler_name!r}: accounts and roles are called after it: {what}"
-        )
+    for name in scheduler_names:
+        if not name or (faults := subdomain_faults(f"{name}-controllers")):
+            what = faults[0] if name else "must not be empty"
+            raise click.UsageError(f"--scheduler-name {name!r}: accounts and roles are called after it: {what}")
     if faults := label_faults(namespace):
         raise click.UsageError(f"--namespace {namespace!r}: {faults[0]}")
-    rights = [] if crds_only else all_rights(scheduler_name, namespace, lease_name)
+    rights = [] if crds_only else all_rights(scheduler_names[0], namespace, lease_name)
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
     if with_hub:
         definitions += hub_manifests.hub_definitions()
@@ -117,11 +126,11 @@ def install(
         definitions, queues, rights = [], [], []
         rights += karmada_manifests.karmada_access(namespace) if with_karmada else []
         rights += karmada_manifests.karmada_member_access(namespace) if karmada_member else []
-    policies = admission.policies(scheduler_name, LABELS) if with_policies else []
     if print_only:
         import yaml
 
-        documents = policies or [*definitions, *rights, *queues]
+        only = admission.policies(scheduler_names, LABELS) if with_policies else []
+        documents = only or [*definitions, *rights, *queues]
         click.echo(
             yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
         )
@@ -131,7 +140,8 @@ def install(
 
     async def work(client: KubeClient) -> None:
         await install_into(client, definitions, rights, queues, timeout)
-        await install_policies(client, policies)
+        if with_policies:
+            await install_policies(client, scheduler_names)
 
     run_connected(work, kubeconfig)
 
@@ -182,15 +192,15 @@ async def install_into(
             await _create(client, manifest, deadline)
 
 
-async def install_policies(client: KubeClient, policies: list[Manifest]) -> None:
+async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -> None:
     """Applies them after the rights that they ask for, so that nobody is refused meanwhile.
 
-    An API server that knows no admission policies (before Kubernetes 1.30) does without.
+    Whose pods they guard already they go on guarding: schedulers are installed one after the other, and none must
+    lose its guard by it. An API server that knows no admission policies (before Kubernetes 1.30) does without.
     """
-    from phalanx.cli.installation.admission import GROUP_VERSION
+    from phalanx.cli.installation.admission import GROUP_VERSION, guarded_schedulers, policies
+    from phalanx.kube.own_objects import LABELS
 
-    if not policies:
-        return
     served = await _read(client, f"/apis/{GROUP_VERSION}") or {}
     if not any(entry["name"] == "validatingadmissionpolicies" for entry in served.get("resources", ())):
         click.echo(
@@ -198,8 +208,19 @@ async def install_policies(client: KubeClient, policies: list[Manifest]) -> None
             "nothing but RBAC keeps tenants to what is theirs."
         )
         return
-    for manifest in policies:
+    guarded = {
+        name: None
+        for manifest in policies(scheduler_names, LABELS)
+        for name in guarded_schedulers(await _read(client, _path(manifest)) or {})
+    }
+    earlier = [name for name in guarded if name not in scheduler_names]
+    for manifest in policies([*scheduler_names, *earlier], LABELS):
         await _apply(client, manifest)
+    if earlier:
+        click.echo(
+            f"The admission policies go on guarding the pods of {' and '.join(earlier)}, for which they were "
+            "installed before. To end that, apply what --policies --print writes."
+        )
 
 
 async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
@@ -272,8 +293,27 @@ async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:
 
 
 def _is_ours(existing: dict[str, Any]) -> bool:
-    labels = existing["metadata"].get("labels") or {}
-    return bool(labels.get("app.kubernetes.io/managed-by") == "phalanx")
+    """Whether it bears our mark, and nobody has applied another one since, which leaves our mark where it is."""
+    from phalanx.dialects.field_owners import field_owners
+
+    metadata = existing["metadata"]
+    if not _bears_our_mark(metadata):
+        return False
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        applied = json.loads((metadata.get("annotations") or {}).get(_LAST_APPLIED) or "null")
+        if applied is not None and not _bears_our_mark(applied.get("metadata") or {}):
+            return False
+    return not any(
+        owner.manager != FIELD_MANAGER
+        and owner.operation == "Apply"
+        and owner.owns("f:spec")
+        and not owner.owns("f:metadata", "f:labels", f"f:{_MARK}")
+        for owner in field_owners(metadata)
+    )
+
+
+def _bears_our_mark(metadata: dict[str, Any]) -> bool:
+    return bool((metadata.get("labels") or {}).get(_MARK) == "phalanx")
 
 
 def _path(manifest: Manifest) -> str:

@@ -12,10 +12,13 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
 @kubeconfig_option
 @click.option(
     "--scheduler-name",
-    default="phalanx",
+    "scheduler_names",
+    multiple=True,
+    default=("phalanx",),
     show_default=True,
     metavar="NAME",
-    help="The spec.schedulerName of pods whose job names none.",
+    help="Whose pods suspended jobs may have; the first is the spec.schedulerName of pods whose job names none. "
+    "May be repeated.",
 )
 @click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
 @click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
@@ -30,7 +33,7 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
 @log_format_option
 def controllers(
     kubeconfig: str | None,
-    scheduler_name: str,
+    scheduler_names: tuple[str, ...],
     leader_elect: bool,
     lease_namespace: str,
     concurrency: int,
@@ -49,11 +52,11 @@ def controllers(
     from phalanx.controllers.service import ControllerOptions, ControllerService
     from phalanx.kube.client import KubeClient
 
-    if not scheduler_name:
+    if not all(scheduler_names):
         raise click.UsageError("--scheduler-name must not be empty")
     set_up_logging(log_level, log_format)
     options = ControllerOptions(
-        scheduler_name=scheduler_name,
+        scheduler_names=scheduler_names,
         concurrency=concurrency,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace,

@@ -149,9 +149,7 @@ def scheduler(
             service = SchedulerService(client, options, telemetry)
         except PolicyError as error:
             raise click.ClickException(str(error)) from error
-        beside = (
-            _controllers(client, scheduler_names[0], leader_elect, lease_namespace) if with_controllers else None
-        )
+        beside = _controllers(client, scheduler_names, leader_elect, lease_namespace) if with_controllers else None
 
         def stop() -> None:
             service.stop()
@@ -201,11 +199,15 @@ def _tracing(endpoint: str) -> Tracing | None:
         return None
 
 
-def _controllers(client: KubeClient, scheduler_name: str, leader_elect: bool, namespace: str) -> ControllerService:
+def _controllers(
+    client: KubeClient, scheduler_names: tuple[str, ...], leader_elect: bool, namespace: str
+) -> ControllerService:
     from phalanx.controllers.registry import all_controllers
     from phalanx.controllers.service import ControllerOptions, ControllerService
 
-    options = ControllerOptions(scheduler_name=scheduler_name, leader_elect=leader_elect, lease_namespace=namespace)
+    options = ControllerOptions(
+        scheduler_names=scheduler_names, leader_elect=leader_elect, lease_namespace=namespace
+    )
     return ControllerService(client, options, all_controllers)
 
 

@@ -69,7 +69,11 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     help="Serve /metrics only over TLS, with the webhook's certificate, and only to whom the API server lets get "
     "that path.",
 )
-@click.option("--remove", is_flag=True, help="Take the registration away and end: nobody calls any more.")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Take the registration away and end: nobody calls any more. With --service only one that calls there.",
+)
 @log_level_option
 @log_format_option
 def webhook(
@@ -99,15 +103,19 @@ def webhook(
     from phalanx.admission.context import ResourceGroup
     from phalanx.admission.pods import ResourceGroupError, read_resource_groups
     from phalanx.admission.webhook.registration import unregister
-    from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
+    from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService, service_address
     from phalanx.cli.connection import run_connected
     from phalanx.cli.services.logs import set_up_logging
     from phalanx.cli.services.service_run import run_until_signal
     from phalanx.kube.client import KubeClient
 
     if remove:
-        run_connected(unregister, kubeconfig)
-        click.echo("phalanx webhook unregistered")
+        try:
+            address = service_address(service) if service else None
+        except WebhookError as error:
+            raise click.UsageError(str(error)) from error
+        kept = run_connected(lambda client: unregister(client, address), kubeconfig)
+        click.echo(f"left as it is: it calls {kept}" if kept else "phalanx webhook unregistered")
         return
     if not all(scheduler_names):
         raise click.UsageError("--scheduler-name must not be empty")

@@ -326,6 +326,8 @@ class PodTable(dict[str, PodRecord]):
     def _claimed_node(self, pod: Pod) -> str:
         """Where room is held for a pod that comes: for itself, or for the member that was expected in its place."""
         gang = self._gangs.get(GangKey(pod.namespace, pod.gang)) if pod.gang and not pod.placeholder else None
+        if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
+            gang = self._gangs.get(gang.spec.expected_by)
         if gang is None or pod.gated or (expected := next_to_claim(gang, pod.node)) is None:
             return pod.nominated_node
         node = expected.nominated_node

@@ -170,7 +170,7 @@ class SuspendedJobController:
             return _MADE_PAUSE
         sets = pod_sets(kind.made or kind, declaring)
         held = (job["metadata"].get("annotations") or {}).get(HOLD) == "true"
-        fault = _belongs_to(job) or wrong_scheduler(sets, self._context.scheduler_name)
+        fault = _belongs_to(job) or wrong_scheduler(sets, self._context.scheduler_names)
         name = next_group_name(kind, job)
         for each in mine:
             if each.name != name or held or fault:

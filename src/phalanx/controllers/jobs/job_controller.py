@@ -79,7 +79,7 @@ class VolcanoJobController:
         self._by_uid: dict[str, Key] = {}
         # Why what a job (by uid) needs beside pods is not there: reason and message.
         self._troubles: dict[str, tuple[str, str]] = {}
-        self._admission = AdmissionContext(scheduler_names=(context.scheduler_name,))
+        self._admission = AdmissionContext(scheduler_names=context.scheduler_names)
         self.classes: ObjectStore[PriorityClassRecord] = ObjectStore(read_priority_class)
         self._objects = JobObjects(context, self.groups, self.classes)
         self._quotas = QuotaOrder(context, self._queue.add)

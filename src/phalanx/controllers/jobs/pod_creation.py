@@ -87,7 +87,7 @@ class PodCreation:
             index,
             version=job.status.version,
             retry_count=job.status.retry_count,
-            scheduler_name=self._context.scheduler_name,
+            scheduler_name=self._context.scheduler_names[0],
         )
         return shape(plugins, job, task, index, pod)
 

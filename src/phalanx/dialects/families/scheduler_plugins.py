@@ -74,6 +74,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         run_time=reader.run_time,
         preemptable=reader.preemptable,
         owner=reader.owner,
+        pays_ahead=reader.pays_ahead,
         made=made is not None and not made.adopted,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
@@ -107,7 +108,7 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 def _phase(group: GroupStatusInput, old: bool) -> str:
     """Derived from the pods alone (docs/rules/coscheduling.md, 2.3), so that a replacement lifts a Failed group."""
     counts, needed = group.counts, group.gang.min_member
-    if counts.succeeded >= needed:
+    if counts.succeeded >= max(needed, group.gang.stated_member):
         return "Finished"
     if _has_failed(group):
         return "Failed"

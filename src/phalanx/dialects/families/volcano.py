@@ -99,6 +99,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         admitted=reader.status.get("phase") not in (None, "", "Pending"),
         preemptable=reader.preemptable,
         owner=reader.owner,
+        pays_ahead=reader.pays_ahead,
         revocable=revocable_of(reader.labels, reader.annotations) or False,
         min_available=min_available,
         max_unavailable=max_unavailable,
@@ -250,7 +251,8 @@ def _phase(group: GroupStatusInput) -> str:
     # A member that is being deleted has had its node, so it counts as long as it is there.
     scheduled = complete + counts.bound + counts.running + counts.terminating
     if scheduled >= group.gang.min_member:
-        return "Completed" if scheduled == complete else "Running"
+        done = scheduled == complete and complete >= group.gang.stated_member
+        return "Completed" if done else "Running"
     # Operators make the pods that replace lost ones only while their group is past Pending: it never falls back.
     waits = group.phase in ("", "Pending") and not group.admitted
     return "Pending" if waits else "Inqueue"

@@ -13,7 +13,7 @@ from phalanx.model.events import ClusterEvent, PodRemoved, PodUpdated
 from phalanx.model.gang import MOST_EXPECTED, ExpectedMembers, Gang, GangKey
 from phalanx.model.peers import NO_PEERS
 from phalanx.model.pod import Pod, PodClass, bound_at
-from phalanx.model.resources import CPU, MEMORY, PODS, Requests, requests_of
+from phalanx.model.resources import CPU, MEMORY, PODS, Requests, add_requests, requests_of
 
 # Of kube-scheduler: what a container without requests counts as in scores.
 _SCORED_CPU, _SCORED_MEMORY = 100, 200 * 2**20
@@ -21,15 +21,15 @@ _SCORED_CPU, _SCORED_MEMORY = 100, 200 * 2**20
 
 class _Run(msgspec.Struct):
     """What one leader expects: the members that have `come`, the numbers of those in whose place they are, and what
-    was `told` of the others, by number: for this gang and leader (`basis`). `complete` is the gang of which all
-    have come.
+    was `told` of the others, by number: for this gang and leader, when so many of its minimum were there (`basis`).
+    `complete` is the gang of which all have come.
     """
 
     leader: str
     come: set[str] = msgspec.field(default_factory=set)
     claimed: set[int] = msgspec.field(default_factory=set)
     told: dict[int, Pod] = {}
-    basis: tuple[Gang, Pod] | None = None
+    basis: tuple[Gang, Pod, int] | None = None
     complete: Gang | None = None
 
 
@@ -58,7 +58,16 @@ class ExpectedMemberIndex:
 
     def update(self, key: GangKey) -> list[ClusterEvent]:
         """What follows from a change of a gang or its members."""
-        gang, run = self._gangs.gang(key), self._runs.get(key)
+        gang = self._gangs.gang(key)
+        events = self._update(key, gang)
+        if gang is not None and gang.expected_by is not None and gang.expected_by != key:
+            events += self._update(gang.expected_by, self._gangs.gang(gang.expected_by))
+        return events
+
+    def _update(self, key: GangKey, gang: Gang | None) -> list[ClusterEvent]:
+        run = self._runs.get(key)
+        if run is None and (gang is None or gang.expected is None):
+            return []  # most gangs
         if run is not None and gang is not None and run.complete is gang and self._lives(run.leader):
             return []
         members = [self._pods[uid] for uid in self._gangs.member_uids(key) if uid in self._pods]
@@ -73,17 +82,20 @@ class ExpectedMemberIndex:
         if run is None:
             run = self._runs[key] = _Run(leader.uid)
         came = _others(members, leader)
-        for pod in came[gang.min_member - 1 :]:
+        uids = [uid for later in gang.later_gangs for uid in self._gangs.member_uids(later) if uid in self._pods]
+        following = _others([self._pods[uid] for uid in uids], leader) if uids else []
+        for pod in (*came[gang.min_member - 1 :], *following):
             if pod.uid not in run.come:
                 run.come.add(pod.uid)
                 run.claimed.add(_place_of(pod, run))
-        if run.basis == (gang, leader):
+        basis = (gang, leader, min(len(came) + 1, gang.min_member))
+        if run.basis == basis:
             wanted = {number: each for number, each in run.told.items() if number not in run.claimed}
         else:
-            run.basis, wanted = (gang, leader), self._placeholders(gang, leader, run.claimed, came)
+            run.basis, wanted = basis, self._placeholders(gang, leader, run.claimed, came)
         events += [PodRemoved(each.uid) for number, each in run.told.items() if number not in wanted]
         events += [PodUpdated(each) for number, each in wanted.items() if run.told.get(number) != each]
-        run.told, run.complete = wanted, None if wanted else gang
+        run.told, run.complete = wanted, None if wanted or basis[2] < gang.min_member else gang
         return events
 
     def _lives(self, uid: str) -> bool:
@@ -93,7 +105,7 @@ class ExpectedMemberIndex:
     def _placeholders(self, gang: Gang, leader: Pod, claimed: set[int], came: list[Pod]) -> dict[int, Pod]:
         expected = gang.expected
         assert expected is not None
-        number_of, requests = _sizes(expected, gang, leader)
+        number_of, requests = _sizes(expected, gang, leader, came)
         numbers = [number for number in range(number_of) if number not in claimed] if requests else []
         if not numbers:
             return {}
@@ -159,27 +171,39 @@ def _leader(members: list[KnownPod], schedulers: Collection[str]) -> Pod | None:
     return oldest.told or oldest.pod
 
 
-def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod) -> tuple[int, Requests]:
+def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, came: list[Pod]) -> tuple[int, Requests]:
     """How many are expected, and what each asks for.
 
-    What minResources leave beside the members of the minimum is shared by the others. Where nobody says how many
-    these are, none is larger than the leader.
+    What minResources leave beside the members of the minimum is shared by the others; until those are there nobody
+    can tell. Where nobody says how many these are, none is larger than the leader. Less memory than the members of
+    the minimum ask for themselves is no sum of anything (the Spark operator reads Spark's `512m` as a thousandth of
+    512 bytes, and `8g` not at all): then each asks for as much as the leader.
     """
     if expected.count and expected.requests:
         return expected.count, expected.requests
-    own = dict(leader.usage)
+    first = [leader, *came][: gang.min_member]
+    if gang.min_resources and len(first) < gang.min_member:
+        return 0, ()
+    held: Requests = ()
+    for pod in first:
+        held = add_requests(held, pod.usage)
+    own, taken = dict(leader.usage), dict(held)
     rest = {
         name: left
         for name, amount in gang.min_resources or ()
-        if name != PODS and (left := amount - own.get(name, 0) * gang.min_member) > 0
+        if name != PODS and (left := amount - taken.get(name, 0)) > 0
     }
+    stated = dict(gang.min_resources or ())
     if not rest:
         return expected.count, expected.requests or (leader.usage if expected.count else ())
-    count = expected.count or dict(gang.min_resources or ()).get(PODS, 0) - gang.min_member
+    count = expected.count or stated.get(PODS, 0) - gang.min_member
     if count <= 0:
         count = max(-(-left // own[name]) if own.get(name) else _pieces(name, left) for name, left in rest.items())
     count = min(count, MOST_EXPECTED)
-    return count, expected.requests or requests_of({name: -(-left // count) for name, left in rest.items()})
+    amounts = {name: -(-left // count) for name, left in rest.items()}
+    if stated.get(MEMORY, 0) < taken.get(MEMORY, 0):
+        amounts[MEMORY] = own.get(MEMORY, 0)
+    return count, expected.requests or requests_of(amounts)
 
 
 def _pieces(name: str, left: int) -> int:

@@ -37,6 +37,8 @@ GROWTH_DELAY = "phalanx.dev/growth-delay"
 FROM_MIN_RESOURCES = "min-resources"
 # Spark's: its drivers make executors.
 SPARK_ROLE = "spark-role"
+# LeaderWorkerSet's: the number of a pod in its group, and how many the group has.
+LWS_WORKER_INDEX, LWS_SIZE = "leaderworkerset.sigs.k8s.io/worker-index", "leaderworkerset.sigs.k8s.io/size"
 
 TIER_MODE = "volcano.sh/network-topology-mode"
 HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
@@ -47,7 +49,7 @@ UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
 
 _NEARNESS = (TOPOLOGY_SPEC, TIER_MODE, HIGHEST_TIER, REQUIRED_LEVEL, PREFERRED_LEVEL, UNCONSTRAINED, SLICE_LEVEL)
-_EXPECTED = (EXPECTED_MEMBERS, EXPECTED_REQUESTS, EXPECTED_TIMEOUT, GROWTH_DELAY, SPARK_ROLE)
+_EXPECTED = (EXPECTED_MEMBERS, EXPECTED_REQUESTS, EXPECTED_TIMEOUT, GROWTH_DELAY, SPARK_ROLE, LWS_SIZE)
 _ANY = frozenset(
     (TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, *_NEARNESS, *SLA_WAITING_TIME, *_EXPECTED)
 )
@@ -61,7 +63,8 @@ class Stated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extras(msgspec.Struct, frozen=True, cache_hash=True):
-    """What one object states, unparsed; None where it states nothing (an empty text states nothing)."""
+    """What one object states, unparsed; None where it states nothing (an empty text states nothing). `whole_size`
+    is what a leader says of itself and those who come after it."""
 
     match_policy: Stated | None = None
     mode: Stated | None = None
@@ -77,6 +80,7 @@ class Extras(msgspec.Struct, frozen=True, cache_hash=True):
     unconstrained: Stated | None = None
     slice_level: Stated | None = None
     expected_members: Stated | None = None
+    whole_size: Stated | None = None
     expected_requests: Stated | None = None
     expected_timeout: Stated | None = None
     growth_delay: Stated | None = None
@@ -116,6 +120,7 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
         unconstrained=stated(UNCONSTRAINED),
         slice_level=stated(SLICE_LEVEL),
         expected_members=expected,
+        whole_size=stated(LWS_SIZE) if labels.get(LWS_WORKER_INDEX) == "0" else None,
         expected_requests=stated(EXPECTED_REQUESTS),
         expected_timeout=stated(EXPECTED_TIMEOUT),
         growth_delay=stated(GROWTH_DELAY),

@@ -33,7 +33,7 @@ from phalanx.dialects.gangs.topology_annotations import (
 )
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import describe
-from phalanx.model.gang import MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import MOST_EXPECTED, MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy
 from phalanx.model.resources import Requests
 from phalanx.model.text.decoding import quoted
 from phalanx.model.topology import TopologyRule
@@ -69,7 +69,7 @@ class ExtrasResolver:
             sla_waiting_time=self._sla_waiting_time(),
             total=self._total(gang.min_member),
             topology=self._topology() if gang.topology is None else gang.topology,
-            expected=self._expected(),
+            expected=self._expected() or self._workers_of_leader(gang.min_member) or gang.expected,
             growth_delay=self._growth_delay(),
         )
         self._check_mode()
@@ -158,6 +158,14 @@ class ExtrasResolver:
             ExpectedMembers().seconds, f"{ExpectedMembers().seconds}s are used",
         )  # fmt: skip
         return ExpectedMembers(count, requests, seconds)
+
+    def _workers_of_leader(self, min_member: int) -> ExpectedMembers | None:
+        """Of a LeaderWorkerSet's group whose workers are created only when the leader is ready. Where no object
+        declares the group its workers are a gang of their own."""
+        _, whole = self._speaker(lambda extras: extras.whole_size)
+        size = whole.value if whole is not None and self._spec is not None else ""
+        count = int(size[:9]) - min_member if size.isascii() and size.isdecimal() else 0
+        return ExpectedMembers(min(count, MOST_EXPECTED)) if count > 0 else None
 
     def _growth_delay(self) -> int:
         return self._extra(

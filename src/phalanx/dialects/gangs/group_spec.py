@@ -11,7 +11,7 @@ from phalanx.dialects.pods.evictability import preemptable_of
 from phalanx.dialects.pods.requests import limit_list, resource_list
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
 from phalanx.dialects.run_times.stated import stated_run_time
-from phalanx.dialects.workloads.rule import STAGED_OWNERS, controller_of
+from phalanx.dialects.workloads.rule import PAYING_AHEAD, STAGED_OWNERS, controller_of
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
@@ -29,7 +29,8 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
     of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
     for what pods declare and declare nothing themselves. Of a `template` only pods of its own API are members.
-    `owner` is the uid of an owner that may create some of the members only after others.
+    `owner` is the uid of an owner that may create some of the members only after others. One that `pays_ahead` has
+    in its minResources what a pod asks for that is created when its members run, and that it does not count.
     """
 
     ref: GroupRef
@@ -64,6 +65,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     made: bool = False
     template: bool = False
     owner: str = ""
+    pays_ahead: bool = False
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 
@@ -78,6 +80,7 @@ class GroupReader(ObjectReader):
         self.extras = read_extras(self.labels, self.annotations)
         group, kind, uid = controller_of(self.metadata)
         self.owner = uid if (group, kind) in STAGED_OWNERS else ""
+        self.pays_ahead = (group, kind) in PAYING_AHEAD
         faults: list[DecodingFault] = []
         self.preemptable = preemptable_of(self.labels, self.annotations, faults)
         self.run_time = stated_run_time(self.annotations, faults, f"PodGroup {self.ref.name}")

@@ -23,7 +23,7 @@ from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLA
 from phalanx.dialects.reader import describe
 from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
 from phalanx.model.account import DEFAULT_QUEUE
-from phalanx.model.gang import Gang, GangKey, GroupRef, MatchPolicy, Problem
+from phalanx.model.gang import ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.text.decoding import MAX_NAME, quoted
 from phalanx.model.topology import TopologyRule
 
@@ -109,18 +109,21 @@ class _Resolution:
 
     def _declared(self, spec: GroupSpec, min_member: int) -> Gang:
         """What the object says."""
+        # Where parts come one after the other no moment knows all that the object counts.
+        at_once = not self._is_staged or all(part.beside for part in self._parts)
         return Gang(
             key=self.key,
             uid=spec.ref.uid,
             rules=self.naming.rules,
             source=spec.ref,
             min_member=min_member,
+            stated_member=spec.min_member if self._is_staged else 0,
             roles=spec.roles,
             match_policy=self._usual_match_policy(),
             priority=self._priority(spec),
             queue=self._queue(),
-            min_resources=spec.min_resources,
-            min_limits=spec.min_limits,
+            min_resources=spec.min_resources if at_once else None,
+            min_limits=spec.min_limits if at_once else (),
             timeout=spec.timeout,
             created=spec.created,
             once_satisfied=spec.once_satisfied,
@@ -139,7 +142,17 @@ class _Resolution:
             claims=spec.claims,
             run_time=spec.run_time,
             later="; ".join([part.later for part in self._later]) if self._later else "",
+            expected=self._expected(spec, min_member) if self._later or spec.pays_ahead else None,
         )
+
+    def _expected(self, spec: GroupSpec, min_member: int) -> ExpectedMembers | None:
+        """Of the members that the object counts those that come later and run beside the others: without room for
+        them none of the others could do anything."""
+        beside = sum(part.pods for part in self._later if part.beside)
+        count = min(beside, spec.min_member - min_member)
+        if spec.pays_ahead and spec.min_resources:
+            return ExpectedMembers()
+        return ExpectedMembers(count) if count > 0 else None
 
     def _undeclared(self, min_member: int) -> Gang:
         """What the members say, or their owner. (A minimum that pods state themselves is of all of them.)"""
@@ -160,6 +173,9 @@ class _Resolution:
             topology=self._topology_key(),
             subgroups=owner.subgroups if owner else (),
             later=size.later if size else "",
+            expected=ExpectedMembers(size.expected, size.requests) if size and size.expected else None,
+            later_gangs=size.later_gangs_of(self.key) if size else (),
+            expected_by=size.expects(self.key) if size else None,
         )
 
     # Rule 2: which object.
@@ -233,8 +249,8 @@ class _Resolution:
 
     def _created_now(self, stated: int) -> int:
         """Operators count pods that they create only after others run, and those that have done their work:
-        neither may be waited for. Where all can exist what the object states holds."""
-        if not self._is_staged:
+        neither may be waited for, nor may more than the owner wants."""
+        if not self._parts:
             return stated
         total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
         return max(1, min(stated, total))

@@ -21,8 +21,10 @@ from phalanx.dialects.workloads.rule import (
     by_owner,
     group_of,
     inner,
+    requests_of_template,
     whole,
 )
+from phalanx.model.resources import Requests
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 _JOB = WantedKind("batch", "jobs", "Job", ("v1",))
@@ -82,7 +84,7 @@ def _jobset_member(pod: PodObject) -> Membership | None:
 
 class _Part(msgspec.Struct, frozen=True):
     """A replicatedJob: `jobs` that have not succeeded of `pods` each. `now` once those that it comes `after` have
-    come as far as it waits for; `ready` once its own have started."""
+    come as far as it waits for, and still run if it runs `beside` them; `ready` once its own have started."""
 
     name: str
     jobs: int
@@ -91,6 +93,8 @@ class _Part(msgspec.Struct, frozen=True):
     after: frozenset[str]
     now: bool
     ready: bool
+    beside: bool = True
+    asked: Requests = ()
 
 
 def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
@@ -110,7 +114,8 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
         names = tuple(f"{base}/{each.name}{'+leaders' if each.exclusive else ''}" for each in stage)
         bundle, later = names if len(names) > 1 else (), _later(part, parts)
         if not part.exclusive:
-            sizes.append(WorkloadSize(gang, least, bundle=bundle, later=later, uid=jobset.uid))
+            ties = {} if apart else _expectations(base, part, parts)
+            sizes.append(WorkloadSize(gang, least, bundle=bundle, later=later, uid=jobset.uid, **ties))
             continue
         first, others = (1, 1) if apart else (part.jobs, max(1, part.pods - 1))
         sizes.append(WorkloadSize(f"{gang}+leaders", first, bundle=bundle, later=later, uid=jobset.uid))
@@ -122,16 +127,30 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
     return tuple(sizes)
 
 
+def _expectations(base: str, part: _Part, parts: list[_Part]) -> dict[str, Any]:
+    """Of the first part and of the next one, which is created when the first runs."""
+    first = parts[0]
+    following = [each for each in parts[1:] if each.beside and first.name in each.after and each.asked]
+    following = [each for each in following if each.jobs and each.pods and not each.exclusive]
+    if not following or first.exclusive or not first.jobs:
+        return {}
+    if part is first:
+        later = following[0]
+        names = (f"{base}/{later.name}",)
+        return {"expected": later.jobs * later.pods, "requests": later.asked, "later_gangs": names}
+    return {"expected_by": f"{base}/{first.name}"} if part is following[0] else {}
+
+
 def _staged(part: _Part) -> tuple[WorkloadPart, ...]:
     """The pods of a replicatedJob that are created at the same time."""
     count = part.jobs * part.pods
     later = f"{count} pods of {part.name} are created only after {', '.join(sorted(part.after))}"
     if not part.exclusive:
-        return (WorkloadPart(part.name, count, part.now, later),)
+        return (WorkloadPart(part.name, count, part.now, later, part.beside),)
     rest = count - part.jobs
     followers = f"{rest} pods of {part.name} are created only after the first of their Job has a node"
     return (
-        WorkloadPart(f"{part.name}+leaders", part.jobs, part.now, later),
+        WorkloadPart(f"{part.name}+leaders", part.jobs, part.now, later, part.beside),
         WorkloadPart(f"{part.name}+followers", rest, not rest, followers),
     )
 
@@ -163,7 +182,9 @@ def _parts(jobset: OwnerReader) -> list[_Part]:
             inner(inner(template, f"{path}.template.metadata"), f"{path}.template.metadata.annotations")
         )
         started = succeeded + ready + failed >= replicas
-        parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started))
+        asked = requests_of_template(inner(spec, f"{path}.template.spec.template"))
+        beside = all(after.values())
+        parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started, beside, asked))
     return parts
 
 
@@ -223,8 +244,14 @@ def _lws_sizes(lws: OwnerReader) -> tuple[WorkloadSize, ...]:
     parts = (f"{base}/leader", f"{base}/workers")
     bundle = parts if size > 1 and not after else ()
     later = f"{size - 1} workers are created only after their leader {after}" if after and size > 1 else ""
+    asked = requests_of_template(inner(template, "spec.leaderWorkerTemplate.workerTemplate")) if later else ()
     # (The number of workers is that of the pods' own revision: 0 leaves it to them.)
-    return (WorkloadSize(parts[0], 1, bundle=bundle, later=later), WorkloadSize(parts[1], 0, bundle=bundle))
+    if not asked:
+        return (WorkloadSize(parts[0], 1, bundle=bundle, later=later), WorkloadSize(parts[1], 0, bundle=bundle))
+    return (
+        WorkloadSize(parts[0], 1, later=later, expected=size - 1, requests=asked, later_gangs=parts[1:]),
+        WorkloadSize(parts[1], 0, expected_by=parts[0]),
+    )
 
 
 LEADER_WORKER_SET = WorkloadRule(

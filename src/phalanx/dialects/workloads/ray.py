@@ -8,9 +8,11 @@ from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.workloads.rule import (
     Membership,
     OwnerReader,
+    WorkloadPart,
     WorkloadRule,
     WorkloadSize,
     by_owner,
+    group_of,
     one_gang,
     whole,
 )
@@ -50,9 +52,17 @@ def _sizes(cluster: OwnerReader) -> tuple[WorkloadSize, ...]:
         if hosts > 1:
             # Each replica starts whole. (Older operators label none; then the number alone holds.)
             units.append(SubgroupRule(name, (Requirement(_GROUP, "In", (name,)),), (_REPLICA,), hosts))
-    return one_gang(cluster, _CLUSTER.kind, roles, tuple(units))
+    # (KubeRay leaves the number in a PodGroup of scheduler-plugins as it was when the cluster was created.)
+    part = WorkloadPart("cluster", sum(roles.values()))
+    of_group = WorkloadSize(group_of(cluster.uid), uid=cluster.uid, parts=(part,))
+    return (*one_gang(cluster, _CLUSTER.kind, roles, tuple(units)), of_group)
 
 
 RAY_CLUSTER = WorkloadRule(
-    "RayCluster", _member, controllers=((_CLUSTER.group, _CLUSTER.kind),), owner=_CLUSTER, sizes=_sizes
+    "RayCluster",
+    _member,
+    controllers=((_CLUSTER.group, _CLUSTER.kind),),
+    owner=_CLUSTER,
+    sizes=_sizes,
+    staged=True,
 )

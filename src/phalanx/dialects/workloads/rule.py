@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.core import PodObject
+from phalanx.dialects.core import PodObject, PodSpec
 from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.naming import GangNaming, Precedence
 from phalanx.dialects.kinds import WantedKind
+from phalanx.dialects.pods.requests import demand_of
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole, show
 from phalanx.model.gang import MOST_GANGS, GangKey, GangRules, MatchPolicy, owned_name
+from phalanx.model.resources import Requests
 from phalanx.model.topology import SubgroupRule
 
 # Above the smallest number for a minimum on an owner, in the order of preference.
@@ -27,10 +29,19 @@ WORKLOAD = GangNaming(
     Precedence.UNNAMED,
 )
 
-# (API group, kind) of the owners whose PodGroups may count pods that exist only later.
+# (API group, kind) of the owners whose PodGroups may count pods that exist only later, or no more.
 STAGED_OWNERS = frozenset(
-    {("trainer.kubeflow.org", "TrainJob"), ("jobset.x-k8s.io", "JobSet"), ("kubeflow.org", "MPIJob")}
+    {
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("kubeflow.org", "MPIJob"),
+        ("ray.io", "RayCluster"),
+    }
 )
+
+# Those whose PodGroups have in their minResources what is asked for by a pod that is created when the members run:
+# the submitter of a RayJob.
+PAYING_AHEAD = frozenset({("ray.io", "RayJob")})
 
 KindKey = tuple[str, str]
 """(API group, plural) of a kind."""
@@ -42,16 +53,20 @@ class OwnerFieldError(ValueError):
 
 class WorkloadPart(msgspec.Struct, frozen=True):
     """Pods that an owner creates at the same time: how many are still to run, and whether it creates them `now`.
-    If not, `later` says after what."""
+    If not, `later` says after what, and `beside` whether that still runs then."""
 
     name: str
     pods: int
     now: bool = True
     later: str = ""
+    beside: bool = True
 
 
 class WorkloadSize(msgspec.Struct, frozen=True):
     """How many pods of one gang start together, as the owner's object says it.
+
+    Of pods that the owner creates only when those of the gang run so many are `expected`, each of which asks for
+    `requests`: they are `later_gangs`, each of which is `expected_by` this one.
 
     `gang` is the gang's name, of which `NAME/PART/REPLICA` shares what is said of `NAME/PART`. `bundle` names the
     gangs that start with it (of the same replica). `later` tells which pods the owner creates only later.
@@ -67,12 +82,26 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     later: str = ""
     uid: str = ""
     parts: tuple[WorkloadPart, ...] = ()
+    expected: int = 0
+    requests: Requests = ()
+    later_gangs: tuple[str, ...] = ()
+    expected_by: str = ""
 
     def bundle_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """The gangs of the same replica that start together with the one of this key."""
+        return self._of_replica(key, self.bundle if len(self.bundle) <= MOST_GANGS else ())
+
+    def later_gangs_of(self, key: GangKey) -> tuple[GangKey, ...]:
+        """Those of the same replica that it expects."""
+        return self._of_replica(key, self.later_gangs)
+
+    def expects(self, key: GangKey) -> GangKey | None:
+        """Who of the same replica expects it."""
+        return next(iter(self._of_replica(key, (self.expected_by,))), None) if self.expected_by else None
+
+    def _of_replica(self, key: GangKey, names: tuple[str, ...]) -> tuple[GangKey, ...]:
         parts = key.name.split("/")
         replica = f"/{parts[2]}" if len(parts) > 2 else ""
-        names = self.bundle if len(self.bundle) <= MOST_GANGS else ()
         return tuple(sorted(GangKey(key.namespace, f"{name}{replica}") for name in names))
 
 
@@ -164,6 +193,15 @@ def whole(holder: Mapping[str, Any], path: str, default: int = 0) -> int:
     if not is_whole(value) or not 0 <= value <= MAX_WHOLE:
         raise OwnerFieldError(f"{path} is {show(value)}; write a whole number of at least 0, such as 3")
     return value
+
+
+def requests_of_template(template: Mapping[str, Any]) -> Requests:
+    """What a pod of a template asks for; nothing where that cannot be read."""
+    try:
+        spec = msgspec.convert(template.get("spec") or {}, PodSpec, strict=False)
+    except msgspec.ValidationError:
+        return ()
+    return demand_of(spec).requests
 
 
 def inner(holder: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.gangs.declaration import controlling_owner
@@ -17,6 +18,7 @@ from phalanx.dialects.workloads.rule import (
     group_of,
     inner,
     one_gang,
+    requests_of_template,
     whole,
 )
 
@@ -100,9 +102,14 @@ def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
     if job.spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         later = "the launcher is created only after all workers are ready"
         parts = (WorkloadPart("worker", workers), WorkloadPart("launcher", 1, False, later))
+        path = "spec.mpiReplicaSpecs.Launcher"
+        asked = requests_of_template(
+            inner(inner(inner(job.spec, "spec.mpiReplicaSpecs"), path), f"{path}.template")
+        )
+        expects: dict[str, Any] = {"expected": 1, "requests": asked, "later_gangs": (launcher,)} if asked else {}
         return (
-            WorkloadSize(launcher),
-            WorkloadSize(worker, least, later=later),
+            WorkloadSize(launcher, expected_by=worker if asked else ""),
+            WorkloadSize(worker, least, later=later, **expects),
             WorkloadSize(group_of(job.uid), parts=parts),
         )
     return (

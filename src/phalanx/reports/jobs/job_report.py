@@ -352,6 +352,9 @@ def _found(row: _Row, now: float) -> FoundJob:
     entry = job_entry(row.kind, row.document, pods, row.groups, now)
     if not row.groups and row.kind in (JOB, JOB_SET) and (stated := _whole(row.minimum)):
         entry = msgspec.structs.replace(entry, minimum=stated)
+    if row.kind == GANG and row.resource not in (None, PODS):
+        # What stands beside its spec charges it to nothing: then its pods say the queue.
+        entry = msgspec.structs.replace(entry, queue=text(mapping(row.document.get("spec")).get("queue")))
     return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
 
 

@@ -107,7 +107,7 @@ def _waiting(session: Session) -> Iterator[QueuedUnit]:
         refused = session.unschedulable.get(unit.key)
         if refused is None or unit.composite is not None or nominated_members(unit):
             continue
-        if not isinstance(refused[0], PodSignature | QuorumSignature) or waits_instead(session, unit):
+        if not isinstance(refused[0], PodSignature | QuorumSignature) or waits_instead(session, unit, refused[0]):
             continue
         found += 1
         if found > MOST_TRIED:

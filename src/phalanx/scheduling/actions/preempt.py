@@ -42,7 +42,7 @@ def preempt_for(session: Session, units: Iterable[QueuedUnit]) -> None:
 def _turn(session: Session, alike: list[QueuedUnit]) -> int:
     """Evicts for as many at once of units that are alike as can be, at least for the first; how many had their
     turn."""
-    if waits_instead(session, alike[0]):
+    if waits_instead(session, alike[0], session.unschedulable[alike[0].key][0]):
         session.asked.add(alike[0].key)
         return 1
     for joint in joint_preemptors(session, alike):
@@ -94,7 +94,7 @@ def could_preempt(session: Session, unit: QueuedUnit, demand: SchedulingSignatur
     now, the unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
         return False
-    if waits_instead(session, unit):
+    if waits_instead(session, unit, demand):
         return False
     for preemptor in preemptors_of(session, unit, demand):
         found = solve(session, preemptor)

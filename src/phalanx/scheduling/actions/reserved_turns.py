@@ -15,7 +15,7 @@ from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.placement.topology_domains import area_of
-from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, SchedulingSignature
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, Bar
@@ -184,14 +184,12 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
     if plan is None or unit.key not in session.unschedulable:
         return
     demand, fit_error = session.unschedulable[unit.key]
-    if not isinstance(demand, QuorumSignature | PodSignature):
-        return
     if plan.get(unit.key) is not None:
-        parts = parts_of(session, unit)
+        parts = parts_of(session, unit) if waits_for_room(demand) else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
         return
-    if plan.hopeless(unit.key) or not entitled(session, plan, unit):
+    if not waits_for_room(demand) or plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
     queue = queue_of(session, unit)
     if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
@@ -207,6 +205,12 @@ def keep_start(session: Session, unit: QueuedUnit) -> None:
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
             is not None
         )
+
+
+def waits_for_room(demand: SchedulingSignature) -> bool:
+    """Whether who waits with a demand waits for room or quota, and not for its turn or to be let in: nobody knows
+    when that will be."""
+    return isinstance(demand, QuorumSignature | PodSignature)
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.scheduling.actions.reserved_turns import entitled, parts_of, queue_of, reservation_of, run_limit
+from phalanx.scheduling.actions.reserved_turns import (
+    entitled,
+    parts_of,
+    queue_of,
+    reservation_of,
+    run_limit,
+    waits_for_room,
+)
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import cluster_part
+from phalanx.scheduling.queue.signatures import SchedulingSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.session.session import Session
@@ -15,7 +23,7 @@ from phalanx.scheduling.session.session import Session
 _HOUR = 3600
 
 
-def waits_instead(session: Session, unit: QueuedUnit) -> bool:
+def waits_instead(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> bool:
     """Whether the unit starts by itself so soon that nobody is to go for it: by `waitInsteadSeconds` of the policy.
 
     Who waits for that reason has its start kept, whatever the depth: otherwise others could go before it again.
@@ -23,7 +31,7 @@ def waits_instead(session: Session, unit: QueuedUnit) -> bool:
     settings = _settings(session)
     if settings is None or not settings.wait_instead:
         return False
-    soon = _start_within(session, unit, session.now + settings.wait_instead)
+    soon = _start_within(session, unit, demand, session.now + settings.wait_instead)
     kept = session.reservations.get(unit.key) if session.reservations is not None else None
     if kept is not None:
         kept.spares = soon is not None
@@ -62,12 +70,14 @@ def _settings(session: Session) -> ReservationSettings | None:
     return session.reservations.settings if session.reservations is not None else None
 
 
-def _start_within(session: Session, unit: QueuedUnit, latest: float) -> Reservation | None:
+def _start_within(
+    session: Session, unit: QueuedUnit, demand: SchedulingSignature, latest: float
+) -> Reservation | None:
     """The start that is kept for the unit, if that is by then; where there is none yet, a new one."""
     plan = session.reservations
     assert plan is not None
     kept = plan.get(unit.key)
-    if kept is None and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+    if kept is None and waits_for_room(demand) and not plan.hopeless(unit.key) and entitled(session, plan, unit):
         parts, limit = parts_of(session, unit), run_limit(unit)
         window = plan.question(parts, limit) if parts else None
         if window is not None and window.start <= latest:

@@ -60,10 +60,11 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
                 change=f"create {least - there} more pod(s) of role {role}"
                 + (f", or lower minTaskMember.{role} to {held}" if held else ""),
             )
-    short = need.total - gang.count(MemberState.PENDING) - len(gang.starting_placeholders)
+    expected = len(gang.starting_placeholders)
+    short = need.total - gang.count(MemberState.PENDING) - expected
     if short <= 0:
         return _subgroups_missing(gang, spec, need) if spec.subgroups else None
-    goal = need.total + need.done
+    goal = need.total + need.done - expected
     held = goal - short
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
     if spec.later:

@@ -66,7 +66,7 @@ def quorum_requirement(record: GangRecord, gang: Gang) -> QuorumRequirement:
     total = max(total, sum(missing for _, missing in roles))
     if total and record.placeholders and (expected := record.starting_placeholders):
         # Whoever starts is sure of the room for those whom it is going to make, and for those that it has made.
-        total = record.count(MemberState.PENDING) + len(expected)
+        total = max(total, record.count(MemberState.PENDING)) + len(expected)
     subgroups: tuple[int, ...] = ()
     if gang.subgroups:
         subgroups, least = lacking(record, gang, lambda each: counted(each, policy, repair))

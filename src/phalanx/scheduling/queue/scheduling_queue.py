@@ -383,7 +383,8 @@ class SchedulingQueue:
             self.recheck_at(unit, when)
 
     def activate_due(self, now: float) -> None:
-        """Wakes the units whose time has come."""
+        """Wakes the units whose time has come; from then on `waits` knows who is there now."""
+        self._absorb()
         while self._rechecks and self._rechecks[0][0] <= now:
             key = self._pop_recheck()
             if key in self._unschedulable:

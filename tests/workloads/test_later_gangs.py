@@ -1,0 +1,85 @@
+"""Pods that their owner creates only when others run, without a PodGroup: gangs of their own that find room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.dialects.objects import container
+from tests.workloads.played import JOBSET, LWS, Played
+from tests.workloads.test_jobsets import created, part
+from tests.workloads.test_leader_workers import member
+from tests.workloads.test_training import MPI, mpi_pod
+
+
+def template(cpu: int = 1) -> dict[str, Any]:
+    return {"spec": {"containers": [container(cpu=cpu)]}}
+
+
+def other(play: Played) -> bool:
+    """Whether somebody else finds room."""
+    return "other" in play.create("other").run().placed()
+
+
+@pytest.mark.parametrize("launcher", [1, 2])
+def test_workers_start_where_their_launcher_has_room_too(launcher: int) -> None:
+    specs = {"Launcher": {"replicas": 1, "template": template(launcher)}, "Worker": {"replicas": 2}}
+    play = Played().room(1 + launcher)
+    play.owner(MPI, "t", mpiReplicaSpecs=specs, launcherCreationPolicy="WaitForWorkersReady")
+    mpi_pod(play, "w0", "worker").run()
+    mpi_pod(play, "w1", "worker").run()
+    assert play.placed() == []
+    play.room(2 + launcher).run()
+    assert play.placed() == ["w0", "w1"]
+    assert not other(play)
+    assert "launcher" in mpi_pod(play, "launcher", "launcher").run().placed()
+    # What was held for it is its own now, or is free.
+    assert ("other" in play.placed()) == (launcher == 2)
+
+
+def test_a_launcher_that_asks_for_nothing_needs_no_room() -> None:
+    specs = {"Launcher": {"replicas": 1, "template": {"spec": {"containers": [{}]}}}, "Worker": {"replicas": 2}}
+    play = Played().room(2).owner(MPI, "t", mpiReplicaSpecs=specs, launcherCreationPolicy="WaitForWorkersReady")
+    mpi_pod(play, "w0", "worker").run()
+    assert mpi_pod(play, "w1", "worker").run().placed() == ["w0", "w1"]
+
+
+def test_leaders_start_where_their_workers_have_room_too_and_do_not_take_it_from_each_other() -> None:
+    """With ten leaders at once none would have a worker."""
+    play = Played().room(9)
+    worker = {"size": 4, "workerTemplate": template()}
+    play.owner(LWS, "serve", replicas=3, startupPolicy="LeaderReady", leaderWorkerTemplate=worker)
+    for group in range(3):
+        member(play, group, 0)
+    play.run()
+    assert len(play.placed()) == 2
+    started = [name for name in play.placed() if name.startswith("serve")]
+    for name in started:
+        for number in (1, 2, 3):
+            member(play, int(name.split("-")[1]), number)
+            play.run()
+    assert len(play.placed()) == 8
+    assert all(play.placed(name) for name in started)
+
+
+def test_parts_of_a_job_set_that_come_when_others_are_ready_find_room() -> None:
+    ps, workers = part("ps", 2), part("w", 2, after="ps", status="Ready")
+    workers["template"]["spec"]["template"] = template()
+    play = Played().room(3).owner(JOBSET, "js", replicatedJobs=[ps, workers])
+    created(play, "ps", 2).run()
+    assert play.placed() == []
+    play.room(4).run()
+    assert len(play.placed()) == 2
+    assert not other(play)
+    status = {"replicatedJobsStatus": [{"name": "ps", "ready": 1}]}
+    play.owner(JOBSET, "js", replicatedJobs=[ps, workers], status=status)
+    created(play, "w", 2).run()
+    assert len(play.placed()) == 4
+
+
+def test_parts_that_come_when_others_have_done_their_work_need_no_room_before() -> None:
+    ps, workers = part("ps", 2), part("w", 2, after="ps", status="Complete")
+    workers["template"]["spec"]["template"] = template()
+    play = Played().room(2).owner(JOBSET, "js", replicatedJobs=[ps, workers])
+    assert len(created(play, "ps", 2).run().placed()) == 2
