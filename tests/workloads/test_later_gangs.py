@@ -83,3 +83,14 @@ def test_parts_that_come_when_others_have_done_their_work_need_no_room_before() 
     workers["template"]["spec"]["template"] = template()
     play = Played().room(2).owner(JOBSET, "js", replicatedJobs=[ps, workers])
     assert len(created(play, "ps", 2).run().placed()) == 2
+
+
+def test_an_owner_that_is_seen_after_its_pods_tells_them_the_same() -> None:
+    """The first pod of a kind is what has its owners watched."""
+    play = Played().room(9)
+    for group in range(3):
+        member(play, group, 0)
+    assert play.run().placed() == []
+    worker = {"size": 4, "workerTemplate": template()}
+    play.owner(LWS, "serve", replicas=3, startupPolicy="LeaderReady", leaderWorkerTemplate=worker)
+    assert len(play.run().placed()) == 2

@@ -100,7 +100,7 @@ class Intake:
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
-        self.owners = WorkloadOwners(self._gangs, rules, self.warn)
+        self.owners = WorkloadOwners(self._gangs, rules, self.warn, self._tell_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)

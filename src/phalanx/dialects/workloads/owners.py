@@ -18,13 +18,19 @@ Address = tuple[ServedKind, str, str]
 
 
 class WorkloadOwners:
-    """Takes owners in and tells the gangs their sizes."""
+    """Takes owners in and tells the gangs their sizes; `follow` gives what follows from a gang's change for its
+    members, and for those that it expects."""
 
     def __init__(
-        self, gangs: GangIndex, rules: Iterable[WorkloadRule], warn: Callable[[ObjectRef, str, str], None]
+        self,
+        gangs: GangIndex,
+        rules: Iterable[WorkloadRule],
+        warn: Callable[[ObjectRef, str, str], None],
+        follow: Callable[[], list[ClusterEvent]],
     ) -> None:
         self._gangs = gangs
         self._warn = warn
+        self._follow = follow
         self._rules = {rule.kind: rule for rule in rules if rule.kind is not None and rule.sizes is not None}
         self._sizes: dict[Address, tuple[WorkloadSize, ...]] = {}
 
@@ -64,10 +70,10 @@ class WorkloadOwners:
         if not readable:
             for address in sorted(each for each in self._sizes if (each[0].group, each[0].plural) == kind):
                 events += self.removed(*address)
-        return events + self._gangs.set_unreadable(kind, not readable)
+        return events + self._gangs.set_unreadable(kind, not readable) + self._follow()
 
     def _declare(self, address: Address, sizes: tuple[WorkloadSize, ...]) -> list[ClusterEvent]:
         last = self._sizes.pop(address, ())
         if sizes:
             self._sizes[address] = sizes
-        return self._gangs.set_sizes(address[1], last, sizes) if sizes != last else []
+        return self._gangs.set_sizes(address[1], last, sizes) + self._follow() if sizes != last else []
