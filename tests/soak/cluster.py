@@ -113,6 +113,8 @@ class SoakCluster(Scenario):
     def wait(self, seconds: int) -> None:
         """Time passes; the kubelet kills whoever has reached its limit; the scheduler wakes when it wants to."""
         until = self.now + seconds
+        self.scheduler.activate_due(self.now)
+        self.work()
         while self.now < until:
             wakes = [*self._ends().values(), self.scheduler.next_recheck or until]
             self.now = min([math.ceil(wake) for wake in wakes if self.now < wake < until], default=until)
