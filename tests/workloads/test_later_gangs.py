@@ -10,7 +10,7 @@ from tests.dialects.objects import container
 from tests.workloads.played import JOBSET, LWS, Played
 from tests.workloads.test_jobsets import created, part
 from tests.workloads.test_leader_workers import member
-from tests.workloads.test_training import MPI, mpi_pod
+from tests.workloads.test_training import KEY, MPI, mpi_pod
 
 
 def template(cpu: int = 1) -> dict[str, Any]:
@@ -94,3 +94,14 @@ def test_an_owner_that_is_seen_after_its_pods_tells_them_the_same() -> None:
     worker = {"size": 4, "workerTemplate": template()}
     play.owner(LWS, "serve", replicas=3, startupPolicy="LeaderReady", leaderWorkerTemplate=worker)
     assert len(play.run().placed()) == 2
+
+
+def test_who_says_so_holds_no_room() -> None:
+    """Where an autoscaler makes nodes, it makes them for pods that are there."""
+    specs = {"Launcher": {"replicas": 1, "template": template()}, "Worker": {"replicas": 2}}
+    play = Played().room(2).owner(MPI, "t", mpiReplicaSpecs=specs, launcherCreationPolicy="WaitForWorkersReady")
+    labels = {f"{KEY}job-name": "t", f"{KEY}job-role": "worker", f"{KEY}operator-name": "mpi-operator"}
+    for name in ("w0", "w1"):
+        annotations = {"phalanx.dev/expected-members": "none"}
+        play.create(name, of="kubeflow.org/v2beta1/MPIJob/t", labels=labels, annotations=annotations).run()
+    assert play.placed() == ["w0", "w1"]

@@ -34,7 +34,7 @@ EXPECTED_REQUESTS = "phalanx.dev/expected-requests"
 EXPECTED_TIMEOUT = "phalanx.dev/expected-timeout"
 # Ours: members that come or go restart the others, so they come in batches.
 GROWTH_DELAY = "phalanx.dev/growth-delay"
-FROM_MIN_RESOURCES = "min-resources"
+FROM_MIN_RESOURCES, EXPECT_NOBODY = "min-resources", "none"
 # Spark's: its drivers make executors.
 SPARK_ROLE = "spark-role"
 # LeaderWorkerSet's: the number of a pod in its group, and how many the group has.

@@ -10,7 +10,7 @@ import msgspec
 
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.agreement import Member, Statements
-from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, Stated
+from phalanx.dialects.gangs.extras import EXPECT_NOBODY, NO_EXTRAS, Extras, Stated
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.stated_values import (
     parse_expected,
@@ -69,7 +69,9 @@ class ExtrasResolver:
             sla_waiting_time=self._sla_waiting_time(),
             total=self._total(gang.min_member),
             topology=self._topology() if gang.topology is None else gang.topology,
-            expected=self._expected() or self._workers_of_leader(gang.min_member) or gang.expected,
+            expected=None
+            if self._expects_nobody()
+            else self._expected() or self._workers_of_leader(gang.min_member) or gang.expected,
             growth_delay=self._growth_delay(),
         )
         self._check_mode()
@@ -143,6 +145,11 @@ class ExtrasResolver:
             "InvalidTotalNumber", lambda extras: extras.total_number, parse_total, 0, "it is ignored"
         )
         return total if total >= min_member else 0
+
+    def _expects_nobody(self) -> bool:
+        """Whether no room is to be held for those who come later: where nodes are made for pods that are there."""
+        _, stated = self._speaker(lambda extras: extras.expected_members)
+        return stated is not None and stated.value == EXPECT_NOBODY
 
     def _expected(self) -> ExpectedMembers | None:
         count: int | None = self._extra(

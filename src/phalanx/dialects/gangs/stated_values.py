@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from phalanx.dialects.gangs.extras import FROM_MIN_RESOURCES
+from phalanx.dialects.gangs.extras import EXPECT_NOBODY, FROM_MIN_RESOURCES
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS
 from phalanx.dialects.pods.requests import resource_list
 from phalanx.model.gang import MOST_EXPECTED
@@ -44,7 +44,8 @@ def parse_expected(text: str) -> int:
     if text == FROM_MIN_RESOURCES:
         return 0
     if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_EXPECTED:
-        raise ValueError(f'write a whole number from 1 to {MOST_EXPECTED}, such as "4", or {FROM_MIN_RESOURCES!r}')
+        words = f"{FROM_MIN_RESOURCES!r} or {EXPECT_NOBODY!r}"
+        raise ValueError(f'write a whole number from 1 to {MOST_EXPECTED}, such as "4", {words}')
     return int(text)
 
 
