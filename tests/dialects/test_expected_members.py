@@ -67,7 +67,7 @@ class World:
             f"{app}-driver",
             labels=labels,
             annotations=annotations,
-            containers=[container(cpu=cpu, **({"memory": memory} if memory else {}))],
+            containers=[container(cpu=cpu, memory=memory) if memory else container(cpu=cpu)],
             **details,
         )
 

@@ -78,13 +78,11 @@ class TestAgainstWhoeverTakesBackWhatIsHis:
         assert take_back(scenario, 6) == ["p2", "p3", "p4", "p5", "p6", "p7"]
 
     @pytest.mark.parametrize("tree", [Tree.KOORDINATOR, Tree.ACK])
-    @pytest.mark.parametrize("pool", [None, {"cpu": 8}])
-    def test_a_root_that_states_no_min_takes_nothing_from_those_below(
-        self, tree: Tree, pool: dict[str, int] | None
-    ) -> None:
+    @pytest.mark.parametrize("pool", [None, 8])
+    def test_a_root_that_states_no_min_takes_nothing_from_those_below(self, tree: Tree, pool: int | None) -> None:
         """Koordinator's own root is written down by nobody; that of a pool of nodes says what the pool has."""
         root, scenario = AccountKey(tree, "koordinator-root-quota"), Scenario().nodes(4, cpu=2)
-        scenario.account(root, parental=True, total=limits(pool) if pool else None)
+        scenario.account(root, parental=True, total=limits({"cpu": pool}) if pool else None)
         scenario.account(AccountKey(tree, "both"), parent=root, deserved={"cpu": 8}, parental=True)
         for name, least in (("a", 2), ("b", 6)):
             fields = {"deserved": {"cpu": least}, "capability": {"cpu": 8}, "namespaces": (name,)}

@@ -89,17 +89,24 @@ class Draw:
         self._made += 1
         return f"{prefix}{self._made:05}"
 
+    def _or_nothing(self, parts: int, *others: dict[str, Any]) -> dict[str, Any]:
+        """One of the others, or in so many parts of all nothing."""
+        choices: list[dict[str, Any]] = [{}] * parts + list(others)
+        return self._random.choice(choices)
+
     def _asked(self) -> dict[str, Any]:
         draw = self._random
         limit = draw.choice([0, 0, 60, 300, 1000])
-        minding = [{"port": 80}, {"away": HOSTNAME}, {"away": RACK}, {"even": RACK}] if self._minding else []
+        minding: list[dict[str, Any]] = (
+            [{"port": 80}, {"away": HOSTNAME}, {"away": RACK}, {"even": RACK}] if self._minding else []
+        )
         return {
             "queue": draw.choice(QUEUES),
             "priority": draw.choice([0, 0, 0, 10, 100]),
             "limit": limit,
-            **draw.choice([{}] * 8 + minding),
-            **draw.choice([{}] * 5 + [{"own": "preemptable"}, {"own": "cooldown"}]),
-            **draw.choice([{}] * 3 + [{"quota": "k1"}, {"quota": "k2"}, {"quota": "k2", "own": "firm"}]),
+            **self._or_nothing(8, *minding),
+            **self._or_nothing(5, {"own": "preemptable"}, {"own": "cooldown"}),
+            **self._or_nothing(3, {"quota": "k1"}, {"quota": "k2"}, {"quota": "k2", "own": "firm"}),
             **draw.choice([{"cpu": 1}, {"cpu": 1}, {"cpu": 2}, {"cpu": 1, "gpu": 1}, {"gpu": 2}, {"cpu": 4}]),
         }
 
@@ -119,9 +126,8 @@ class Draw:
             if draw.random() < chance:
                 least = {"guarantee": 1, "deserved": 4, "capability": 8}[word]
                 how[word] = {"cpu": draw.randint(least, least * 3), "gpu": draw.randint(least // 2, least)}
-        how |= draw.choice(
-            [{}] * 4 + [{"under": "top"}, {"lasting": 60}, {"rate": 2}, {"protects": "none"}, {"fifo": True}]
-        )
+        words: list[dict[str, Any]] = [{"under": "top"}, {"lasting": 60}, {"rate": 2}, {"protects": "none"}]
+        how |= self._or_nothing(4, *words, {"fifo": True})
         return Step("queue", draw.choice([*QUEUES, "top"]), how)
 
     def _tree(self, cluster: SoakCluster) -> Step:
@@ -145,10 +151,13 @@ class Draw:
 
     def _job(self, cluster: SoakCluster) -> Step:
         draw, members = self._random, self._random.choice([1, 2, 2, 3, 4, 6])
-        how = {"members": members, "minimum": draw.choice([members, members, max(1, members - 1), 1])}
+        how: dict[str, Any] = {
+            "members": members,
+            "minimum": draw.choice([members, members, max(1, members - 1), 1]),
+        }
         near = draw.choice(["", "", "", "hard", "soft"])
-        how |= draw.choice([{}] * 4 + [{"queued": True}, {"roles": True}, {"mate": self._gang(cluster)}])
-        how |= draw.choice([{}] * 3 + [{"match": each.value} for each in MatchPolicy])
+        how |= self._or_nothing(4, {"queued": True}, {"roles": True}, {"mate": self._gang(cluster)})
+        how |= self._or_nothing(3, *({"match": each.value} for each in MatchPolicy))
         return Step("job", self._name("job"), how | self._asked() | ({"near": near} if near else {}))
 
     def _single(self, cluster: SoakCluster) -> Step:
