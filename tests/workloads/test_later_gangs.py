@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.model.gang import MOST_EXPECTED
 from tests.dialects.objects import container
 from tests.workloads.played import JOBSET, LWS, Played
 from tests.workloads.test_jobsets import created, part
@@ -105,3 +106,11 @@ def test_who_says_so_holds_no_room() -> None:
         annotations = {"phalanx.dev/expected-members": "none"}
         play.create(name, of="kubeflow.org/v2beta1/MPIJob/t", labels=labels, annotations=annotations).run()
     assert play.placed() == ["w0", "w1"]
+
+
+def test_no_number_that_a_tenant_writes_makes_more_placeholders_than_there_may_be() -> None:
+    play = Played().room(9)
+    worker = {"size": 20_000, "workerTemplate": template()}
+    play.owner(LWS, "serve", replicas=1, startupPolicy="LeaderReady", leaderWorkerTemplate=worker)
+    member(play, 0, 0, size=20_000)
+    assert len(play.state.pods.placeholders) == MOST_EXPECTED

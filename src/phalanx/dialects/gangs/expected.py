@@ -178,9 +178,12 @@ def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, came: list[Pod]) 
     can tell. Where nobody says how many these are, none is larger than the leader. Less memory than the members of
     the minimum ask for themselves is no sum of anything (the Spark operator reads Spark's `512m` as a thousandth of
     512 bytes, and `8g` not at all): then each asks for as much as the leader.
+
+    Whoever says how many, never more than MOST_EXPECTED: tenants write the objects that are read here.
     """
-    if expected.count and expected.requests:
-        return expected.count, expected.requests
+    count = min(expected.count, MOST_EXPECTED)
+    if count and expected.requests:
+        return count, expected.requests
     first = [leader, *came][: gang.min_member]
     if gang.min_resources and len(first) < gang.min_member:
         return 0, ()
@@ -195,8 +198,8 @@ def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, came: list[Pod]) 
     }
     stated = dict(gang.min_resources or ())
     if not rest:
-        return expected.count, expected.requests or (leader.usage if expected.count else ())
-    count = expected.count or stated.get(PODS, 0) - gang.min_member
+        return count, expected.requests or (leader.usage if count else ())
+    count = count or stated.get(PODS, 0) - gang.min_member
     if count <= 0:
         count = max(-(-left // own[name]) if own.get(name) else _pieces(name, left) for name, left in rest.items())
     count = min(count, MOST_EXPECTED)
