@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -381,7 +382,7 @@ class WhyReport:
     def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
         """What is told of the first of these pods whose label names another quota than it is charged to."""
         ignored = (ignored_quota(self._state, record) for record in records)
-        return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in ignored if each][:1]
+        return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in islice(filter(None, ignored), 1)]
 
     def _size(self, record: GangRecord, spec: Gang) -> GangSize | None:
         counts, expected = self._counts[record.key], self._expected.get(record.key, ())

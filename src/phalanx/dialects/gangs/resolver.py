@@ -175,7 +175,7 @@ class _Resolution:
             later=size.later if size else "",
             expected=ExpectedMembers(size.expected, size.requests) if size and size.expected else None,
             later_gangs=size.later_gangs_of(self.key) if size else (),
-            expected_by=size.expects(self.key) if size else None,
+            expected_by=size.expected_by_of(self.key) if size else None,
         )
 
     # Rule 2: which object.

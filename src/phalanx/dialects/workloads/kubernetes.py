@@ -22,6 +22,7 @@ from phalanx.dialects.workloads.rule import (
     group_of,
     inner,
     requests_of_template,
+    tied,
     whole,
 )
 from phalanx.model.resources import Requests
@@ -114,12 +115,13 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
         names = tuple(f"{base}/{each.name}{'+leaders' if each.exclusive else ''}" for each in stage)
         bundle, later = names if len(names) > 1 else (), _later(part, parts)
         if not part.exclusive:
-            ties = {} if apart else _expectations(base, part, parts)
-            sizes.append(WorkloadSize(gang, least, bundle=bundle, later=later, uid=jobset.uid, **ties))
+            sizes.append(WorkloadSize(gang, least, bundle=bundle, later=later, uid=jobset.uid))
             continue
         first, others = (1, 1) if apart else (part.jobs, max(1, part.pods - 1))
         sizes.append(WorkloadSize(f"{gang}+leaders", first, bundle=bundle, later=later, uid=jobset.uid))
         sizes.append(WorkloadSize(f"{gang}+followers", others, uid=jobset.uid))
+    if not jobset.opts_out():
+        sizes = _tied_stages(base, parts, sizes)
     # A TrainJob makes the PodGroup of its JobSet's pods.
     makers = [jobset.uid, *([jobset.controller[2]] if jobset.controller[:2] in STAGED_OWNERS else [])]
     staged = tuple(each for part in parts for each in _staged(part))
@@ -127,18 +129,19 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
     return tuple(sizes)
 
 
-def _expectations(base: str, part: _Part, parts: list[_Part]) -> dict[str, Any]:
-    """Of the first part and of the next one, which is created when the first runs."""
+def _tied_stages(base: str, parts: list[_Part], sizes: list[WorkloadSize]) -> list[WorkloadSize]:
+    """The first part expects the next one, which is created when the first runs."""
+    if not parts or not parts[0].jobs or parts[0].exclusive:
+        return sizes
     first = parts[0]
     following = [each for each in parts[1:] if each.beside and first.name in each.after and each.asked]
     following = [each for each in following if each.jobs and each.pods and not each.exclusive]
-    if not following or first.exclusive or not first.jobs:
-        return {}
-    if part is first:
-        later = following[0]
-        names = (f"{base}/{later.name}",)
-        return {"expected": later.jobs * later.pods, "requests": later.asked, "later_gangs": names}
-    return {"expected_by": f"{base}/{first.name}"} if part is following[0] else {}
+    if not following:
+        return sizes
+    later, by_gang = following[0], {each.gang: each for each in sizes}
+    one, other = (by_gang[f"{base}/{each.name}"] for each in (first, later))
+    ties = {each.gang: each for each in tied(one, other, later.jobs * later.pods, later.asked)}
+    return [ties.get(each.gang, each) for each in sizes]
 
 
 def _staged(part: _Part) -> tuple[WorkloadPart, ...]:
@@ -182,7 +185,8 @@ def _parts(jobset: OwnerReader) -> list[_Part]:
             inner(inner(template, f"{path}.template.metadata"), f"{path}.template.metadata.annotations")
         )
         started = succeeded + ready + failed >= replicas
-        asked = requests_of_template(inner(spec, f"{path}.template.spec.template"))
+        pod_template = inner(spec, f"{path}.template.spec.template")
+        asked = requests_of_template(pod_template) if after else ()
         beside = all(after.values())
         parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started, beside, asked))
     return parts
@@ -245,13 +249,9 @@ def _lws_sizes(lws: OwnerReader) -> tuple[WorkloadSize, ...]:
     bundle = parts if size > 1 and not after else ()
     later = f"{size - 1} workers are created only after their leader {after}" if after and size > 1 else ""
     asked = requests_of_template(inner(template, "spec.leaderWorkerTemplate.workerTemplate")) if later else ()
+    leader = WorkloadSize(parts[0], 1, bundle=bundle, later=later)
     # (The number of workers is that of the pods' own revision: 0 leaves it to them.)
-    if not asked:
-        return (WorkloadSize(parts[0], 1, bundle=bundle, later=later), WorkloadSize(parts[1], 0, bundle=bundle))
-    return (
-        WorkloadSize(parts[0], 1, later=later, expected=size - 1, requests=asked, later_gangs=parts[1:]),
-        WorkloadSize(parts[1], 0, expected_by=parts[0]),
-    )
+    return tied(leader, WorkloadSize(parts[1], 0, bundle=bundle), size - 1, asked)
 
 
 LEADER_WORKER_SET = WorkloadRule(

@@ -95,7 +95,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
         """Those of the same replica that it expects."""
         return self._of_replica(key, self.later_gangs)
 
-    def expects(self, key: GangKey) -> GangKey | None:
+    def expected_by_of(self, key: GangKey) -> GangKey | None:
         """Who of the same replica expects it."""
         return next(iter(self._of_replica(key, (self.expected_by,))), None) if self.expected_by else None
 
@@ -202,6 +202,19 @@ def requests_of_template(template: Mapping[str, Any]) -> Requests:
     except msgspec.ValidationError:
         return ()
     return demand_of(spec).requests
+
+
+def tied(
+    first: WorkloadSize, later: WorkloadSize, count: int, requests: Requests
+) -> tuple[WorkloadSize, WorkloadSize]:
+    """The first of two gangs expects so many members of the later one; where nobody knows what these ask for both
+    stay as they are."""
+    if not requests:
+        return first, later
+    return (
+        msgspec.structs.replace(first, expected=count, requests=requests, later_gangs=(later.gang,)),
+        msgspec.structs.replace(later, expected_by=first.gang),
+    )
 
 
 def inner(holder: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.gangs.declaration import controlling_owner
@@ -19,6 +18,7 @@ from phalanx.dialects.workloads.rule import (
     inner,
     one_gang,
     requests_of_template,
+    tied,
     whole,
 )
 
@@ -106,12 +106,8 @@ def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
         asked = requests_of_template(
             inner(inner(inner(job.spec, "spec.mpiReplicaSpecs"), path), f"{path}.template")
         )
-        expects: dict[str, Any] = {"expected": 1, "requests": asked, "later_gangs": (launcher,)} if asked else {}
-        return (
-            WorkloadSize(launcher, expected_by=worker if asked else ""),
-            WorkloadSize(worker, least, later=later, **expects),
-            WorkloadSize(group_of(job.uid), parts=parts),
-        )
+        sizes = tied(WorkloadSize(worker, least, later=later), WorkloadSize(launcher), 1, asked)
+        return (*sizes, WorkloadSize(group_of(job.uid), parts=parts))
     return (
         WorkloadSize(launcher, bundle=(launcher, worker)),
         WorkloadSize(worker, least, bundle=(launcher, worker)),
