@@ -27,7 +27,7 @@ def ignored_protection(state: ClusterState, binds: Iterable[Bind], default: Self
             continue
         rule = protection_rule(record.charge_path, default)
         if rule.reach is SelfProtection.NONE:
-            about, subject = _about(record)
+            about, subject = told_about(record)
             said = " and ".join(words) + (" has" if len(words) == 1 else " have")
             message = f"{said} no effect on {subject}: {rule.word} lets no pod protect itself"
             found.setdefault(about, ObjectWarning(about, "Warning", "SelfProtectionIgnored", message))
@@ -41,7 +41,7 @@ def _words(record: PodRecord) -> list[str]:
     return [key for key, stated in said if stated]
 
 
-def _about(record: PodRecord) -> tuple[ObjectRef, str]:
+def told_about(record: PodRecord) -> tuple[ObjectRef, str]:
     """The object of the pod's group if there is one, else the pod."""
     pod, gang = record.pod, record.gang
     if gang is not None and gang.spec is not None and gang.spec.source is not None:

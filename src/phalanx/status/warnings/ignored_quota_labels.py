@@ -8,10 +8,11 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.pods.decoder import QUOTA_NAME
 from phalanx.dialects.quotas.namespaces import QUOTAS
-from phalanx.dialects.warnings import ObjectRef, ObjectWarning, group_ref, pod_ref
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning
 from phalanx.model.account import Tree
 from phalanx.model.decisions import Bind
 from phalanx.model.text.decoding import legible
+from phalanx.status.warnings.ignored_protection import told_about
 
 CODE = "QuotaLabelIgnored"
 
@@ -22,9 +23,7 @@ def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[Obj
     for bind in binds:
         record = state.pods.get(bind.uid)
         if record is not None and (message := ignored_quota(state, record)):
-            gang, pod = record.gang, record.pod
-            source = gang.spec.source if gang is not None and gang.spec is not None else None
-            about = group_ref(source) if source is not None else pod_ref(pod.namespace, pod.name, pod.uid)
+            about, _ = told_about(record)
             found.setdefault(about, ObjectWarning(about, "Warning", CODE, message))
     return list(found.values())
 
