@@ -14,8 +14,8 @@ quick: setup       ## the core's tests, in under a minute
 test: setup        ## all tests but the slow ones
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
-test-slow: setup   ## the slow ones: at length, on many random worlds
-	@$(BIN)/pytest -n 2 --dist loadfile -m slow
+test-slow: setup   ## the slow ones, and all random worlds of those of which `make test` tries a part
+	@PHALANX_FULL=1 $(BIN)/pytest -n 2 --dist loadfile -m "slow or thorough"
 
 soak: setup        ## long random lives of clusters; STEPS=200000 SEED=0
 	@$(BIN)/python -m tests.soak --steps $(or $(STEPS),200000) --seed $(or $(SEED),0)

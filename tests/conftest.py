@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -21,11 +22,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is `slow_but_first` all sets of parameters but the first are slow."""
-    seen: set[str] = set()
+    """Mark as slow all sets of parameters but the first of a test that is marked `slow_but_first` (or but the first
+    N: `slow_but_first(N)`)."""
+    seen: Counter[str] = Counter()
     for item in items:
-        if item.get_closest_marker("slow_but_first") is not None:
+        marker = item.get_closest_marker("slow_but_first")
+        if marker is not None:
             test = item.nodeid.partition("[")[0]
-            if test in seen:
+            if seen[test] >= (marker.args[0] if marker.args else 1):
                 item.add_marker(pytest.mark.slow)
-            seen.add(test)
+            seen[test] += 1
