@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-slow soak lint audit bench image sbom site pictures setup clean
+.PHONY: demo quick test test-slow flaky pythons soak lint audit bench image sbom site pictures setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
 
-quick: setup       ## the core's tests, in under a minute
+quick: setup       ## the core's tests, in half a minute
 	@$(BIN)/pytest -n 2 -m "not slow and not thorough and not e2e" tests/model tests/cluster tests/dialects tests/execution tests/status tests/daemon
 
 test: setup        ## all tests but the slow ones
@@ -16,6 +16,12 @@ test: setup        ## all tests but the slow ones
 
 test-slow: setup   ## the slow ones, and all random worlds of those of which `make test` tries a part
 	@PHALANX_FULL=1 $(BIN)/pytest -n 2 --dist loadfile -m "slow or thorough"
+
+flaky: setup       ## the tests N times in random order on a loaded machine; N=5 SEED=0
+	@$(BIN)/python -m tests.flaky --runs $(or $(N),5) --seed $(or $(SEED),0)
+
+pythons: setup     ## the wheel and the core's tests with each Python that the machine has: 3.11, 3.12, 3.13
+	@$(BIN)/python .ci/pythons.py
 
 soak: setup        ## long random lives of clusters; STEPS=200000 SEED=0
 	@$(BIN)/python -m tests.soak --steps $(or $(STEPS),200000) --seed $(or $(SEED),0)
@@ -55,8 +61,8 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "phalanx: installing into $(VENV) (once, about half a minute)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement constraints.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable '.[dev,local]'
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes --requirement constraints.txt
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable '.[dev,local]'
 	@touch $@
 
 clean:

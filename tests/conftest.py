@@ -1,13 +1,19 @@
-"""What all tests share."""
+"""Settings of all tests: what they write, what they leave behind, and what they cost."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
+import uuid
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import settings
+
+from tests.bytecode import cache_bytecode
+from tests.leftovers import end_leftovers, mark_children
+
+cache_bytecode()
 
 # How long an example takes says more about the machine than about the code. The same commit has the same result
 # each time; new examples are looked for with PHALANX_RANDOM=1.
@@ -18,6 +24,15 @@ settings.load_profile("phalanx")
 # started so keeps ignoring it, as any does; those that tests interrupt are not started so.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_RUN = pytest.StashKey[str]()
+_LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the workers of xdist inherit the mark
+        config.stash[_RUN] = uuid.uuid4().hex
+        mark_children(config.stash[_RUN])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -32,3 +47,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[test] >= (marker.args[0] if marker.args else 1):
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run whose tests have left processes behind."""
+    run = session.config.stash.get(_RUN, "")
+    left = end_leftovers(run) if run else []
+    if left:
+        session.config.stash[_LEFT] = left
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the processes that were left and, where `--durations` is given, the seconds of each folder."""
+    for line in config.stash.get(_LEFT, []):
+        terminalreporter.write_line(f"left running by a test, and killed: {line}", red=True)
+    if config.getoption("durations") is None:
+        return
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds["/".join(report.nodeid.partition("::")[0].split("/")[:2])] += report.duration
+    terminalreporter.section("seconds of all workers by folder")
+    for folder, amount in sorted(seconds.items(), key=lambda entry: -entry[1]):
+        terminalreporter.write_line(f"{amount:8.1f}  {folder}")
+    terminalreporter.write_line(f"{sum(seconds.values()):8.1f}  in all")

@@ -1,0 +1,1 @@
+"""The suite under load, several times (`make flaky`)."""
