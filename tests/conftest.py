@@ -25,6 +25,8 @@ settings.load_profile("phalanx")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Folders whose files take longest come first, so that no worker ends long after the other.
+_FIRST = ("e2e", "faults", "scheduling", "phalanx_local", "attacks", "top", "dashboard", "admission", "hub")
 _RUN = pytest.StashKey[str]()
 _LEFT = pytest.StashKey[list[str]]()
 
@@ -38,7 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow all sets of parameters but the first of a test that is marked `slow_but_first` (or but the first
-    N: `slow_but_first(N)`)."""
+    N: `slow_but_first(N)`). Put the slowest folders first."""
+    items.sort(key=_place)
     seen: Counter[str] = Counter()
     for item in items:
         marker = item.get_closest_marker("slow_but_first")
@@ -47,6 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[test] >= (marker.args[0] if marker.args else 1):
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.parent.name if item.path.parent.name in _FIRST else item.path.parent.parent.name
+    return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 
 
 @pytest.hookimpl(trylast=True)
