@@ -375,6 +375,13 @@ class Scenario:
         audit(self.state)
         return self
 
+    def observed_again(self) -> Scenario:
+        """Return another scenario with a scheduler of its own, in which all is observed that is observed here."""
+        again = Scenario()
+        again.policy, again.now, again.namespace = self.policy, self.now, self.namespace
+        again._observed = dict(self._observed)
+        return again.restart()
+
     # what came of it
 
     def where(self, name: str) -> str:
