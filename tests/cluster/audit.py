@@ -24,6 +24,7 @@ from phalanx.model.selectors import HostPort
 
 from .volume_audit import audit_volumes
 
+_STATES = tuple(MemberState)
 ON_A_NODE = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 
 
@@ -94,12 +95,12 @@ def _audit_states(state: ClusterState) -> None:
 
 def _audit_amounts(state: ClusterState) -> None:
     nodes, names = state.nodes, state.space.names
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    reserved: dict[str, Counter[str]] = defaultdict(Counter)
-    releasing: dict[str, Counter[str]] = defaultdict(Counter)
-    scored: dict[str, Counter[str]] = defaultdict(Counter)
-    ports: dict[str, Counter[HostPort]] = defaultdict(Counter)
-    tenants: dict[str, set[str]] = defaultdict(set)
+    used: defaultdict[str, _Amounts] = defaultdict(_no_amounts)
+    reserved: defaultdict[str, _Amounts] = defaultdict(_no_amounts)
+    releasing: defaultdict[str, _Amounts] = defaultdict(_no_amounts)
+    scored: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    ports: defaultdict[str, Counter[HostPort]] = defaultdict(Counter)
+    tenants: defaultdict[str, set[str]] = defaultdict(set)
     for uid, record in state.pods.items():
         node = place_of(record)
         row = nodes.row(node)
@@ -107,32 +108,40 @@ def _audit_amounts(state: ClusterState) -> None:
         if row == NO_ROW:
             continue
         tenants[node].add(uid)
-        usage = Counter({"pods": 1, **dict(record.pod.usage or record.pod.pod_class.requests)})
+        pod, pod_class = record.pod, record.pod.pod_class
+        usage = {"pods": 1, **dict(pod.usage or pod_class.requests)}
         if record.state in (MemberState.FOREIGN, MemberState.PENDING):
-            reserved[node] += usage
+            _add(reserved[node], usage)
             continue
-        used[node] += usage
-        scored[node] += Counter(cpu=record.pod.pod_class.scored_cpu, memory=record.pod.pod_class.scored_memory)
-        ports[node] += Counter(record.pod.pod_class.host_ports)
+        _add(used[node], usage)
+        scored[node][0] += pod_class.scored_cpu
+        scored[node][1] += pod_class.scored_memory
+        if pod_class.host_ports:
+            ports[node].update(pod_class.host_ports)
         if record.state is MemberState.TERMINATING:
-            releasing[node] += usage
+            _add(releasing[node], usage)
     assert len(nodes) == int(nodes.alive.sum()) == len({n for n in nodes.names if n})
     assert not any(array[:, ~nodes.alive].any() for array in (nodes.used, nodes.idle, nodes.reserved, nodes.scored))
-    for row in nodes.rows().tolist():
+    rows = nodes.rows()
+    found = [
+        array[: len(names), rows].T.tolist()
+        for array in (nodes.allocatable, nodes.used, nodes.reserved, nodes.idle, nodes.releasing, nodes.inverse)
+    ]
+    books = nodes.allocators["ports"]
+    assert isinstance(books, Ports)
+    for place, row in enumerate(rows.tolist()):
         name, node = nodes.names[row], nodes.nodes[row]
         assert bool(nodes.alive[row]) == bool(name)
         allocatable = dict(node.allocatable) if node else {}
         for column, resource in enumerate(names):
-            expected = (allocatable.get(resource, 0), used[name][resource], reserved[name][resource])
-            found = tuple(int(a[column, row]) for a in (nodes.allocatable, nodes.used, nodes.reserved))
-            assert found == expected, (name, resource)
-            assert int(nodes.idle[column, row]) == expected[0] - expected[1] - expected[2]
-            assert int(nodes.releasing[column, row]) == releasing[name][resource]
-            offered = allocatable.get(resource, 0)
-            assert nodes.inverse[column, row] == (1.0 / offered if offered > 0 else 0.0)
-        assert nodes.scored[:, row].tolist() == [scored[name]["cpu"], scored[name]["memory"]]
-        books = nodes.allocators["ports"]
-        assert isinstance(books, Ports)
+            offered, taken = allocatable.get(resource, 0), used[name].get(resource, 0)
+            kept = reserved[name].get(resource, 0)
+            expected = [
+                *(offered, taken, kept, offered - taken - kept, releasing[name].get(resource, 0)),
+                1.0 / offered if offered > 0 else 0.0,
+            ]
+            assert [amounts[place][column] for amounts in found] == expected, (name, resource)
+        assert nodes.scored[:, row].tolist() == scored[name]
         assert books.taken(row) == dict(ports[name])
         assert {record.pod.uid for record in state.pods.on(row)} == tenants[name]
         assert nodes.labels.of(row) == dict(node.labels if node else ())
@@ -142,6 +151,15 @@ def _audit_amounts(state: ClusterState) -> None:
         assert list(nodes.taints.sets[nodes.taints.ids[row]]) == taints
         assert bool(nodes.unschedulable[row]) == bool(node and node.unschedulable and not cordoned)
         assert nodes.row(name) == row
+
+
+_Amounts = dict[str, int]
+_no_amounts = dict[str, int]
+
+
+def _add(sums: _Amounts, amounts: _Amounts) -> None:
+    for name, amount in amounts.items():
+        sums[name] = sums.get(name, 0) + amount
 
 
 def _audit_gangs(state: ClusterState) -> None:
@@ -163,11 +181,13 @@ def _audit_gangs(state: ClusterState) -> None:
         assert set(gang.members) == {record.pod.uid for record in mine}
         assert all(record.gang is gang for record in mine)
         assert set(gang.pending) == {r.pod.uid for r in mine if r.state is MemberState.PENDING}
-        for role in {None, *gang.roles(), *(record.pod.role for record in mine)}:
-            of_role = [record for record in mine if role is None or record.pod.role == role]
-            for member_state in MemberState:
-                expected = sum(record.state is member_state for record in of_role)
-                assert gang.count(member_state, role) == expected, (key, role, member_state)
+        counts: dict[str | None, list[int]] = {role: [0] * len(MemberState) for role in (None, *gang.roles())}
+        for record in mine:
+            counts[None][record.state] += 1
+            counts.setdefault(record.pod.role, [0] * len(MemberState))[record.state] += 1
+        for role, expected in counts.items():
+            found = [gang.count(member_state, role) for member_state in _STATES]
+            assert found == expected, (key, role)
         bound = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
         marked = [(r.mark, r.state) for r in mine if r.mark is not None and r.state in bound]
         marks: Counter[PlanMark] = Counter(mark for mark, _ in marked)

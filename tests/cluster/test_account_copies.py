@@ -9,6 +9,7 @@ import pytest
 from phalanx.cluster.account_copies import AccountCopies
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey, Tree
+from tests.extent import examples
 from tests.scheduling.scenario import Scenario
 
 TREES = (Tree.QUEUE, Tree.ELASTIC_QUOTA)
@@ -29,7 +30,8 @@ def ledger_told(world: Scenario) -> dict[AccountKey, tuple[object, ...]]:
     return {key: told(record) for key, record in accounts.items() if key.tree in TREES}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_they_are_what_the_ledger_was(seed: int) -> None:
     choice = random.Random(seed)
     world = Scenario().node("n", cpu=64)

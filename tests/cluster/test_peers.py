@@ -13,6 +13,7 @@ from phalanx.model.peers import Peers, PeerTerm, PodSelection, PreferredPeers, S
 from phalanx.model.pod import MemberState, Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import Requirement
+from tests.extent import examples
 
 from .audit import audit
 
@@ -136,7 +137,7 @@ class History:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_counts_are_those_that_one_would_count_anew(seed: int) -> None:
     history = History(seed)
     for number in range(120):

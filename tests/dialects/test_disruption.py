@@ -14,6 +14,7 @@ from phalanx.dialects.label_selectors import read_selector, selects
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import ClusterEvent, DisruptionBudgetRemoved, DisruptionBudgetUpdated, PodUpdated
 from tests.dialects.objects import group, pod
+from tests.extent import examples
 
 WEB = {"app": "web"}
 SELECT_WEB = {"matchLabels": WEB}
@@ -299,7 +300,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.thorough
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(STEPS)
 def test_after_every_step_each_pod_names_exactly_the_budgets_that_select_it(
     steps: list[tuple[str, str, Any]],

@@ -43,6 +43,7 @@ from tests.dialects.objects import (
     group,
     pod,
 )
+from tests.extent import examples
 
 Fact = Callable[[Intake], list[ClusterEvent]]
 Budgets = dict[tuple[str, str], DisruptionBudget]
@@ -300,7 +301,7 @@ def outcome(facts: list[Fact], *, left: int = 0) -> Nouns:
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], list[Fact]]) -> None:
     full, final = history
@@ -309,7 +310,7 @@ def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], l
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.data())
 def test_nor_on_when_gangs_are_resolved(history: tuple[list[Fact], list[Fact]], data: st.DataObject) -> None:
     full, final = history
@@ -318,7 +319,7 @@ def test_nor_on_when_gangs_are_resolved(history: tuple[list[Fact], list[Fact]], 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_when_everything_is_gone_nothing_is_left(history: tuple[list[Fact], list[Fact]]) -> None:
     facts, _ = history

@@ -30,6 +30,7 @@ from tests.dialects.storage import (
     uses,
     volume,
 )
+from tests.extent import examples
 
 GB = 2**30
 
@@ -324,7 +325,7 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
 
 
 @pytest.mark.thorough
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(histories(), st.lists(st.integers(0, 1000), max_size=60), st.lists(st.integers(0, 1000), max_size=60))
 def test_the_order_of_arrival_makes_no_difference(
     lives: list[list[Step]], order: list[int], other: list[int]

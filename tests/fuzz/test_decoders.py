@@ -46,6 +46,7 @@ from phalanx_local.nodeagent.node_file import NodeFileError, parse_node_file
 from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults, ScriptError, read_script
 from phalanx_local.registry.patching import read_json, read_yaml
 from phalanx_local.wire.protobuf import ProtobufError, read_protobuf
+from tests.extent import examples
 
 from .hostile import NAMES, TEXTS, mutated, node, pod
 
@@ -144,14 +145,16 @@ def test_each_known_text_in_each_decoder(name: str) -> None:
         tried(name, msgspec.json.encode(known))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.thorough
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(DECODERS)), st.binary(max_size=200))
 @example("json", b"\xff")
 def test_any_bytes(name: str, raw: bytes) -> None:
     tried(name, raw)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.thorough
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(DECODERS)), st.integers(0, 2**48))
 def test_objects_with_parts_replaced_and_bytes_flipped(name: str, seed: int) -> None:
     rng = Random(seed)
@@ -162,7 +165,8 @@ def test_objects_with_parts_replaced_and_bytes_flipped(name: str, seed: int) -> 
     tried(name, bytes(raw[begin:]))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.thorough
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(("yaml", "policy", "kubeconfig", "node-file", "apply-patch")), st.integers(0, 2**48))
 def test_yaml_made_of_its_own_words(name: str, seed: int) -> None:
     rng = Random(seed)

@@ -17,6 +17,7 @@ from phalanx.reports.migration.examine import Examiner
 from phalanx.reports.migration.findings import Verdict
 from phalanx.reports.migration.readers import Readers
 from phalanx.reports.migration.steps import Webhook, summary
+from tests.extent import examples
 
 READERS = Readers()
 MANIFESTS = Path(__file__).parent / "manifests.yaml"
@@ -317,7 +318,8 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(150), deadline=None)
 @given(kind=st.sampled_from(KINDS), metadata=ANYTHING, spec=ANYTHING, data=ANYTHING)
 def test_no_object_harms_what_is_said_of_others(kind: tuple[str, str], metadata: Any, spec: Any, data: Any) -> None:
     broken = {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, "spec": spec, "data": data}

@@ -16,6 +16,7 @@ from phalanx.reports.migration.examine import Examiner
 from phalanx.reports.migration.findings import FieldFinding, Verdict
 from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
 from phalanx.reports.migration.readers import Readers, leaves, spelled
+from tests.extent import examples
 
 MANIFESTS = [each for each in yaml.safe_load_all((Path(__file__).parent / "manifests.yaml").read_text()) if each]
 READERS = Readers()
@@ -108,8 +109,9 @@ def test_what_is_called_honoured_is_read_differently_with_another_good_value(
     assert set(told_after) <= set(told), "the other value is good as well"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("document", "field", "path"), IGNORED, ids=[f"{d['kind']} {f}" for d, f, _ in IGNORED])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     value=st.one_of(st.booleans(), st.integers(), st.text(max_size=9), st.lists(st.text(max_size=3), max_size=2))
 )

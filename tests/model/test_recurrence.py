@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phalanx.model.recurrence import Occurrence, Recurrence, merged, parse_recurrence
+from tests.extent import examples
 
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 HOUR = 3600
@@ -281,7 +282,8 @@ def readable(rule: str, zone: str, skip: tuple[str, ...], start: int, duration: 
         raise
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(CHANGES), rules, st.integers(0, 2), st.sampled_from((0, 1, 2, 3)), st.integers(1, 5 * HOUR))
 @example(
     CHANGES[7],

@@ -2,12 +2,12 @@
 
 `run` lets the scheduler work until it has nothing more to do, answers its bindings and admissions as an API server
 and kubelets would, and then looks five more times: nothing may move and nothing new may be said. After every step
-the cluster state is recounted from scratch.
+the cluster state is recounted from scratch; `observe_together` has the one exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -41,6 +41,7 @@ from ..cluster.audit import audit
 NAMESPACE = "ns"
 QUIET_CYCLES = 5
 MOST_CYCLES = 50
+MOST_AUDITED = 100
 
 KIND_COLUMNS = (
     *("priority", "pod_priority", "foreign", "daemon_or_static"),
@@ -264,6 +265,20 @@ class Scenario:
         audit(self.state)
         return self
 
+    def observe_together(self, events: Sequence[tuple[str, ClusterEvent]]) -> Self:
+        """Observe events of one cause. Audit the state after each event, but where there are many events only after
+        the last: thousands of audits of thousands of pods show no more."""
+        if not events:
+            return self
+        *former, last = events
+        for about, event in former:
+            if len(events) > MOST_AUDITED:
+                self._observed[about] = event
+                self.state.apply(event)
+            else:
+                self.observe(about, event)
+        return self.observe(*last)
+
     @property
     def events(self) -> tuple[ClusterEvent, ...]:
         """What is known now, told from the beginning."""
@@ -359,6 +374,13 @@ class Scenario:
             self.state.apply(event)
         audit(self.state)
         return self
+
+    def observed_again(self) -> Scenario:
+        """Return another scenario with a scheduler of its own, in which all is observed that is observed here."""
+        again = Scenario()
+        again.policy, again.now, again.namespace = self.policy, self.now, self.namespace
+        again._observed = dict(self._observed)
+        return again.restart()
 
     # what came of it
 

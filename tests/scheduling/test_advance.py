@@ -19,6 +19,7 @@ from phalanx.scheduling.reservations.advance import AdvancePlan
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, GrantPhase
 from phalanx.scheduling.reservations.stored import decode_grants, encode
 
+from ..extent import examples
 from .scenario import Scenario, amounts
 
 HOUR = 3600
@@ -363,7 +364,8 @@ class Books:
         return not any(each is None or each.over or moment >= each.end for each in known)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.thorough
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_row_and_no_account_is_over_booked_whatever_comes(data: st.DataObject) -> None:
     world = Scenario(RESERVING.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).nodes(3, cpu=4)

@@ -8,6 +8,7 @@ from phalanx.model.decisions import Plan
 from phalanx.model.peers import Peers, PreferredPeers, Spread
 from phalanx.model.pod import MemberState, PodClass
 
+from ..extent import examples
 from .scenario import PACKING, Scenario
 from .test_company import HOST, ZONE, even, far, meaning, near
 from .test_scheduler_properties import check_plan, decisions, needs, verdicts
@@ -85,7 +86,8 @@ def check_rules(world: Scenario, plan: Plan) -> None:
                 assert not (meant and mine is not None and nodes.labels.of(other.row).get(term.key) == mine)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_plans_are_whole_and_keep_to_the_rules(seed: int) -> None:
     world = Scenario(PeerScript.policy(seed))
     script = PeerScript(seed, world)
@@ -104,7 +106,8 @@ def test_plans_are_whole_and_keep_to_the_rules(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
     lazy, eager = Scenario(PeerScript.policy(seed)), Scenario(PeerScript.policy(seed))
     script = PeerScript(seed, lazy, eager)

@@ -13,6 +13,7 @@ from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gang_placement.group_tree import GroupTree, group_tree_of
 
+from ..extent import examples
 from .scenario import NAMESPACE
 from .test_composites import World
 
@@ -105,7 +106,8 @@ def check(world: World, plan: Plan) -> None:
                     assert holds(world, tree, bound), f"{tree} started in part with {key}"
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(15)))
 def test_trees_start_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
     world, story = World(), Story(seed)
     for _ in range(STEPS):
@@ -119,7 +121,8 @@ def test_trees_start_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
         assert plan == Plan(plan.cycle), "something was done or said although nothing had changed"
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(15)))
 def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
     lazy, eager, story = World(), World(), Story(1000 + seed)
     for _ in range(STEPS):

@@ -17,6 +17,7 @@ from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
 
+from ..extent import examples
 from .scenario import NAMESPACE, Scenario
 
 # Scenarios play on this day: 2024-01-01, 02:00 UTC.
@@ -312,8 +313,9 @@ def said(made: Scenario) -> list[tuple[str, str]]:
     return [(eviction.name, eviction.preemptor) for plan in made.plans for eviction in plan.evictions]
 
 
+@pytest.mark.thorough
 @given(clusters())
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_whoever_goes_goes_for_one_who_starts_and_comes_back(made: Scenario) -> None:
     found = made.policy.defragmentation
     assert found is not None

@@ -24,6 +24,7 @@ from phalanx.scheduling.defragmentation.relocation import (
 from phalanx.scheduling.whatif.relocation_plan import plan
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
+from ..extent import examples
 from .scenario import NAMESPACE, Scenario
 
 KEPT = {"controller": "owner"}
@@ -435,7 +436,8 @@ def clusters(draw: st.DrawFn) -> Scenario:
     return scenario
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.thorough
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.integers(1, 2), st.booleans())
 def test_whatever_is_planned_can_be_carried_out(scenario: Scenario, more: int, whole: bool) -> None:
     count = len(empty(scenario, 1, evictions=0).free) + more

@@ -17,6 +17,7 @@ from phalanx.model.resources import requests_of
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
 
+from ..extent import examples
 from .scenario import Scenario
 
 MEMORY = "volcano.sh/vgpu-memory"
@@ -262,7 +263,8 @@ def test_whole_gpus_come_from_the_same_cards_where_there_are_any() -> None:
     assert "1 node(s) had no GPU with enough room for the pod" in s.why_pod(s.waiting()[0]).message
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_whatever_happens_the_books_are_right(seed: int) -> None:
     """After every step of a random life the books are compared with what pods hold (see the audit)."""
     draw = random.Random(seed)

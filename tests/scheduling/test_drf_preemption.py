@@ -12,6 +12,7 @@ from phalanx.model.pod import PodPhase
 from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption, gang_holdings
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 
+from ..extent import examples
 from .desk import policy
 from .reclaim_trial import takes
 from .scenario import Scenario, key
@@ -106,7 +107,8 @@ class TestEvictions:
             assert len(scenario.placed("large")) == 8 - gets
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_drf_comes_to_an_end(seed: int) -> None:
     """Whoever may takes pod by pod from whoever has more; nobody is ever taken from by whom he took from."""
     draw = random.Random(seed)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ..extent import examples
 from .scenario import Scenario
 
-SEEDS = range(24)
+SEEDS = range(examples(24))
+ALL_SEEDS = range(24)
 ARRIVALS = 14
 _POLICY = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -72,6 +74,7 @@ class Crowd:
             yield self.arrive()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_cluster_comes_to_rest_whoever_comes(seed: int) -> None:
     for scenario in Crowd(seed).arrivals():
@@ -84,8 +87,10 @@ def test_the_cluster_comes_to_rest_whoever_comes(seed: int) -> None:
 
 def test_in_such_clusters_pods_do_go() -> None:
     gone = 0
-    for seed in SEEDS[:8]:
+    for seed in ALL_SEEDS[:8]:
         for scenario in Crowd(seed).arrivals():
             scenario.settle(after=1)
         gone += len(scenario.evicted)
-    assert gone > 20
+        if gone > 20:
+            return
+    pytest.fail(f"only {gone} pods were evicted")

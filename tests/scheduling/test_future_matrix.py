@@ -16,6 +16,8 @@ from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.window import Part, Share, Window
 from phalanx.scheduling.reservations.window_search import earliest_window
 
+from ..extent import examples
+
 NOW = 1_800_000_000
 
 
@@ -84,10 +86,11 @@ class World:
         self.future.follow()
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("nodes", "ends"), [(4, 40), (30, 3000), (150, 100_000)])
-def test_what_is_followed_is_what_is_counted_from_nothing(seed: int, nodes: int, ends: int) -> None:
-    world = World(seed, nodes, ends)
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", range(examples(18)))
+def test_what_is_followed_is_what_is_counted_from_nothing(number: int) -> None:
+    nodes, ends = [(4, 40), (30, 3000), (150, 100_000)][number % 3]
+    world = World(number // 3, nodes, ends)
     world.future.advance(world.now, ())
     for _ in range(60):
         world.step()
@@ -107,7 +110,8 @@ def test_what_is_followed_is_what_is_counted_from_nothing(seed: int, nodes: int,
         assert (world.future.overbooked() == fresh.overbooked()).all()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_nothing_earlier_is_found_before_the_class_has_grown_by_what_it_lacked(seed: int) -> None:
     world = World(seed, 200, 100_000)
     world.future.advance(world.now, ())

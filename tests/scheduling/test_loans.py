@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from phalanx.model.account import AccountKey, Tree
 
+from ..extent import examples
 from .scenario import Scenario
 
 CAPACITY = """
@@ -126,9 +127,10 @@ def test_of_a_tree_the_level_nearest_to_the_leaf_counts_most() -> None:
     assert scenario.evicted == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_nothing_that_is_bound_is_evicted_while_nothing_else_changes(kind: str, data: st.DataObject) -> None:
     """Random quotas that the cluster can keep, and gangs that ask at once; each account has one priority."""

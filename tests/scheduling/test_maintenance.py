@@ -25,6 +25,7 @@ from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import Requirement, Toleration
 from phalanx.scheduling.reservations.reservation import SlipCause
 
+from ..extent import examples
 from .scenario import Scenario, amounts
 
 HOUR = 3600
@@ -417,7 +418,8 @@ windows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.thorough
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(windows, max_size=4),
     st.lists(

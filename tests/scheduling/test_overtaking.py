@@ -17,6 +17,8 @@ from phalanx.model.resources import requests_of
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
+from ..extent import examples
+
 # (cpu, gpu) of nodes and of what pods ask for.
 Amounts = tuple[int, int]
 
@@ -78,7 +80,8 @@ def test_whoever_waits_has_no_room_beside_those_that_came_before(
             assert not room_beside(nodes, others, pod), f"{pod.name} was overtaken"
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(20, 40), PODS)
 def test_many_that_find_room_go_by_kind(count: int, asked: list[tuple[Amounts, int, int]]) -> None:
     """So that a kind is placed in one step."""

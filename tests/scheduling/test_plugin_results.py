@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,7 +21,6 @@ from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.ordering.failures import OPINIONS
 from phalanx.scheduling.policy.loader import load_policy
 
-from ..cluster.audit import audit
 from .scenario import Scenario, amounts
 
 POLICY = """
@@ -108,6 +108,11 @@ def plugin(point: str, answer: Answer) -> tuple[Plugin, list[str]]:
 def world() -> Scenario:
     """Two nodes, and a larger one that is closed; a queue that has to be given back what is its, and a group that
     waits to be admitted."""
+    return _world().observed_again()
+
+
+@cache
+def _world() -> Scenario:
     scenario = Scenario(POLICY).nodes(2, cpu=8).node("closed", cpu=64, unschedulable=True)
     scenario.queue("a", deserved={"cpu": 8}).queue("b", deserved={"cpu": 8}, capability={"cpu": 16})
     scenario.pods("lent", 13, queue="b", cpu=1, node="n1").pods("old", 2, queue="b", cpu=1, node="n2")
@@ -131,7 +136,6 @@ def outcome(policy: Policy) -> tuple[dict[str, str], set[str], list[str], list[s
         evicted |= {evict.uid for evict in plan.evictions}
         admitted += [str(each.gang) for each in plan.admissions]
         failed += [f"{failure.plugin}: {failure.what}: {failure.why}" for failure in plan.failures]
-        audit(scenario.state)
         scenario.depart(*(evict.uid for evict in plan.evictions))
     assert scenario.scheduler.idle, "what fails must not keep the scheduler busy"
     return bound, evicted, admitted, failed

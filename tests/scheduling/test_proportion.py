@@ -12,6 +12,7 @@ from phalanx.model.pod import PodClass
 from phalanx.model.selectors import Taint, Toleration
 from phalanx.scheduling.plugins.queues.proportion import deserved_shares
 
+from ..extent import examples
 from .desk import Desk, policy, queue
 from .scenario import Scenario, amounts, key
 
@@ -114,7 +115,8 @@ class TestDeserved:
         assert deserved(world, "a", "b") == [3, 3]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(25)))
 def test_shares_add_up_on_every_level_of_any_tree(seed: int) -> None:
     choice = random.Random(seed)
     world = cluster(choice.randint(5, 60))

@@ -22,6 +22,7 @@ from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.reservations.stored import decode, encode
 from phalanx.scheduling.scheduler import Scheduler
 
+from ..extent import examples
 from .reference_easy import RigidJob, easy_starts
 from .scenario import Scenario, amounts
 
@@ -378,7 +379,7 @@ JOBS = st.lists(
 
 @pytest.mark.thorough
 @given(JOBS, st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.slow
 def test_one_start_kept_at_a_time_is_easy_backfilling(
     jobs: list[RigidJob], shortest_first: bool, retells: bool
@@ -390,7 +391,7 @@ def test_one_start_kept_at_a_time_is_easy_backfilling(
 
 @pytest.mark.thorough
 @given(JOBS, st.integers(0, 4))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.slow
 def test_no_promise_is_broken_while_nothing_but_time_and_work_happens(jobs: list[RigidJob], depth: int) -> None:
     played = play(jobs, 10, policy(depth=depth))

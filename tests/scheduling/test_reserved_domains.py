@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.model.topology import TopologyRule
 
+from ..extent import examples
 from .test_reserve import busy, lasting, node_of, plan_of, policy, runs_for, start_of
 from .test_topology import IN_A_RACK, Network
 
@@ -72,7 +74,8 @@ def test_who_runs_already_pins_the_rack() -> None:
     assert start_of(made, "grows") == 500
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=4),
     st.integers(1, 4),

@@ -12,6 +12,7 @@ from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
 
+from ..extent import examples
 from .scenario import Scenario
 from .worlds import Script
 
@@ -55,7 +56,8 @@ def bundle(world: Scenario, key: GangKey) -> set[GangKey]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_plans_are_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
     world = Scenario(Script.policy(seed))
     script = Script(seed, world)
@@ -72,7 +74,8 @@ def test_plans_are_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
     """A scheduler that looks at everything in every cycle decides and says the same."""
     lazy, eager = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
@@ -90,7 +93,8 @@ def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_cycles_that_are_cut_short_add_up_to_a_whole_one(seed: int) -> None:
     whole, cut = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
     script = Script(seed, whole, cut)
@@ -107,7 +111,8 @@ def test_cycles_that_are_cut_short_add_up_to_a_whole_one(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_the_same_history_gives_the_same_plans(seed: int) -> None:
     one, other = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
     script = Script(seed, one, other)

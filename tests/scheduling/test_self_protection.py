@@ -14,6 +14,7 @@ from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 
+from ..extent import examples
 from .scenario import Scenario, limits
 
 POLICY = """
@@ -220,7 +221,8 @@ class TestWhatAnAdministratorSays:
         assert len(scenario.evicted) == 6
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.thorough
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(own=st.integers(0, 8), marked=st.lists(st.booleans(), min_size=8, max_size=8), wanted=st.integers(1, 8))
 def test_nobody_keeps_what_was_lent_by_saying_so_nor_loses_what_is_his(
     own: int, marked: list[bool], wanted: int

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ..extent import examples
 from .several_schedulers import SharedCluster
 
 NAMES = st.sampled_from(["a", "b"])
@@ -54,7 +55,8 @@ def play(cluster: SharedCluster, steps: list[tuple[object, ...]]) -> None:
         cluster.check()
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_nothing_is_given_out_twice_and_gangs_start_whole(steps: list[tuple[object, ...]]) -> None:
     cluster = SharedCluster()

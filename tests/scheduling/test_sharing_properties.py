@@ -7,6 +7,7 @@ import pytest
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.pod import MemberState
 
+from ..extent import examples
 from .desk import Desk, policy
 from .scenario import Scenario
 from .worlds import GANGS, Script
@@ -100,7 +101,8 @@ def excesses(world: Scenario) -> dict[tuple[AccountKey, str, str], int]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_no_decision_takes_an_account_above_its_ceiling(seed: int) -> None:
     world = Scenario(POLICIES[seed % 3])
     script = SharedScript(seed, world)
@@ -116,7 +118,8 @@ def test_no_decision_takes_an_account_above_its_ceiling(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_looking_at_everything_finds_no_more(seed: int) -> None:
     lazy, eager = Scenario(POLICIES[seed % 3]), Scenario(POLICIES[seed % 3])
     script = SharedScript(seed, lazy, eager)
@@ -133,7 +136,8 @@ def test_looking_at_everything_finds_no_more(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_what_is_left_out_has_a_reason(seed: int) -> None:
     """When nothing moves any more, every pod on its own that waits lacks a node, exceeds a ceiling or is held."""
     world = Scenario(POLICIES[seed % 3])

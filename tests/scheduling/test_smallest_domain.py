@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from phalanx.model.pod import PodClass
 from phalanx.model.topology import TopologyRule
 
+from ..extent import examples
 from .test_topology import HOST, RACK, ZONE, Network
 
 
@@ -47,7 +48,8 @@ def domains(nodes: dict[str, tuple[str, str, int, int]], widest: int) -> list[li
     return levels[: widest + 1]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_a_gang_of_unlike_members_goes_to_the_lowest_level_with_a_domain_that_takes_it(seed: int) -> None:
     draw = random.Random(seed)
     world, nodes = cluster(draw)
@@ -72,7 +74,8 @@ def test_a_gang_of_unlike_members_goes_to_the_lowest_level_with_a_domain_that_ta
         assert any(used <= names for names in possible if taken_by(names)), (used, possible)
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(80), deadline=None)
 @given(
     rooms=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5),
     members=st.integers(1, 8),

@@ -14,6 +14,7 @@ from phalanx.scheduling.actions.start_forecasts import UnitStart, forecast_start
 from phalanx.scheduling.reservations.forecast import NoStart, StartForecast
 from phalanx.scheduling.scheduler import never
 
+from ..extent import examples
 from .scenario import Scenario
 from .test_reserve import busy, plan_of, policy, policy_with, waiting
 
@@ -188,7 +189,7 @@ WAITING = st.lists(
     WAITING,
     st.integers(1, 3),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_forecast_is_what_a_conservative_policy_promises(
     running: list[tuple[int, int]], asking: list[tuple[int, int, int]], nodes: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ from phalanx.scheduling.scheduler import Scheduler
 
 from ..cluster.audit import audit
 from ..cluster.volume_audit import audit_volumes
+from ..extent import examples
 from .scenario import Scenario
 
 HOST = "kubernetes.io/hostname"
@@ -258,7 +260,8 @@ def _world(facts: list[AllocatorFact], needs: tuple[VolumeNeed, ...], pods: int)
     return state, Scheduler(state, load_policy())
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(40), deadline=None)
 @given(supplies(), st.integers(1, 8))
 def test_many_at_once_are_placed_as_they_would_be_one_after_the_other(
     supply: tuple[list[AllocatorFact], tuple[VolumeNeed, ...]], pods: int

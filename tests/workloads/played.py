@@ -76,9 +76,7 @@ class Played(Scenario):
         return verdict.message
 
     def _take(self, events: Iterable[ClusterEvent]) -> Self:
-        for event in events:
-            self.observe(_about(event), event)
-        return self
+        return self.observe_together([(_about(event), event) for event in events])
 
 
 def _controllers(of: str) -> list[dict[str, Any]]:

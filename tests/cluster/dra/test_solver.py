@@ -21,6 +21,7 @@ from phalanx.model.devices.claims import (
     DeviceToleration,
 )
 from tests.cluster.dra.fleet import DRIVER, NODE, Node, ask, claim, device, pool, request
+from tests.extent import examples
 
 NUMA = f"{DRIVER}/numa"
 
@@ -205,7 +206,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[Device], set[str], int, list[ClaimSpec
 
 
 @pytest.mark.thorough
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(fleets())
 def test_the_search_finds_what_trying_everything_finds_first(
     fleet: tuple[list[Device], set[str], int, list[ClaimSpec]],
