@@ -143,6 +143,13 @@ class Client:
                 await asyncio.sleep(0.005)
 
 
+def skip_time(seconds: float) -> None:
+    """Advance the clock of the running event loop: its timers until then are due."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    loop.time = lambda: clock() + seconds  # type: ignore[method-assign]
+
+
 def pod(name: str = "", *, labels: Json | None = None, **spec: Any) -> Json:
     """A pod with one container."""
     meta: Json = {"name": name} if name else {"generateName": "pod-"}

@@ -130,13 +130,14 @@ async def test_tenants_and_users_with_fixed_tokens_have_their_own_rights(tmp_pat
     await process.communicate()
 
 
+@pytest.mark.slow_but_first(2)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--token-auth-file", "users"), "users:1: write token,user,uid"),
         (("--tenant", "Team"), "write NAMESPACE or NAMESPACE=FILE"),
         (("--tenant", "team", "--insecure"), "--tenant needs TLS"),
         (("--tenant", "team="), "write NAMESPACE or NAMESPACE=FILE"),
-        (("--token-auth-file", "users"), "users:1: write token,user,uid"),
     ],
 )
 async def test_bad_tenants_and_users_are_clear_errors(tmp_path: Path, options: tuple[str, ...], words: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phalanx_local.server import ApiServer, ServerOptions
-from tests.phalanx_local.client import NODES, PODS, Client, Json, binding, config_map, node, pod
+from tests.phalanx_local.client import NODES, PODS, Client, Json, binding, config_map, node, pod, skip_time
 from tests.phalanx_local.conftest import FakeClock, Starter
 
 SPACE = "/api/v1/namespaces/default"
@@ -361,6 +361,7 @@ async def test_a_workload_is_told_once_why_its_pods_are_not_there(client: Client
     assert "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in event["message"]
     assert len(await client.names(PODS)) == 2
     await client.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "4"}}})
+    skip_time(1)  # until the controller tries again
     async with asyncio.timeout(10):
         while len(await client.names(PODS)) < 4:  # noqa: ASYNC110 - the state is the server's
             await asyncio.sleep(0.005)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from phalanx_local.authentication.certificates import Authority
 from phalanx_local.server import ApiServer, ServerOptions, free_port
-from tests.phalanx_local.client import CONFIG_MAPS, PODS, Client, Json, config_map, pod
+from tests.phalanx_local.client import CONFIG_MAPS, PODS, Client, Json, config_map, pod, skip_time
 from tests.phalanx_local.conftest import Starter
 
 BASE = "/apis/admissionregistration.k8s.io/v1"
@@ -362,12 +362,13 @@ async def test_a_webhook_that_hangs_holds_up_nobody_else(client: Client, hook: F
         return {"allowed": True}
 
     hook.answers["m"] = hang
-    await register(client, VALIDATING, "v", hook.entry("m", timeoutSeconds=1))
+    await register(client, VALIDATING, "v", hook.entry("m", timeoutSeconds=20))
     waiting = asyncio.create_task(created(client))
     await begun.wait()
     # Not covered, so not held up.
     assert (await client.call("POST", PODS, pod("p"))).status == 201
     assert not waiting.done()
+    skip_time(20)
     reply = await waiting
     release.set()
     assert reply.status == 500
