@@ -306,7 +306,7 @@ async def test_nodes_are_tainted_cordoned_and_drained(kubectl: Kubectl) -> None:
     drain = asyncio.create_task(kubectl("drain n1 --force --timeout=20s"))
     api = kubectl.server.api
     pods = api.type("", "pods")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not api.record(pods, "default", "web").terminating:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     await kubectl("delete pod web --grace-period=0 --force")  # what its kubelet would do

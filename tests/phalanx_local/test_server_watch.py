@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from phalanx_local.server import ApiServer, ServerOptions
-from tests.phalanx_local.client import CONFIG_MAPS, NODES, PODS, Client, binding, config_map, node, pod, skip_time
+from tests.clocks import skip_time
+from tests.phalanx_local.client import CONFIG_MAPS, NODES, PODS, Client, binding, config_map, node, pod
 from tests.phalanx_local.conftest import Starter
 
 

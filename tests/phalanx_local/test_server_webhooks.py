@@ -14,7 +14,8 @@ from aiohttp import web
 
 from phalanx_local.authentication.certificates import Authority
 from phalanx_local.server import ApiServer, ServerOptions, free_port
-from tests.phalanx_local.client import CONFIG_MAPS, PODS, Client, Json, config_map, pod, skip_time
+from tests.clocks import skip_time
+from tests.phalanx_local.client import CONFIG_MAPS, PODS, Client, Json, config_map, pod
 from tests.phalanx_local.conftest import Starter
 
 BASE = "/apis/admissionregistration.k8s.io/v1"
@@ -491,7 +492,7 @@ async def test_what_the_server_s_controllers_make_passes_webhooks_as_well(
     template = {"metadata": {"labels": {"app": "a"}}, "spec": pod("x")["spec"]}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template": template}
     await client.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, "spec": spec})
-    async with asyncio.timeout(10), client.watch(PODS) as stream:
+    async with asyncio.timeout(60), client.watch(PODS) as stream:
         for _ in range(2):
             await stream.next()
     found = (await client.call("GET", PODS)).body["items"]
