@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,12 @@ def of_kind(plural: str, name: str = "x", **content: Any) -> Json:
     return {**shown, "metadata": {"name": name}, **content}
 
 
+@cache
+def known_definitions() -> list[Json]:
+    """Our definitions, read once."""
+    return list(definitions())
+
+
 def _definition(plural: str) -> Json:
     """A definition that checks nothing, so that what is refused is refused by the webhook."""
     group, kind = _KINDS[plural]
@@ -110,7 +117,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     write_private(tmp_path / "jane", config)
     async with KubeClient(load_config(str(tmp_path / "admin"))) as admin:
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        known = {item["metadata"]["name"]: item for item in definitions()}
+        known = {item["metadata"]["name"]: item for item in known_definitions()}
         wanted = [
             item for name, item in known.items() if name.endswith(("scheduling.volcano.sh", "topology.volcano.sh"))
         ]

@@ -80,33 +80,30 @@ async def guarded(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[S
         yield site
 
 
-@pytest.mark.parametrize(("kind", "inside"), WAYS)
-async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site, kind: str, inside: bool) -> None:
-    said = await refusal(guarded.tenant.create(path(kind), labelled(kind, "rich", inside=inside)))
-    assert "queue rich may not be used here" in said
-    # Nor by the way round: first the default queue, then this one.
-    await guarded.tenant.create(path(kind), labelled(kind, "default", inside=inside))
-    moved = labelled(kind, "rich", inside=inside)
-    patch = (
-        {"metadata": moved["metadata"], "spec": moved["spec"]}
-        if kind != "jobs"
-        else {"metadata": moved["metadata"]}
-    )
-    said = await refusal(guarded.tenant.patch(path(kind, "x"), patch, PatchType.MERGE))
-    assert "queue rich may not be used here" in said
+async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site) -> None:
+    for kind, inside in WAYS:
+        name = f"x-{inside}".lower()
+        said = await refusal(guarded.tenant.create(path(kind), labelled(kind, "rich", name, inside=inside)))
+        assert "queue rich may not be used here" in said, (kind, inside)
+        # Nor by the way round: first the default queue, then this one.
+        await guarded.tenant.create(path(kind), labelled(kind, "default", name, inside=inside))
+        moved = labelled(kind, "rich", name, inside=inside)
+        patch = (
+            {"metadata": moved["metadata"], "spec": moved["spec"]}
+            if kind != "jobs"
+            else {"metadata": moved["metadata"]}
+        )
+        said = await refusal(guarded.tenant.patch(path(kind, name), patch, PatchType.MERGE))
+        assert "queue rich may not be used here" in said, (kind, inside)
 
 
-@pytest.mark.parametrize(("kind", "inside"), WAYS)
-async def test_what_an_administrator_has_put_there_may_be_worked_with(
-    guarded: Site, kind: str, inside: bool
-) -> None:
-    await guarded.admin.create(path(kind), labelled(kind, "rich", inside=inside))
-    for patch in ({"metadata": {"annotations": {"a": "b"}}}, {"spec": {"suspend": False}}):
-        await guarded.tenant.patch(path(kind, "x"), patch, PatchType.MERGE)
-    await guarded.tenant.delete(path(kind, "x"))
-
-
-async def test_jobs_without_a_queue_are_nobody_s_business(guarded: Site) -> None:
+async def test_what_an_administrator_has_put_there_may_be_worked_with(guarded: Site) -> None:
+    for kind, inside in WAYS:
+        await guarded.admin.create(path(kind), labelled(kind, "rich", inside=inside))
+        for patch in ({"metadata": {"annotations": {"a": "b"}}}, {"spec": {"suspend": False}}):
+            await guarded.tenant.patch(path(kind, "x"), patch, PatchType.MERGE)
+        await guarded.tenant.delete(path(kind, "x"))
+    # What names no queue is nobody's business.
     plain = labelled("jobs", "rich")
     del plain["metadata"]["labels"]
     await guarded.tenant.create(path("jobs"), plain)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 import pytest_asyncio
 
 from phalanx.admission.webhook import registration
 from phalanx.admission.webhook.service import WebhookOptions, WebhookService
 from phalanx.cli.installation.controller_manifests import controller_access
-from phalanx.cli.installation.manifests import definitions, volcano_queues
+from phalanx.cli.installation.manifests import volcano_queues
 from phalanx.cli.installation.webhook_manifests import webhook_access
+from phalanx.controllers.groups import quota_reservations
 from phalanx.controllers.groups.quota_reservations import QuotaReservationController
 from phalanx.controllers.service import ControllerOptions, ControllerService
+from phalanx.jobs.reservations import CLAIM_SECONDS
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx_local.authentication.authenticator import User
 from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.server import ApiServer, ServerOptions
+from tests.admission.conftest import known_definitions
 from tests.admission.test_webhook_service import refusal
 
 Json = dict[str, Any]
@@ -40,10 +46,28 @@ COLLECTIONS = {
 }
 
 
+class Clock:
+    """Wall time, ahead by as much as a test has skipped."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 @pytest_asyncio.fixture
-async def admin(tmp_path: Path) -> AsyncIterator[KubeClient]:
+async def admin(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubeClient]:
     """A cluster with a quota of four pods in the namespace `team`; webhook and controllers run with their own
     accounts."""
+    monkeypatch.setattr(quota_reservations, "_GATHER", 0.02)
+    # How often the controller looks whether a claim is old enough. How old that is, the clock of the test decides.
+    monkeypatch.setattr(quota_reservations, "CLAIM_SECONDS", 0.02)
     accounts = ("phalanx-webhook", "phalanx-controllers")
     users = {
         name: User(f"system:serviceaccount:{SYSTEM}:{name}", ("system:serviceaccounts", "system:authenticated"))
@@ -59,7 +83,7 @@ async def admin(tmp_path: Path) -> AsyncIterator[KubeClient]:
         write_private(tmp_path / name, config)
         clients.append(KubeClient(load_config(str(tmp_path / name))))
     async with KubeClient(load_config(str(tmp_path / "admin"))) as client, clients[0], clients[1]:
-        for definition in definitions():
+        for definition in known_definitions():
             if definition["spec"]["group"] == "scheduling.volcano.sh":
                 await client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         for queue in volcano_queues():
@@ -72,14 +96,16 @@ async def admin(tmp_path: Path) -> AsyncIterator[KubeClient]:
             await client.create(where, manifest)
         quota = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "4"}}}
         await client.create(f"/api/v1/namespaces/{TEAM}/resourcequotas", quota)
-        webhook = WebhookService(clients[0], WebhookOptions(listen="127.0.0.1:0"))
+        webhook = WebhookService(clients[0], WebhookOptions(listen="127.0.0.1:0"), clock)
         controllers = ControllerService(
-            clients[1], ControllerOptions(), lambda context: (QuotaReservationController(context),)
+            clients[1],
+            ControllerOptions(),
+            lambda context: (QuotaReservationController(msgspec.structs.replace(context, clock=clock)),),
         )
         async with asyncio.TaskGroup() as tasks:
             for service in (webhook, controllers):
                 tasks.create_task(service.run())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await webhook.ready.wait()
                 await controllers.ready.wait()
             try:
@@ -91,9 +117,16 @@ async def admin(tmp_path: Path) -> AsyncIterator[KubeClient]:
 
 
 async def until(look: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await look():  # noqa: ASYNC110 - it stands in the API
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)
+
+
+async def until_reserved(admin: KubeClient, clock: Clock, name: str) -> None:
+    """Wait until the quota of a group is claimed, and then until the claim holds."""
+    await until(answered(admin, name, "False: it is being reserved"))
+    clock.ahead += CLAIM_SECONDS
+    await until(answered(admin, name, "True"))
 
 
 def pod(gang: str = "") -> Json:
@@ -122,9 +155,11 @@ def answered(admin: KubeClient, name: str, words: str) -> Callable[[], Awaitable
     return look
 
 
-async def test_of_two_gangs_that_share_a_quota_one_gets_all_and_the_other_nothing(admin: KubeClient) -> None:
+async def test_of_two_gangs_that_share_a_quota_one_gets_all_and_the_other_nothing(
+    admin: KubeClient, clock: Clock
+) -> None:
     await group(admin, "first", 4)
-    await until(answered(admin, "first", "True"))
+    await until_reserved(admin, clock, "first")
     await group(admin, "second", 4)
     await until(answered(admin, "second", "False: quota team lacks"))
     # Their owners come in the other order, and make pods one by one.
@@ -145,9 +180,9 @@ async def test_of_two_gangs_that_share_a_quota_one_gets_all_and_the_other_nothin
     assert await gangs() == ["first"] * 4
 
 
-async def test_a_pod_that_would_take_what_is_held_is_refused_as_by_a_quota(admin: KubeClient) -> None:
+async def test_a_pod_that_would_take_what_is_held_is_refused_as_by_a_quota(admin: KubeClient, clock: Clock) -> None:
     await group(admin, "held", 3)
-    await until(answered(admin, "held", "True"))
+    await until_reserved(admin, clock, "held")
     for name, dry_run in (("tried", True), ("other", False)):
         body = {**pod(), "metadata": {"name": name}}
         await admin.create(PODS, body, params={"dryRun": "All"} if dry_run else {})

@@ -37,7 +37,7 @@ async def test_a_pod_that_hides_its_cards_does_not_have_them_given_to_others(
         await scheduler.kill()
         await arena.scheduler(config=policy(tmp_path))
     await other.pod("theirs", **wants(9000))
-    await other.at_most(0)
+    await other.stays_at_most(0)
     await arena.unharmed()
 
 

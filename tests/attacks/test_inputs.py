@@ -62,15 +62,50 @@ PODS: dict[str, dict[str, str]] = {
 }
 
 
-async def tried(arena: Arena, write: Any) -> None:
-    """The API server may refuse it; what it lets through harms nobody, also when it goes again."""
+async def accepted_or_refused(write: Any) -> None:
     try:
         await write
     except ApiError as error:
         assert error.status < 500  # noqa: PT017 - a refusal is as good
+
+
+async def tried(arena: Arena, write: Any) -> None:
+    """The API server may refuse it; what it lets through harms nobody, also when it goes again."""
+    await accepted_or_refused(write)
     await arena.unharmed()
 
 
+async def test_groups_with_all_texts_together_stop_nobody(arena: Arena) -> None:
+    await arena.node("n1", cpu="2")
+    scheduler = await arena.scheduler()
+    for notes in GROUPS.values():
+        tenant = await arena.tenant()
+        await tenant.pods("g-0", "g-1", **member("g"))
+        await accepted_or_refused(tenant.group("g", 2, annotations=notes))
+    await arena.unharmed()
+    for tenant in arena.tenants:
+        await tenant.close()
+    await arena.unharmed()
+    await scheduler.stop()
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound"])
+async def test_pods_with_all_texts_together_stop_nobody(arena: Arena, bound: bool) -> None:
+    await arena.node("n1")
+    place = {"nodeName": f"{arena.name}-n1"} if bound else {}
+    await arena.scheduler()
+    for notes in PODS.values():
+        tenant = await arena.tenant()
+        await accepted_or_refused(tenant.pod("p", annotations=notes, **place))
+    await arena.unharmed()
+    for tenant in arena.tenants:
+        await tenant.close()
+    other = await arena.tenant("other")
+    await other.pod("later")
+    await other.until_bound("later")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("what", GROUPS)
 async def test_a_group_stops_nobody(arena: Arena, what: str) -> None:
     await arena.node("n1")
@@ -83,6 +118,7 @@ async def test_a_group_stops_nobody(arena: Arena, what: str) -> None:
     await scheduler.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound"])
 @pytest.mark.parametrize("what", PODS)
 async def test_a_pod_stops_nobody(arena: Arena, what: str, bound: bool) -> None:

@@ -34,7 +34,7 @@ async def test_a_mark_of_ones_own_does_not_pass_a_queues_capability(arena: Arena
     await tenant.group("g", 10, queue=queue)
     await tenant.make(marked("g-0", 10, cpu="0", nodeName=f"{arena.name}-n1", **member("g")))
     await tenant.pods(*(f"g-{number}" for number in range(1, 10)), **member("g"))
-    await tenant.at_most(1, "g-")
+    await tenant.stays_at_most(1, "g-")
     await arena.unharmed()
 
 
@@ -49,7 +49,7 @@ async def test_a_mark_that_is_put_on_a_bound_pod_does_not_pass_a_queues_capabili
     await tenant.patch(VOLCANO, "g", {"spec": {"minMember": 10}})
     await tenant.patch(PODS, "g-0", {"metadata": {"annotations": {MARK: mark(10)}}})
     await tenant.pods(*(f"g-{number}" for number in range(1, 10)), **member("g"))
-    await tenant.at_most(4, "g-")
+    await tenant.stays_at_most(4, "g-")
     await arena.unharmed()
 
 
@@ -71,7 +71,7 @@ async def test_a_mark_of_ones_own_does_not_start_a_gang_below_its_quorum(
     await tenant.make(marked("g-0", 12, cpu="0", **place, **words))
     for number in range(1, 12):
         await tenant.make(marked(f"g-{number}", 12, **words))
-    await tenant.at_most(1 if bound else 0, "g-")
+    await tenant.stays_at_most(1 if bound else 0, "g-")
     await arena.unharmed()
 
 
@@ -100,7 +100,7 @@ async def test_a_mark_of_ones_own_does_not_go_before_who_is_more_important(arena
     await tenant.until_held("g-1", "g-2")
     await other.delete(PODS, "tall")
     await other.until_bound("high-0", "high-1")
-    await tenant.at_most(1, "g-")
+    await tenant.stays_at_most(1, "g-")
     await arena.unharmed()
 
 
@@ -120,7 +120,7 @@ async def test_copies_of_members_from_a_backup_do_not_start_in_part(arena: Arena
     for each in copies:
         await tenant.make(each)
     await arena.scheduler()
-    await tenant.at_most(0, "g-")
+    await tenant.stays_at_most(0, "g-")
     await arena.unharmed()
 
 
@@ -146,5 +146,5 @@ async def test_a_group_from_a_backup_that_was_satisfied_once_does_not_start_in_p
     await tenant.pods("h-0", "h-1", "h-2", **member("g"))
     if flag == "by hand":
         await tenant.pod("h-3", **member("g"))
-    await tenant.at_most(0, "h-")
+    await tenant.stays_at_most(0, "h-")
     await arena.unharmed()

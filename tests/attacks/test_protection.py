@@ -79,6 +79,6 @@ async def test_a_group_does_not_take_a_system_class_to_evict_others(arena: Arena
     await tenant.group("g", 1, queue="default")
     await tenant.patch(VOLCANO, "g", {"spec": {"priorityClassName": "system-node-critical"}})
     await tenant.pod("g-0", cpu="4", **member("g"))
-    await tenant.at_most(0, "g-")
+    await tenant.stays_at_most(0, "g-")
     assert await innocent.bound() == ["b-0", "b-1"]
     await arena.unharmed()

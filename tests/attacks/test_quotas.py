@@ -53,7 +53,7 @@ async def test_a_quota_of_ones_choice_does_not_escape_the_namespaces_own(arena: 
     await arena.scheduler()
     name = {"nobody's": "nobodys", "another's": rich}.get(named, named)
     await tenant.pods(*(f"p-{number}" for number in range(6)), labels={f"{QUOTA}/name": name})
-    await tenant.at_most(2)
+    await tenant.stays_at_most(2)
     await arena.unharmed()
 
 
@@ -70,7 +70,7 @@ async def test_a_quota_of_ones_choice_does_not_escape_a_flat_one(arena: Arena) -
     await arena.scheduler()
     await tenant.pods(*(f"p-{number}" for number in range(4)), labels={f"{QUOTA}/name": "koordinator-system-quota"})
     await tenant.until_bound_count(2)
-    await tenant.at_most(2)
+    await tenant.stays_at_most(2)
     await arena.unharmed()
 
 
@@ -93,5 +93,5 @@ async def test_pods_that_choose_their_node_themselves_are_charged_all_the_same(a
     await tenant.pods("own-0", "own-1", nodeName=f"{arena.name}-n1")
     await tenant.pods("p-0", "p-1", "p-2")
     await tenant.until_bound_count(1, "p-")
-    await tenant.at_most(1, "p-")
+    await tenant.stays_at_most(1, "p-")
     await arena.unharmed()

@@ -55,7 +55,7 @@ async def test_a_gang_that_runs_again_starts_whole(arena: Arena, words: dict[str
         await scheduler.kill()
         await arena.scheduler()
     await tenant.pods(*NAMES, **words)
-    await tenant.at_most(0)
+    await tenant.stays_at_most(0)
     await shrink(arena, 3)
     await tenant.until_bound(*NAMES)
     await arena.unharmed()
@@ -82,7 +82,7 @@ async def test_a_gang_that_is_evicted_and_made_anew_starts_whole(
         await tenant.make(made)
         if number < 2:
             await gone(tenant, old[number])
-        await tenant.at_most(0, "again-", seconds=0.7)
+        await tenant.stays_at_most(0, "again-")
     await gone(tenant, old[2])
     await tenant.until_bound("again-0", "again-1", "again-2")
     await arena.unharmed()

@@ -89,5 +89,5 @@ async def test_an_admission_that_no_queue_gave_does_not_pass_its_capability(aren
     await tenant.group("g", 4, queue=queue)
     await tenant.patch(VOLCANO, "g", {"status": {"phase": "Inqueue"}}, status=True)
     await tenant.pods(*(f"g-{number}" for number in range(4)), annotations={"scheduling.k8s.io/group-name": "g"})
-    await tenant.at_most(0)
+    await tenant.stays_at_most(0)
     await arena.unharmed()

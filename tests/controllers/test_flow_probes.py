@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from phalanx.controllers.flows import probes
 from phalanx.controllers.flows.probes import PodProbes, answers
 from phalanx.jobs.flow import ProbeQuestion
 from tests.controllers.api import Json, MemoryApi
@@ -116,8 +117,13 @@ async def server() -> AsyncIterator[Server]:
     ],
 )
 async def test_which_answers_count(
-    server: Server, path: str | None, header: tuple[str, str] | None, holds: bool
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str | None,
+    header: tuple[str, str] | None,
+    holds: bool,
 ) -> None:
+    monkeypatch.setattr(probes, "_SECONDS", 0.05 if path == "/slow" else 60.0)
     assert await answers("127.0.0.1", question(server.port, path, header)) is holds
     assert "/elsewhere" not in server.paths
 

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from phalanx.controllers.work_queue import WorkQueue
+from tests.clocks import use_virtual_time
 
 
 async def worked(queue: WorkQueue[str], look: object, workers: int = 2, seconds: float = 0.2) -> None:
+    use_virtual_time()
     task = asyncio.create_task(queue.run(look, workers))  # type: ignore[arg-type]
     await asyncio.sleep(seconds)
     task.cancel()

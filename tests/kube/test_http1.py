@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.kube.auth.credentials import ClientIdentity
@@ -23,6 +23,8 @@ from phalanx.kube.http.aiohttp_transport import AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection
 from phalanx.kube.http.http1_transport import Http1Transport
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
+from tests.clocks import skip_time
+from tests.extent import examples
 
 NOBODY = ClientIdentity()
 # Long also when it is packed, so that a thread unpacks it.
@@ -107,6 +109,8 @@ async def test_an_answer(raw: bytes, expected: HttpResponse, reusable: bool) -> 
     assert await exchange([raw]) == (expected, reusable)
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(
     raw=st.sampled_from(
         [
@@ -172,7 +176,7 @@ async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - what happens on the other side of a socket has no event here
             await asyncio.sleep(0.001)
 
@@ -264,7 +268,7 @@ async def test_one_closed_while_idle_is_noticed_without_harm_to_a_post() -> None
     async with pool() as (server, transport):
         await transport.request(call(), NOBODY)
         server.writers[0].close()
-        await asyncio.sleep(0.01)
+        await until(lambda: not any(connection.usable for connection in transport._idle))
         await transport.request(call(), NOBODY)
         assert server.connections == 2
 
@@ -326,7 +330,7 @@ async def test_requests_beyond_the_limit_wait_their_turn() -> None:
 async def test_a_place_is_not_lost_by_failures_and_cancellations() -> None:
     async with pool(limit=1) as (server, transport):
         server.gate.clear()
-        asking = [asyncio.create_task(transport.request(call(limit=0.5), NOBODY)) for _ in range(4)]
+        asking = [asyncio.create_task(transport.request(call(limit=60), NOBODY)) for _ in range(4)]
         await until(lambda: len(server.requests) > 0)
         asking[1].cancel()  # waits for its turn
         asking[0].cancel()  # has been sent
@@ -364,7 +368,7 @@ async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_
 ) -> None:
     async with pool(limit=1) as (server, transport):
         server.gate.clear()
-        _, second, third = (asyncio.create_task(transport.request(call(limit=2), NOBODY)) for _ in range(3))
+        _, second, third = (asyncio.create_task(transport.request(call(limit=60), NOBODY)) for _ in range(3))
         await until(lambda: len(server.requests) > 0)
         hand_over = transport._hand_over
 
@@ -385,17 +389,22 @@ async def test_a_place_is_not_lost_when_nobody_is_there() -> None:
     transport = Http1Transport("http://127.0.0.1:1", context=None, streams=streams, max_connections=1)
     for _ in range(2):
         with pytest.raises(Unreachable, match=r"^POST /x: cannot connect to 127.0.0.1:1: "):
-            await transport.request(call(limit=1), NOBODY)
+            await transport.request(call(limit=60), NOBODY)
     await transport.close()
 
 
 async def test_time_counts_the_wait_for_a_place_and_for_the_answer() -> None:
     async with pool(limit=1) as (server, transport):
         server.gate.clear()
-        sent = asyncio.create_task(transport.request(call(limit=0.1), NOBODY))
+        sent = asyncio.create_task(transport.request(call(limit=90), NOBODY))
         await until(lambda: len(server.requests) > 0)
+        waits = asyncio.create_task(transport.request(call(limit=30), NOBODY))
+        await asyncio.sleep(0)
+        skip_time(30)
         with pytest.raises(Unreachable, match=r"POST /x: no free connection in time"):
-            await transport.request(call(limit=0.02), NOBODY)
+            await waits
+        assert not sent.done()
+        skip_time(60)
         with pytest.raises(ConnectionLost, match=r"^POST /x: no answer in time") as caught:
             await sent
         assert not isinstance(caught.value, Unreachable)

@@ -44,7 +44,7 @@ class Stream:
 
     async def next(self) -> Json | None:
         """The next event, None at the end of the stream."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             line = await self._response.content.readline()
         return json.loads(line) if line else None
 
@@ -126,13 +126,13 @@ class Client:
 
     async def gone(self, path: str) -> None:
         """Waits until an object is gone."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await self.call("GET", path)).status != 404:  # noqa: ASYNC110 - the state is the server's
                 await asyncio.sleep(0.005)
 
     async def until(self, path: str, *keys: str, equals: Any) -> Json:
         """Waits until the value at a path of keys is the given one; the object then."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 obj: Json = await self.get(path)
                 value: Any = obj

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx_local.authorization.attributes import Attributes
 from phalanx_local.authorization.rules import PolicyRule, compact, missing
+from tests.extent import examples
 
 VERBS, GROUPS, RESOURCES = ("get", "list", "*"), ("", "apps", "*"), ("pods", "pods/status", "*/status", "*")
 NAMES, URLS = ("a", "b"), ("/a", "/a/b", "/a*", "*")
@@ -38,6 +40,8 @@ REQUESTS = st.one_of(
 )
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(held=st.lists(RULES, max_size=3), asked=RULES, request=REQUESTS)
 def test_what_is_not_missing_can_be_done_already(
     held: list[PolicyRule], asked: PolicyRule, request: Attributes
@@ -46,11 +50,15 @@ def test_what_is_not_missing_can_be_done_already(
         assert any(rule.allows(request) for rule in held)
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(rules=st.lists(RULES, max_size=3))
 def test_nobody_lacks_what_he_holds(rules: list[PolicyRule]) -> None:
     assert missing(rules, rules) == []
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(rules=st.lists(RULES, max_size=3), request=REQUESTS)
 def test_rules_put_together_allow_what_their_parts_do(rules: list[PolicyRule], request: Attributes) -> None:
     parts = compact(missing([], rules))

@@ -6,10 +6,11 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phalanx_local.patches import PatchError, json_patch, merge_patch
+from tests.extent import examples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc", max_size=2),
@@ -98,6 +99,8 @@ def test_merge_patch_follows_the_rfc(doc: Any, patch: Any, wanted: Any) -> None:
     assert merge_patch(doc, patch) == wanted
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_is_idempotent_and_leaves_its_inputs_alone(doc: Any, patch: Any) -> None:
     before = copy.deepcopy((doc, patch))
@@ -106,6 +109,8 @@ def test_a_merge_patch_is_idempotent_and_leaves_its_inputs_alone(doc: Any, patch
     assert (doc, patch) == before
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(OBJECTS, OBJECTS)
 def test_replacing_every_key_by_operations_gives_the_other_document(doc: Any, other: Any) -> None:
     ops = [{"op": "remove", "path": f"/{key}"} for key in doc]
@@ -125,6 +130,8 @@ OPERATIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(OBJECTS, st.lists(OPERATIONS, max_size=5))
 @example({}, [{"op": "add", "path": "", "value": 1.5}, {"op": "move", "from": "/a", "path": "/b"}])
 @example({}, [{"op": "add", "path": "", "value": "text"}, {"op": "copy", "from": "/0", "path": "/b"}])

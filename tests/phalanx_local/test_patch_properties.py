@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from phalanx_local.patches.fields import (
     union,
 )
 from phalanx_local.patches.json_patch import same
+from tests.extent import examples
 
 NOW = "2026-01-01T00:00:00Z"
 LISTS = lists_from_schema(
@@ -82,16 +84,18 @@ def members(obj: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
     return {item["manager"]: set(paths(item["fieldsV1"])) for item in obj["metadata"].get("managedFields", ())}
 
 
+@pytest.mark.thorough
 @given(SPECS, SPECS, SPECS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_applying_twice_is_applying_once(base: Any, other: Any, spec: Any) -> None:
     live = apply(apply(None, base, "one"), other, "two", force=True)
     once = apply(live, spec, "me", force=True)
     assert apply(once, spec, "me", force=False) == once
 
 
+@pytest.mark.thorough
 @given(SPECS, SPECS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_forced_apply_gets_what_it_asks_for(base: Any, spec: Any) -> None:
     live = apply(apply(None, base, "one"), spec, "two", force=True)
     wanted = set(paths(owned_by_apply(LISTS.root.child("spec"), spec)))
@@ -104,8 +108,9 @@ def test_a_forced_apply_gets_what_it_asks_for(base: Any, spec: Any) -> None:
     assert set(spec.get("s", ())) <= set(live.get("spec", {}).get("s", ()))
 
 
+@pytest.mark.thorough
 @given(SPECS, SPECS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_two_managers_together_hold_the_union_and_give_back_their_parts(first: Any, second: Any) -> None:
     """Without a conflict the object is what both want; when both let go, nothing is left."""
     live = apply(None, first, "one")
@@ -127,8 +132,9 @@ def test_two_managers_together_hold_the_union_and_give_back_their_parts(first: A
     assert "managedFields" not in nothing["metadata"]
 
 
+@pytest.mark.thorough
 @given(SPECS, SPECS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_an_update_owns_exactly_what_it_changed(before: Any, after: Any) -> None:
     live = apply(None, before, "one")
     live["metadata"]["uid"] = "u"
@@ -150,8 +156,9 @@ def tries(spec: dict[str, Any]) -> dict[str, Any]:
     return owned_by_apply(LISTS.root.child("spec"), spec)
 
 
+@pytest.mark.thorough
 @given(SPECS, SPECS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_field_sets_behave_like_sets_of_paths(first: Any, second: Any) -> None:
     left, right = tries(first), tries(second)
     a, b = set(paths(left)), set(paths(right))

@@ -96,7 +96,14 @@ def test_no_pattern_takes_longer_than_the_text_is_long(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(" * 100_000 + ")" * 100_000, "a" * 1_000_000, "(((a{30}){30}){30})", "\\pL{900}", "(?:" * 5000]
+    "pattern",
+    [
+        "(" * 100_000 + ")" * 100_000,
+        "a" * 1_000_000,
+        "(((a{30}){30}){30})",
+        pytest.param("\\pL{900}", marks=pytest.mark.slow),
+        "(?:" * 5000,
+    ],
 )
 def test_a_pattern_of_any_size_is_read_or_refused(pattern: str) -> None:
     with contextlib.suppress(PatternError):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx_local.schema import StructuralSchema
+from tests.extent import examples
 
 Obj = dict[str, Any]
 
@@ -399,8 +400,9 @@ ODD: Obj = {
 }
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(st.sampled_from("abz"), VALUES, max_size=3))
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_defaulting_and_pruning_settle_at_once_and_no_value_breaks_them(spec: Any) -> None:
     under_test = schema(**ODD)
     obj: Obj = {"metadata": {}, "spec": spec}

@@ -213,7 +213,7 @@ async def test_cluster_roles_gather_the_rules_of_others(admin: Client) -> None:
 
 
 async def _until_rules(client: Client, path: str, wanted: object, *, present: bool) -> dict[str, Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             role: dict[str, Any] = await client.get(path)
             if (wanted in role["rules"]) is present:

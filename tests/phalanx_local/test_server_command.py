@@ -29,7 +29,7 @@ async def start(tmp_path: Path, *options: str) -> tuple[asyncio.subprocess.Proce
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         line = (await process.stdout.readline()).decode()
     url = line.split()[4]
     assert line == f"phalanx apiserver ready at {url} kubeconfig {tmp_path / 'kubeconfig'}\n"
@@ -45,7 +45,7 @@ async def test_a_signal_ends_it_although_watches_are_open(tmp_path: Path, number
         async with client.watch(CONFIG_MAPS) as stream:
             process.send_signal(number)
             assert await stream.rest() == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         out, err = await process.communicate()
     assert (process.returncode, out, err) == (0, b"", b"")
 
@@ -130,13 +130,14 @@ async def test_tenants_and_users_with_fixed_tokens_have_their_own_rights(tmp_pat
     await process.communicate()
 
 
+@pytest.mark.slow_but_first(2)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--token-auth-file", "users"), "users:1: write token,user,uid"),
         (("--tenant", "Team"), "write NAMESPACE or NAMESPACE=FILE"),
         (("--tenant", "team", "--insecure"), "--tenant needs TLS"),
         (("--tenant", "team="), "write NAMESPACE or NAMESPACE=FILE"),
-        (("--token-auth-file", "users"), "users:1: write token,user,uid"),
     ],
 )
 async def test_bad_tenants_and_users_are_clear_errors(tmp_path: Path, options: tuple[str, ...], words: str) -> None:

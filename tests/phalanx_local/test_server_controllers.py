@@ -292,7 +292,7 @@ def taints(node: Json) -> set[tuple[str, str]]:
 async def tainted(client: Client, name: str, *wanted: tuple[str, str]) -> None:
     """Waits until a node has exactly these taints (without the common prefix)."""
     expected = {(f"node.kubernetes.io/{key}", effect) for key, effect in wanted}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while taints(await client.get(f"{NODES}/{name}")) != expected:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -319,7 +319,7 @@ async def test_taints_follow_the_conditions_of_a_node(client: Client) -> None:
     await tell("MemoryPressure", "False")
     own = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     await client.merge(f"{NODES}/n", {"spec": {"taints": [own], "unschedulable": True}})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(taints(await client.get(f"{NODES}/n"))) != 2:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     await client.merge(f"{NODES}/n", {"spec": {"unschedulable": None}})

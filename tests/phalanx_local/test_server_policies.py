@@ -111,7 +111,7 @@ async def test_what_controllers_make_for_a_tenant_is_held_against_the_policies_t
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"x": "y"}}, "spec": pod()["spec"]}
     spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     await admin.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, "spec": spec})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "ReplicaSetController" not in caplog.text:  # noqa: ASYNC110 - the log is the server's
             await asyncio.sleep(0.005)
     assert "denied request" in caplog.text

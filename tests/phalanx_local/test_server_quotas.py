@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from phalanx_local.server import ApiServer, ServerOptions
+from tests.clocks import skip_time
 from tests.phalanx_local.client import NODES, PODS, Client, Json, binding, config_map, node, pod
 from tests.phalanx_local.conftest import FakeClock, Starter
 
@@ -30,7 +31,7 @@ def sized(name: str, requests: Json | None = None, limits: Json | None = None, *
 async def used(client: Client, *, name: str = "q", **amounts: str) -> None:
     """Waits until a quota's status says that this is used (`_` stands for the marks that no name can have)."""
     wanted = {key.replace("__", "/").replace("_", "."): value for key, value in amounts.items()}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = (await client.get(f"{QUOTAS}/{name}")).get("status", {}).get("used", {})
             if {key: found.get(key) for key in wanted} == wanted:
@@ -185,7 +186,7 @@ async def test_objects_of_every_kind_are_counted_by_name(client: Client) -> None
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     await client.create(crds, {"metadata": {"name": "queues.example.com"}, "spec": definition})
     queues = "/apis/example.com/v1/namespaces/default/queues"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await client.call("GET", queues)).status != 200:  # noqa: ASYNC110 - the state is the server's
             await asyncio.sleep(0.005)
     queue = {"apiVersion": "example.com/v1", "kind": "Queue"}
@@ -354,14 +355,15 @@ async def test_a_workload_is_told_once_why_its_pods_are_not_there(client: Client
     spec = {"replicas": 4, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     await client.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, "spec": spec})
     events = f"{SPACE}/events"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await client.get(events))["items"]:  # noqa: ASYNC110 - the state is the server's
             await asyncio.sleep(0.005)
     (event,) = (await client.get(events, fieldSelector="involvedObject.name=r,reason=FailedCreate"))["items"]
     assert "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in event["message"]
     assert len(await client.names(PODS)) == 2
     await client.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "4"}}})
-    async with asyncio.timeout(10):
+    skip_time(1)  # until the controller tries again
+    async with asyncio.timeout(60):
         while len(await client.names(PODS)) < 4:  # noqa: ASYNC110 - the state is the server's
             await asyncio.sleep(0.005)
     assert len((await client.get(events))["items"]) == 1

@@ -40,7 +40,7 @@ def storage_class(name: str, mode: str = "WaitForFirstConsumer", **fields: Any) 
 
 
 async def appears(client: Client, path: str) -> Json:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (reply := await client.call("GET", path)).status == 404:  # noqa: ASYNC110 - the state is the server's
             await asyncio.sleep(0.005)
     found: Json = reply.body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx_local.server import ApiServer, ServerOptions
+from tests.clocks import skip_time
 from tests.phalanx_local.client import CONFIG_MAPS, NODES, PODS, Client, binding, config_map, node, pod
 from tests.phalanx_local.conftest import Starter
 
@@ -130,8 +131,10 @@ async def test_the_history_is_bounded(start: Starter) -> None:
     async with client.watch(CONFIG_MAPS, resourceVersion=old) as stream:
         assert [event["type"] for event in await stream.rest()] == ["ERROR"]
     recent = str(int(old) + 1)
-    async with client.watch(CONFIG_MAPS, resourceVersion=recent, timeoutSeconds="1") as stream:
-        assert [event["type"] for event in await stream.rest()] == ["MODIFIED"] * 3
+    async with client.watch(CONFIG_MAPS, resourceVersion=recent) as stream:
+        assert [(await stream.event())[0] for _ in range(3)] == ["MODIFIED"] * 3
+        await client.create(CONFIG_MAPS, config_map("later"))
+        assert await stream.event() == ("ADDED", "later")
 
 
 async def test_a_revision_of_another_life_is_expired(client: Client) -> None:
@@ -142,9 +145,10 @@ async def test_a_revision_of_another_life_is_expired(client: Client) -> None:
 
 async def test_bookmarks_tell_the_revision_at_the_end(client: Client) -> None:
     await client.create(PODS, pod("p"))
-    async with client.watch(PODS, allowWatchBookmarks="true", timeoutSeconds="1") as stream:
+    async with client.watch(PODS, allowWatchBookmarks="true", timeoutSeconds="50") as stream:
         assert await stream.event() == ("ADDED", "p")
         other = await client.create(CONFIG_MAPS, config_map("a"))
+        skip_time(50)
         events = await stream.rest()
     assert [event["type"] for event in events] == ["BOOKMARK"]
     bookmark = events[0]["object"]
@@ -161,7 +165,8 @@ async def test_bookmarks_come_regularly(start: Starter) -> None:
 
 
 async def test_without_asking_there_are_no_bookmarks(client: Client) -> None:
-    async with client.watch(CONFIG_MAPS, timeoutSeconds="1") as stream:
+    async with client.watch(CONFIG_MAPS, timeoutSeconds="50") as stream:
+        skip_time(50)
         assert await stream.rest() == []
 
 

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from phalanx_local.authentication.certificates import Authority
 from phalanx_local.server import ApiServer, ServerOptions, free_port
+from tests.clocks import skip_time
 from tests.phalanx_local.client import CONFIG_MAPS, PODS, Client, Json, config_map, pod
 from tests.phalanx_local.conftest import Starter
 
@@ -362,12 +363,13 @@ async def test_a_webhook_that_hangs_holds_up_nobody_else(client: Client, hook: F
         return {"allowed": True}
 
     hook.answers["m"] = hang
-    await register(client, VALIDATING, "v", hook.entry("m", timeoutSeconds=1))
+    await register(client, VALIDATING, "v", hook.entry("m", timeoutSeconds=20))
     waiting = asyncio.create_task(created(client))
     await begun.wait()
     # Not covered, so not held up.
     assert (await client.call("POST", PODS, pod("p"))).status == 201
     assert not waiting.done()
+    skip_time(20)
     reply = await waiting
     release.set()
     assert reply.status == 500
@@ -490,7 +492,7 @@ async def test_what_the_server_s_controllers_make_passes_webhooks_as_well(
     template = {"metadata": {"labels": {"app": "a"}}, "spec": pod("x")["spec"]}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template": template}
     await client.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, "spec": spec})
-    async with asyncio.timeout(10), client.watch(PODS) as stream:
+    async with asyncio.timeout(60), client.watch(PODS) as stream:
         for _ in range(2):
             await stream.next()
     found = (await client.call("GET", PODS)).body["items"]

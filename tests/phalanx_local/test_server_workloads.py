@@ -33,7 +33,7 @@ def job(name: str, **spec: Any) -> Json:
 
 async def pods(client: Client, count: int, **query: str) -> list[Json]:
     """The living pods, once there are so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = [
                 item
@@ -86,7 +86,7 @@ async def test_a_deployment_rolls_from_one_template_to_the_next(client: Client) 
     change = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "nginx:2"}]}}}}
     strategic = "application/strategic-merge-patch+json"
     await client.ok("PATCH", f"{DEPLOYMENTS}/web", change, content_type=strategic)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             everything = (await client.get(PODS))["items"]
             living = [item for item in everything if "deletionTimestamp" not in item["metadata"]]

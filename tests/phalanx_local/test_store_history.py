@@ -16,6 +16,7 @@ from phalanx_local.registry.resources import Version
 from phalanx_local.registry.selectors import FieldSelector, requested_labels
 from phalanx_local.storage.records import ADDED, DELETED, Key, Record
 from phalanx_local.storage.store import Collection, Store
+from tests.extent import examples
 
 Step = tuple[str, str]
 
@@ -44,6 +45,8 @@ def bodies(records: dict[Key, Record]) -> dict[Key, bytes]:
     return {key: record.body for key, record in records.items()}
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(steps)
 def test_every_revision_in_the_history_can_be_read_again(plan: list[Step]) -> None:
     store = Store(revision=100, history=1000)
@@ -56,6 +59,8 @@ def test_every_revision_in_the_history_can_be_read_again(plan: list[Step]) -> No
         assert bodies(collection.at(revision, store.revision)) == state
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(steps, st.integers(1, 5))
 def test_a_short_history_answers_right_or_not_at_all(plan: list[Step], history: int) -> None:
     store = Store(revision=100, history=history)
@@ -89,7 +94,8 @@ class Follower:
         return b""
 
 
-@settings(max_examples=200)
+@pytest.mark.thorough
+@settings(max_examples=examples(200))
 @given(steps, st.integers(0, 30), st.integers(0, 30))
 def test_following_a_selection_ends_where_its_list_is(plan: list[Step], start: int, opened: int) -> None:
     """From any revision, with part of the changes missed and part of them live."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from phalanx_local.validation import malformed, unknown_fields, validate
 from phalanx_local.validation.kinds import GROUPS, kind_type, kinds_of
+from tests.extent import examples
 
 Obj = dict[str, Any]
 
@@ -123,12 +124,13 @@ CONTAINER_FIELDS = sorted(
 )
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(st.sampled_from(SPEC_FIELDS), JSON, max_size=4),
     st.dictionaries(st.sampled_from(CONTAINER_FIELDS), JSON, max_size=4),
     st.none() | st.sampled_from(["", "status", "resize", "ephemeralcontainers"]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_value_breaks_the_check_of_a_pod(spec: Obj, container: Obj, subresource: str | None) -> None:
     new = pod(**spec)
     if isinstance(new["spec"]["containers"], list):

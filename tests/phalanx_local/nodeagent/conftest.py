@@ -14,9 +14,19 @@ from phalanx_local.server import ApiServer
 
 from .world import World
 
+# Periods (seconds) at which the agent looks at files and objects, shortened so that tests do not wait for them.
+PERIODS = {
+    "phalanx_local.nodeagent.agent._FILE_PERIOD": 0.02,
+    "phalanx_local.nodeagent.agent._CLAIM_PERIOD": 0.05,
+    "phalanx_local.nodeagent.pod_runtime.containers._PULL_PAUSE": 0.05,
+    "phalanx_local.nodeagent.pod_runtime.processes._OBJECT_PERIOD": 0.05,
+}
+
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    for name, seconds in PERIODS.items():
+        monkeypatch.setattr(name, seconds)
     server = ApiServer(ServerOptions())
     await server.start()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.model.resources import requests_of
@@ -11,6 +11,7 @@ from phalanx.model.selectors import HostPort
 from phalanx_local.nodeagent.addresses import AddressPool
 from phalanx_local.nodeagent.capacity import NodeInfo, PodCharge, read_amounts
 from phalanx_local.nodeagent.requests import charge_of
+from tests.extent import examples
 
 from .pods import container, pod
 
@@ -121,6 +122,8 @@ def test_a_quantity_that_cannot_be_read_harms_itself_only() -> None:
 amount = st.dictionaries(st.sampled_from(["cpu", "memory", GPU]), st.integers(0, 5))
 
 
+@pytest.mark.thorough
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans(), amount)))
 def test_usage_is_the_sum_of_what_is_inside_and_never_above_the_offer(
     moves: list[tuple[str, bool, dict[str, int]]],

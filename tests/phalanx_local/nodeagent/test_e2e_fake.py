@@ -14,7 +14,7 @@ from phalanx_local.nodeagent.node_registration import Adoption
 from phalanx_local.nodeagent.pod_runtime.images import Images
 
 from .pods import container, manifest
-from .world import NODES, PODS, World, condition
+from .world import NODES, PATIENCE, PODS, World, condition
 
 pytestmark = pytest.mark.e2e
 
@@ -45,12 +45,13 @@ async def test_the_nodes_of_the_file_stand_ready_with_a_lease(world: World) -> N
 
 async def test_a_pod_runs_and_succeeds(world: World) -> None:
     await world.start(TWO)
-    await world.create(manifest("a", notes={"run-seconds": "0.5"}))
-    running = await world.until_phase("a", "Running")
+    made = await world.create(manifest("a", notes={"run-seconds": "0.1"}))
+    changes = await world.changes_until_phase(made, "Succeeded")
+    running = next(pod for pod in changes if pod["status"]["phase"] == "Running")
     assert condition(running, "Ready") == "True"
     assert condition(running, "PodScheduled") == "True"
     assert running["status"]["podIP"].startswith("10.")
-    done = await world.until_phase("a", "Succeeded")
+    done = changes[-1]
     assert done["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
     assert done["status"]["podIP"] == running["status"]["podIP"]
 
@@ -102,14 +103,19 @@ async def test_a_grown_node_takes_at_once_what_it_refused_before(world: World) -
     await world.until_phase("a", "Running")
 
 
-async def test_mistakes_in_the_file_remove_no_node(world: World) -> None:
+async def test_mistakes_in_the_file_remove_no_node(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.start(TWO)
     world.write_nodes("[{name: n9, allocatable: {cpu: 1}}, {name: n8, allocatable: {cpu: oops}}]")
     await world.until(f"{NODES}/n9", lambda node: condition(node, "Ready") == "True")
     world.write_nodes("[{name: n7, allocatable: {cpu: 1}")
-    await asyncio.sleep(1.2)
+    async with asyncio.timeout(PATIENCE):
+        while "the nodes stay as they are" not in caplog.text:  # noqa: ASYNC110 - the state is the agent's
+            await asyncio.sleep(0.005)
+    # The file without a mistake removes n1; what the files before would have removed would be gone by then.
+    world.write_nodes(ONE.replace("]", ", {name: n9, allocatable: {cpu: 1}}]"))
+    await world.until_gone(f"{NODES}/n1")
     nodes = await world.client.list_all(NODES)
-    assert sorted(node["metadata"]["name"] for node in nodes["items"]) == ["n0", "n1", "n9"]
+    assert sorted(node["metadata"]["name"] for node in nodes["items"]) == ["n0", "n9"]
 
 
 async def test_a_file_that_cannot_be_read_stops_the_start(world: World) -> None:
@@ -155,10 +161,12 @@ async def test_all_nodes_means_all_nodes(world: World) -> None:
 async def test_a_new_agent_takes_over_without_losing_anything(world: World) -> None:
     first = await world.start(ONE)
     await world.create(manifest("runs", policy="Always", containers=gpus(3)))
-    await world.create(manifest("ends", notes={"run-seconds": "1"}))
+    await world.create(manifest("ends", notes={"run-seconds": "86400"}))
     before = await world.until_phase("runs", "Running")
     await world.until_phase("ends", "Running")
     await world.stop(first)
+    # Its time is over while no agent runs.
+    await world.patch(f"{PODS}/ends", {"metadata": {"annotations": {"phalanx.dev/run-seconds": "0"}}})
     await world.create(manifest("new", containers=gpus(2)))
     await world.start(ONE)
     await world.until_phase("ends", "Succeeded")

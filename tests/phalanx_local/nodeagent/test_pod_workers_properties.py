@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.extent import examples
 
 from .test_pod_workers import OFFER, Cluster, wants
 
@@ -59,7 +62,8 @@ def restarted(old: Cluster) -> Cluster:
     return new
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=examples(150), deadline=None)
 @given(steps)
 def test_invariants(moves: list[tuple[str, Any]]) -> None:
     cluster = Cluster("n0", "n1")

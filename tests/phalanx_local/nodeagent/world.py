@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,9 @@ from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
 from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 from phalanx_local.server import ApiServer
 
-PATIENCE = 20.0
+# Most of what is waited for takes a fraction of a second; on a busy machine it may be much longer.
+PATIENCE = 60.0
+_POLL = 0.02
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 
@@ -77,22 +82,41 @@ class World:
     async def until(self, path: str, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Wait until the object exists and is as wanted; shows the object when that does not come."""
         seen = None
-        for _ in range(int(PATIENCE / 0.05)):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             seen = await self.get(path)
             if seen is not None and holds(seen):
                 return seen
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_POLL)
         raise AssertionError(f"waited in vain for {path}: {seen}")
 
     async def until_gone(self, path: str) -> None:
-        for _ in range(int(PATIENCE / 0.05)):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             if await self.get(path) is None:
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_POLL)
         raise AssertionError(f"{path} is still there")
 
     async def until_phase(self, name: str, phase: str) -> dict[str, Any]:
         return await self.until(f"{PODS}/{name}", lambda pod: pod["status"].get("phase") == phase)
+
+    async def changes_until_phase(self, pod: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+        """Return all states of a pod since its creation up to the first in this phase, also short ones."""
+        metadata = pod["metadata"]
+        query = {
+            "watch": True,
+            "resourceVersion": metadata["resourceVersion"],
+            "fieldSelector": f"metadata.name={metadata['name']}",
+        }
+        states: list[dict[str, Any]] = []
+        async with asyncio.timeout(PATIENCE):
+            async for line in self.client.stream(PODS, query, read_timeout=PATIENCE):
+                states.append(json.loads(line)["object"])
+                if states[-1]["status"].get("phase") == phase:
+                    break
+        assert states
+        return states
 
     # Doing
 
@@ -115,6 +139,7 @@ class World:
             *words,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "HOME": str(self.directory), "GOGC": "off"},
         )
         output, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
