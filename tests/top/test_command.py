@@ -106,8 +106,9 @@ async def test_on_a_terminal_it_shows_gangs_follows_its_size_and_leaves_the_scre
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_told_to_end_it_leaves_the_screen_as_it_was(site: Site) -> None:
-    async with terminal(site, "queues") as shown:
-        await shown.shows("our-queue")
+    async with terminal(site, "nodes") as shown:
+        # Nodes are drawn before the first rehearsal has ended.
+        await shown.shows("RACK")
         shown.process.send_signal(signal.SIGTERM)
         assert await shown.ended() == 0
         await shown.until(lambda: _LEFT in shown.output, "the former screen")
