@@ -38,6 +38,7 @@ PATIENCE = 60.0
 GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NAMESPACE = "ml"
 HUB_NAMESPACE = "phalanx-system"
+MEMBERS = ("east", "north", "west")
 PACE = ConnectionPace(renew=0.3, retry=0.5, answer=5.0)
 
 
@@ -196,9 +197,11 @@ class Site:
 
 
 class Federation:
-    def __init__(self, folder: Path, controllers: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, folder: Path, controllers: frozenset[str] = frozenset(), members: Sequence[str] = MEMBERS
+    ) -> None:
         self.hub = Site("hub", folder, controllers)
-        self.members = {name: Site(name, folder, controllers) for name in ("east", "north", "west")}
+        self.members = {name: Site(name, folder, controllers) for name in members}
         self.net = Net()
         self.service: HubService | None = None
         self._client: KubeClient
@@ -374,10 +377,13 @@ async def until(holds: Callable[[], Awaitable[T]], what: str, seen: Any = None) 
 
 @contextlib.asynccontextmanager
 async def federation(
-    folder: Path, controllers: frozenset[str] = frozenset(), definitions: Sequence[Json] = ()
+    folder: Path,
+    controllers: frozenset[str] = frozenset(),
+    definitions: Sequence[Json] = (),
+    members: Sequence[str] = MEMBERS,
 ) -> AsyncIterator[Federation]:
     """`controllers` run in all API servers, which know `definitions` besides Phalanx's."""
-    made = Federation(folder, controllers)
+    made = Federation(folder, controllers, members)
     sites = [made.hub, *made.members.values()]
     started: list[Site] = []
     try:

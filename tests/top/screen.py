@@ -24,7 +24,7 @@ _TICK, _LOOK = 0.1, 0.01
 class Settling:
     """Waits until the widgets of an app have handled all messages.
 
-    The pilot of Textual waits until the process computes nothing, for a second at most: any other task delays it."""
+    The pilot of Textual waits until the process computes nothing, up to a second: any other task delays it."""
 
     def __init__(self) -> None:
         self._handled = 0
