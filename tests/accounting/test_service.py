@@ -111,7 +111,7 @@ class Cluster:
         found: list[RunEntry] = []
         async with asyncio.timeout(PATIENCE):
             while not holds(found := await asyncio.to_thread(self.runs)):  # noqa: ASYNC110 - another process writes
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.02)
         return found
 
     def members(self) -> dict[str, dict[str, Any]]:
