@@ -155,7 +155,10 @@ class Site:
             ):
                 page = Page(served, session, method)
                 watch = served.watch
-                ready = (lambda: watch.last is not None) if rehearsed else watch.ready.is_set
+
+                def ready() -> bool:
+                    return watch.last is not None if rehearsed else watch.ready.is_set()
+
                 await page.until(lambda: ready() or following.done(), "a rehearsal" if rehearsed else "the cluster")
                 if following.done():
                     following.result()
