@@ -8,6 +8,7 @@ import contextlib
 import json
 import shutil
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +52,8 @@ class Net:
         self.cut: set[str] = set()
         self.beginning: dict[str, set[str]] = {}
         self.writes: list[str] = []
+        # How often each server that is beginning hid a kind from the hub.
+        self.hidden: Counter[str] = Counter()
         self.dies_at: tuple[int, bool] | None = None
         self.dead = asyncio.Event()
 
@@ -83,11 +86,13 @@ class _Line:
                 await self._live()
         unknown = net.beginning.get(self._server, set())
         if call.target.removeprefix("/apis/").partition("/")[0] in unknown:
+            net.hidden[self._server] += 1
             message = "the request has been made before all known HTTP paths have been installed"
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503, "message": message}
             return HttpResponse(503, json.dumps({**status, "reason": "ServiceUnavailable"}).encode())
         answer = await self._inner.request(call, identity)
         if unknown and call.target == "/apis":
+            net.hidden[self._server] += 1
             told = json.loads(answer.body)
             told["items"] = [each for each in told["items"] if each["metadata"]["name"] not in unknown]
             answer = answer._replace(body=json.dumps(told).encode())
@@ -209,7 +214,10 @@ class Federation:
 
     # -- the hub's process ----------------------------------------------------------------------------------
 
-    async def start_hub(self, patience: int = 2) -> None:
+    async def start_hub(self, patience: int = 60) -> None:
+        """Start the hub, which loses a cluster that is silent for `patience` seconds, and chooses without it.
+
+        Tests that cut a cluster off need few; in all others a cluster that computes a while must not be lost."""
         self.net.dead = asyncio.Event()
         self._client = KubeClient(load_config(str(self.hub.kubeconfig)), transports=self.net.transports)
         options = HubOptions(
