@@ -25,7 +25,7 @@ from phalanx_local.server import ApiServer
 from tests.e2e.world import pod
 
 Object = dict[str, Any]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 #: What a tenant of `ours` may never read, wherever it looks.

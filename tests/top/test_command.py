@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from phalanx.cli.main import cli
-from tests.dashboard.cluster import Site, until
+from tests.dashboard.cluster import PATIENCE, Site, until
 
 pytestmark = pytest.mark.e2e
 
@@ -59,7 +59,7 @@ class Terminal:
         await self.until(lambda: text.encode() in self.output, text)
 
     async def ended(self) -> int:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await self.process.wait()
 
 
