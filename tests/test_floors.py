@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,17 +56,37 @@ OF_THE_SCHEDULER = {"nodeagent": {"model", "kube"}, "cli": {"model", "kube", "cl
 DOORS = {"cli/up.py", "demo/localcluster.py"}
 
 
-def imported_rooms(path: Path, package: str = "phalanx") -> set[str]:
-    """The rooms of a package that a module imports, at any depth of its code; "" is the package itself."""
-    rooms: set[str] = set()
+# (ruff keeps each import on a line of its own. Parsing every module takes fifty times as long: a slow test does.)
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import\b|import[ \t]+(\w[\w., \t]*))", re.MULTILINE)
+
+
+@functools.cache
+def imported_modules(path: Path) -> frozenset[str]:
+    """Return the full names of the modules that a file imports, at any depth of its code."""
+    found = _IMPORT.findall(path.read_text("utf-8"))
+    return frozenset(part.split()[0] for pair in found for part in "".join(pair).split(",") if part.split())
+
+
+def parsed_imports(path: Path) -> set[str]:
+    """Return the full names of the modules that a file imports, as Python parses it."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names = [node.module]
-        rooms.update([*parts, ""][1] for name in names if (parts := name.split("."))[0] == package)
-    return rooms
+            names.add(node.module)
+    return names
+
+
+def imported_rooms(path: Path, package: str = "phalanx") -> set[str]:
+    """Return the rooms of a package that a module imports; "" is the package itself."""
+    return {[*parts, ""][1] for name in imported_modules(path) if (parts := name.split("."))[0] == package}
+
+
+@pytest.mark.slow
+def test_no_import_is_overlooked_in_a_text() -> None:
+    for path in (*SOURCE.rglob("*.py"), *LOCAL.rglob("*.py")):
+        assert parsed_imports(path) <= imported_modules(path), path
 
 
 @pytest.mark.parametrize("room", sorted(FLOORS))
@@ -113,20 +135,11 @@ def test_the_core_does_no_io() -> None:
     forbidden = {"asyncio", "socket", "threading", "time", "datetime", "random", "aiohttp", "os", "subprocess"}
     for room in ("model", "cluster", "scheduling"):
         for path in (SOURCE / room).rglob("*.py"):
-            tree = ast.parse(path.read_text("utf-8"))
-            names = {
-                alias.name.split(".")[0]
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Import)
-                for alias in node.names
-            } | {
-                node.module.split(".")[0]
-                for node in ast.walk(tree)
-                if isinstance(node, ast.ImportFrom) and node.module and node.level == 0
-            }
+            names = {name.partition(".")[0] for name in imported_modules(path)}
             if path.name == "recurrence.py":
                 # It counts with dates; it reads no clock.
                 names.discard("datetime")
+                tree = ast.parse(path.read_text("utf-8"))
                 asked = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
                 assert not asked & {"now", "today", "utcnow"}
             assert not names & forbidden, f"{path.relative_to(SOURCE)} imports {names & forbidden}"

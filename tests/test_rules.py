@@ -37,4 +37,7 @@ def test_nothing_cites_what_is_not_in_the_repository() -> None:
         if path.suffix in (".py", ".md") and path != Path(__file__)
     }
     elsewhere = re.compile(r"(?<![\w./])research/[a-z_]+\.md|(?<!rules/)\bcoscheduling\.md")
-    assert [path for path in files if elsewhere.search(path.read_text("utf-8"))] == []
+    # (A lookup of two words is a hundred times as fast as a search by the expression.)
+    texts = {path: path.read_text("utf-8") for path in files}
+    suspects = [path for path, text in texts.items() if "research/" in text or "coscheduling.md" in text]
+    assert [path for path in suspects if elsewhere.search(texts[path])] == []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from phalanx.accounting.database import Database
+from phalanx.accounting.tables import metadata
 from tests.accounting.postgres import Postgres, binaries
 
 # What they test is the same on both; of these PostgreSQL's turn comes with the slow tests.
@@ -34,18 +37,61 @@ def postgres() -> Iterator[Postgres]:
         server.remove()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a database that is empty."""
-    if request.param == "sqlite":
-        return str(tmp_path / "accounts.db")
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.new_url()
+@pytest.fixture(scope="session")
+def sqlite_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Path of a file with empty tables, to be copied."""
+    file = tmp_path_factory.mktemp("accounts") / "accounts.db"
+    make_tables(str(file))
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgres_tables(postgres: Postgres) -> str:
+    """URL of a database with tables, to be emptied."""
+    url = postgres.new_url()
+    make_tables(url)
+    return url
+
+
+def make_tables(location: str) -> None:
+    database = Database(location)
+    database.upgrade()
+    database.close()
 
 
 @pytest.fixture
-def database(location: str) -> Iterator[Database]:
+def ready_made() -> None:
+    """`location` has empty tables: they are made once per session, and not once per test."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Location of a database without tables, or with empty ones (`ready_made`)."""
+    ready = "ready_made" in request.fixturenames
+    if request.param == "sqlite":
+        file = tmp_path / "accounts.db"
+        if ready:
+            shutil.copy(request.getfixturevalue("sqlite_tables"), file)
+        return str(file)
+    if not ready:
+        server: Postgres = request.getfixturevalue("postgres")
+        return server.new_url()
+    url: str = request.getfixturevalue("postgres_tables")
+    database = Database(url)
+    empty(database)
+    database.close()
+    return url
+
+
+def empty(database: Database) -> None:
+    """Delete all rows."""
+    with database.writing() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(delete(table))
+
+
+@pytest.fixture
+def database(ready_made: None, location: str) -> Iterator[Database]:
     made = Database(location)
-    made.upgrade()
     yield made
     made.close()

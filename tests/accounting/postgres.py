@@ -33,7 +33,7 @@ class Postgres:
         if self._account is not None:
             os.chown(self._directory, self._account.pw_uid, self._account.pw_gid)
         data = self._directory / "data"
-        self._run("initdb", "-D", data, "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-sync")
+        self._run("initdb", "-D", data, "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--wal-segsize=1")
         self._numbers = 0
         self.start()
 
@@ -49,11 +49,11 @@ class Postgres:
         self._run("createdb", "-h", self._directory, "-U", _USER, name)
         return f"postgresql://{_USER}@/{name}?host={self._directory}"
 
-    def stop(self) -> None:
-        self._run("pg_ctl", "-D", self._directory / "data", "-m", "fast", "-w", "stop")
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "-D", self._directory / "data", "-m", mode, "-w", "stop")
 
     def remove(self) -> None:
-        self.stop()
+        self.stop("immediate")
         shutil.rmtree(self._directory)
 
     def _run(self, program: str, *arguments: str | Path) -> None:

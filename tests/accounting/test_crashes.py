@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import delete, event
+from sqlalchemy import event
 
 from phalanx.accounting.database import Database
 from phalanx.accounting.facts import Outcome, PodFact
@@ -16,7 +16,7 @@ from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.records import Clock
 from phalanx.accounting.retention import prune, pseudonymise
 from phalanx.accounting.sums import DAY
-from phalanx.accounting.tables import metadata
+from tests.accounting.conftest import empty
 from tests.accounting.world import T0, a_gang, a_pod, changes, rows
 
 _COMPARED = ("runs", "members", "usage")
@@ -106,12 +106,6 @@ def without_numbers(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(kept, key=lambda line: [str(each) for each in line.values()])
 
 
-def emptied(database: Database) -> None:
-    with database.writing() as connection:
-        for table in reversed(metadata.sorted_tables):
-            connection.execute(delete(table))
-
-
 @pytest.mark.slow_but_first
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("every", [12, 1])
@@ -124,7 +118,7 @@ def test_the_accounts_are_the_same_wherever_the_recorder_was_killed(
     assert [run["evictions"] for run in expected[0]] == [1, 0, 0, 0]
     assert whole.seen > 60
     for boundary in range(0, whole.seen, every):
-        emptied(database)
+        empty(database)
         assert play(location, Countdown(boundary)) == expected, f"killed at boundary {boundary} of {whole.seen}"
 
 

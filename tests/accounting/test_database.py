@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ from phalanx.accounting.database import Database, DatabaseError, parse_location
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.tables import metadata
 from tests.accounting.postgres import Postgres
+
+
+@pytest.fixture
+def database(location: str) -> Iterator[Database]:
+    """Database whose tables are made for one test alone."""
+    made = Database(location)
+    made.upgrade()
+    yield made
+    made.close()
 
 
 def test_the_migrations_make_the_tables_that_the_code_means(database: Database) -> None:

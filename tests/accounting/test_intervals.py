@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete
 
 from phalanx.accounting.database import Database
 from phalanx.accounting.facts import Outcome, PodFact, Precision
@@ -19,8 +18,9 @@ from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.report import read_report
 from phalanx.accounting.runs import REQUEUED_WITHIN
 from phalanx.accounting.sums import DAY, joined
-from phalanx.accounting.tables import metadata
+from tests.accounting.conftest import empty, make_tables
 from tests.accounting.world import T0, a_pod, changes, rows
+from tests.extent import examples
 
 #: Lives are told in steps of so many seconds around a midnight: many of them cross it, and moments coincide.
 STEP = 40
@@ -89,14 +89,13 @@ looks = st.lists(st.integers(0, HORIZON), max_size=6).map(lambda steps: [*sorted
 @pytest.fixture(scope="module")
 def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("accounts") / "accounts.db"
-    database = Database(str(file))
-    database.upgrade()
-    database.close()
+    make_tables(str(file))
     return file
 
 
+@pytest.mark.thorough
 @given(lives=lives(), looks=looks)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_accounts_are_what_the_lives_of_pods_say(accounts: Path, lives: list[Life], looks: list[int]) -> None:
     database = emptied(accounts)
     try:
@@ -108,8 +107,9 @@ def test_the_accounts_are_what_the_lives_of_pods_say(accounts: Path, lives: list
         database.close()
 
 
+@pytest.mark.thorough
 @given(lives=lives(), looks=looks)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_nothing_is_charged_that_is_not_known_to_have_been_held(
     accounts: Path, lives: list[Life], looks: list[int]
 ) -> None:
@@ -143,9 +143,7 @@ def test_nothing_is_charged_that_is_not_known_to_have_been_held(
 
 def emptied(accounts: Path) -> Database:
     database = Database(str(accounts))
-    with database.writing() as connection:
-        for table in reversed(metadata.sorted_tables):
-            connection.execute(delete(table))
+    empty(database)
     return database
 
 

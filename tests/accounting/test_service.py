@@ -111,7 +111,7 @@ class Cluster:
         found: list[RunEntry] = []
         async with asyncio.timeout(PATIENCE):
             while not holds(found := await asyncio.to_thread(self.runs)):  # noqa: ASYNC110 - another process writes
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.02)
         return found
 
     def members(self) -> dict[str, dict[str, Any]]:
@@ -260,7 +260,9 @@ async def test_a_gang_that_cannot_be_recorded_harms_itself_alone(
 
 
 @pytest.mark.slow
-async def test_a_database_that_is_away_is_waited_for(cluster: Cluster, postgres: Postgres) -> None:
+async def test_a_database_that_is_away_is_waited_for(
+    cluster: Cluster, postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster.location = postgres.new_url()
     await cluster.record()
     await cluster.make("before")
@@ -269,7 +271,9 @@ async def test_a_database_that_is_away_is_waited_for(cluster: Cluster, postgres:
     try:
         await cluster.make("meanwhile")
         await cluster.bind("before")
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(PATIENCE):
+            while "trying again" not in caplog.text:  # noqa: ASYNC110 - the log tells nobody
+                await asyncio.sleep(0.02)
         await cluster.delete("before")
     finally:
         await asyncio.to_thread(postgres.start)

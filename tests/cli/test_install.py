@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -240,7 +241,9 @@ def test_a_scheduler_of_another_name_may_hold_the_lease_that_it_asks_for() -> No
     assert leases == {SchedulerOptions(scheduler_names=("gpu",)).lease_name, ControllerOptions().lease_name}
 
 
+@functools.cache
 def printed(*arguments: str) -> list[dict[str, Any]]:
+    """Return what `phalanx install --print` writes, to be read only."""
     result = CliRunner().invoke(install, ["--print", *arguments])
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.output))

@@ -103,6 +103,7 @@ class TestWork:
         assert DeservedShares(lambda: world.scheduler).as_of(copies) is None
 
 
+@pytest.mark.slow_but_first(3)
 @pytest.mark.parametrize("text", [PROPORTION, SHIFTED, CAPACITY], ids=["proportion", "shifted", "capacity"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_copy_gives_what_the_cluster_gives(text: str, seed: int) -> None:

@@ -21,7 +21,6 @@ from phalanx.daemon.telemetry import Telemetry
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient
-from phalanx_local.server import free_port
 from tests.kube.certificates import Authority
 
 
@@ -87,15 +86,15 @@ async def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tm
 
 async def test_a_renewed_certificate_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "_CERTIFICATE_PERIOD", 0.02)
-    old, new, port = Authority("old"), Authority("new"), free_port()
+    old, new = Authority("old"), Authority("new")
     certificate, key = files(tmp_path, old)
     trust = ssl.create_default_context(cadata=new.pem.decode())
-    async with serving(EndpointOptions(f"127.0.0.1:{port}", certificate, key), Nobody(), lambda: b""):
+    async with serving(EndpointOptions("127.0.0.1:0", certificate, key), Nobody(), lambda: b"") as port:
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.open_connection("127.0.0.1", port, ssl=trust)
         # While one of two files is new they do not fit each other: the old pair stays.
         files(tmp_path, new)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)

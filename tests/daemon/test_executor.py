@@ -24,7 +24,7 @@ from phalanx.execution.evictor import Evictor, EvictResult
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.writes import WritePool
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.retry import Backoff
+from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.decisions import Evict, EvictionReason, Nominate, Plan
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
@@ -74,7 +74,7 @@ class World:
         self.scheduler = Scheduler(state, load_policy())
         recorder = cast(EventRecorder, self.recorded)
         event_publisher = EventPublisher(recorder, state)
-        conditions = PodConditions(client, self.pool, lambda: 1000.0)
+        conditions = PodConditions(client, self.pool, lambda: 1000.0, retry=RetryPolicy(base=0.001))
         statuses = cast(GroupStatuses, self.statuses)
         evictor = Evictor(client, self.pool, lambda: 1000.0, attempts=2, backoff=lambda: Backoff(base=0.001))
         self.publisher = PlanPublisher(
@@ -139,7 +139,7 @@ class World:
         return plan
 
     async def settle(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self.pool.drained()
 
     def run_later(self) -> list[float]:

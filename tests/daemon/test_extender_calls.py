@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     serving.start()
     yield f"http://127.0.0.1:{server.server_port}/x"
     server.shutdown()

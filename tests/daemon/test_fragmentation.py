@@ -40,7 +40,7 @@ def test_slots_for_pods_are_a_limit() -> None:
 
 def test_there_are_few_series_however_many_resources_nodes_offer() -> None:
     world = Scenario()
-    for number in range(100):
+    for number in range(40):
         offered: Any = {f"example.com/r{number}": 1}
         world.node(f"n{number}", cpu=1, **offered)
     assert len(list(biggest_gangs(world.state.nodes))) == 4 * 24

@@ -62,7 +62,7 @@ class Place:
         self.groups.pod_seen(pod)
 
     async def made(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not self.api.created:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
 

@@ -119,8 +119,8 @@ async def test_a_budget_is_followed_from_its_beginning_to_its_end(client: KubeCl
 async def test_who_may_not_read_budgets_schedules_without_them(
     server: ApiServer, client: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.kube.reflector.REFUSED", 0.5)
-    monkeypatch.setattr("phalanx.kube.reflector.REFUSED_PAUSE", 0.1)
+    monkeypatch.setattr("phalanx.kube.reflector.REFUSED", 0.05)
+    monkeypatch.setattr("phalanx.kube.reflector.REFUSED_PAUSE", 0.02)
     server.faults.answer("GET", "/poddisruptionbudgets", 403, times=1000)
     async with observing(client) as (_, state):
         await client.create(PODS, pod("a", app="web"))

@@ -15,7 +15,6 @@ from phalanx.daemon.observer import Observer
 from phalanx.daemon.service import SchedulerOptions, SchedulerService
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx_local.server import free_port
 from tests.daemon.test_endpoint import Nobody
 
 
@@ -82,14 +81,13 @@ async def test_who_has_lost_the_lease_is_no_standby() -> None:
 @pytest.mark.parametrize(("word", "expected"), [("scheduling", 200), ("standby", 200), ("", 503), (STOPPING, 503)])
 async def test_a_probe_hears_the_word(word: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nobody, "condition", lambda self: word)
-    address = f"127.0.0.1:{free_port()}"
 
-    def ask() -> tuple[int, str]:
+    def ask(port: int) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://{address}/readyz") as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    async with serving(EndpointOptions(address), Nobody(), lambda: b""):
-        assert await to_thread(ask) == (expected, f"{word or 'not synced'}\n")
+    async with serving(EndpointOptions("127.0.0.1:0"), Nobody(), lambda: b"") as port:
+        assert await to_thread(ask, port) == (expected, f"{word or 'not synced'}\n")

@@ -29,5 +29,5 @@ async def test_sums_that_differ_from_the_pods_end_the_service(
         account.used["cpu"] = 400
     checked.state._changes.version += 1
     with pytest.raises(ServiceError, match="differ from what their pods say"):
-        await asyncio.wait_for(checking, 5)
+        await asyncio.wait_for(checking, 60)
     assert "queue default" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from phalanx.daemon.signing_keys import NAME, keys_in, load_keys, reading_signer
 from phalanx.dialects.signatures import Key
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.retry import Backoff
 
 PATH = f"/api/v1/namespaces/kube-system/secrets/{NAME}"
 
@@ -68,7 +70,8 @@ async def test_the_first_scheduler_makes_a_key_and_all_others_take_it(secret: di
     assert secrets.calls[-1] == "GET"
 
 
-async def test_of_two_that_start_together_both_have_the_same_key() -> None:
+async def test_of_two_that_start_together_both_have_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx.daemon.signing_keys.Backoff", partial(Backoff, base=0.001))
     secrets = FakeSecrets({"data": {}})
     put = secrets.replace
 

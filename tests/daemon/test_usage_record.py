@@ -7,6 +7,7 @@ import json
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
-from phalanx.kube.retry import RetryPolicy
+from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import Account, AccountKey, Budget, Tree
 from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 from tests.execution.podserver import status
@@ -275,7 +276,10 @@ class TestReading:
         assert names(api, 0) == {"b", "c"}
         assert names(api, 1) == {"a", "d"}
 
-    async def test_it_waits_for_an_answer(self, api: ConfigMaps, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_it_waits_for_an_answer(
+        self, api: ConfigMaps, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("phalanx.daemon.controllers.own_config_map.Backoff", partial(Backoff, base=0.001))
         first = Process(api)
         first.hold("a", 100)
         await first.save()

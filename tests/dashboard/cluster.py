@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +25,7 @@ from phalanx_local.server import ApiServer
 from tests.e2e.world import pod
 
 Object = dict[str, Any]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 #: What a tenant of `ours` may never read, wherever it looks.
@@ -141,9 +142,9 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def dashboard(
-        self, login: str = "address", database: Database | None = None, **options: Any
+        self, login: str = "address", database: Database | None = None, *, rehearsed: bool = True, **options: Any
     ) -> AsyncIterator[Page]:
-        """One that is ready."""
+        """Serve a page that has read the cluster, and has its first verdicts if `rehearsed`."""
         kubeconfig = "kubeconfig" if login == "address" else "dashboard.kubeconfig"
         async with KubeClient(load_config(str(self.directory / kubeconfig))) as client:
             method: Login = AddressLogin("you") if login == "address" else TokenLogin(client)
@@ -153,7 +154,12 @@ class Site:
                 aiohttp.ClientSession() as session,
             ):
                 page = Page(served, session, method)
-                await page.until(lambda: served.watch.last is not None or following.done(), "a rehearsal")
+                watch = served.watch
+
+                def ready() -> bool:
+                    return watch.last is not None if rehearsed else watch.ready.is_set()
+
+                await page.until(lambda: ready() or following.done(), "a rehearsal" if rehearsed else "the cluster")
                 if following.done():
                     following.result()
                 yield page
@@ -195,10 +201,8 @@ class Page:
         await until(holds, what)
 
 
-async def until(holds: Callable[[], object], what: str) -> None:
-    """Waits until something holds: a function, or an asynchronous one."""
-    import asyncio
-
+async def until(holds: Callable[[], object], what: str, *, period: float = 0.02) -> None:
+    """Look every `period` seconds until `holds`, a function or an asynchronous one, returns something true."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while asyncio.get_running_loop().time() < deadline:
         found = holds()
@@ -206,5 +210,5 @@ async def until(holds: Callable[[], object], what: str) -> None:
             found = await found
         if found:
             return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(period)
     raise AssertionError(f"waited in vain for {what}")

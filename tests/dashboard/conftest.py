@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import pytest_asyncio
 
 from phalanx.cli.installation.hub_manifests import hub_access, hub_definitions
+from phalanx.dashboard import watch
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx_local.options import ServerOptions
@@ -20,8 +22,10 @@ from tests.e2e.conftest import install
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with seeded_site(tmp_path_factory.mktemp("dashboard"), installed=True) as made:
-        yield made
+    # Tests wait for the next look of a watch in this process, and the cluster is small (seconds).
+    with mock.patch.multiple(watch, _GATHER=0.02, _LEAST_PAUSE=0.1, _REACHABLE_PERIOD=0.1):
+        async with seeded_site(tmp_path_factory.mktemp("dashboard"), installed=True) as made:
+            yield made
 
 
 @contextlib.asynccontextmanager

@@ -54,14 +54,14 @@ async def test_the_page_has_what_each_queue_held_on_average(site: Site, tmp_path
     ]
     database = recorded(tmp_path / "accounts.db", *pods, now=now)
     try:
-        async with site.dashboard(database=database) as page:
+        async with site.dashboard(rehearsed=False, database=database) as page:
             told = await page.json("accounts?days=14")
             status, body = await page.ask("/api/v1/accounts?days=15")
             assert (status, b"14, 30, 90" in body) == (400, True)
         assert (told["state"], len(told["times"]), told["times"][-2]) == ("there", 14, yesterday)
         assert told["held"]["cpu"]["our-queue"][-2] == 500
         assert told["total"]["cpu"][-2] == 1000
-        async with site.dashboard("token", database=database) as page:
+        async with site.dashboard("token", rehearsed=False, database=database) as page:
             ours = await page.json("accounts?days=14&namespace=ours", token=site.token("ours"))
         assert "covert-queue" not in ours["held"]["cpu"]
     finally:
@@ -75,7 +75,7 @@ async def test_a_page_without_accounts_says_so_and_one_that_cannot_read_them_too
     assert (told["state"], told["held"]) == ("none", {})
     assert "--database" in told["message"]
     missing = Database(str(tmp_path / "nothing.db"))
-    async with site.dashboard(database=missing) as other:
+    async with site.dashboard(rehearsed=False, database=missing) as other:
         told = await other.json("accounts")
     missing.close()
     assert told["state"] == "away"

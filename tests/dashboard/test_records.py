@@ -30,7 +30,7 @@ async def test_the_page_reads_promises_usage_and_the_policy(site: Site) -> None:
             for name, data in texts.items():
                 assert (await account.get(CONFIG_MAPS.path("kube-system", name)))["data"] == data
             assert (await read_plan(account, "kube-system")).warning == ""
-        async with site.dashboard("token") as page:
+        async with site.dashboard("token", rehearsed=False) as page:
             assert [str(each) for each in page.served.watch.policy.actions] == ["allocate"]
     finally:
         for name in texts:

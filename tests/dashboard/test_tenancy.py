@@ -143,8 +143,12 @@ async def test_names_of_what_is_gone_stay_hidden(site: Site, shared: Page) -> No
 
 
 @pytest.mark.slow
-async def test_a_right_that_is_given_counts_and_one_that_is_taken_ends_the_stream(site: Site, shared: Page) -> None:
+async def test_a_right_that_is_given_counts_and_one_that_is_taken_ends_the_stream(
+    site: Site, shared: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody who may read pods everywhere sees all gangs, and still no queue or node by name."""
+    monkeypatch.setattr("phalanx.dashboard.access.ALLOWED_FOR", 0.5)
+    monkeypatch.setattr("phalanx.dashboard.stream._RIGHTS_PERIOD", 0.2)
     await site.client.create("/api/v1/namespaces/ours/serviceaccounts", {"metadata": {"name": "auditor"}})
     await site.client.create(
         f"{RBAC}/clusterroles",

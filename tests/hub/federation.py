@@ -8,6 +8,7 @@ import contextlib
 import json
 import shutil
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ PATIENCE = 60.0
 GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NAMESPACE = "ml"
 HUB_NAMESPACE = "phalanx-system"
+MEMBERS = ("east", "north", "west")
 PACE = ConnectionPace(renew=0.3, retry=0.5, answer=5.0)
 
 
@@ -50,6 +52,8 @@ class Net:
         self.cut: set[str] = set()
         self.beginning: dict[str, set[str]] = {}
         self.writes: list[str] = []
+        # How often each server that is beginning hid a kind from the hub.
+        self.hidden: Counter[str] = Counter()
         self.dies_at: tuple[int, bool] | None = None
         self.dead = asyncio.Event()
 
@@ -82,11 +86,13 @@ class _Line:
                 await self._live()
         unknown = net.beginning.get(self._server, set())
         if call.target.removeprefix("/apis/").partition("/")[0] in unknown:
+            net.hidden[self._server] += 1
             message = "the request has been made before all known HTTP paths have been installed"
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503, "message": message}
             return HttpResponse(503, json.dumps({**status, "reason": "ServiceUnavailable"}).encode())
         answer = await self._inner.request(call, identity)
         if unknown and call.target == "/apis":
+            net.hidden[self._server] += 1
             told = json.loads(answer.body)
             told["items"] = [each for each in told["items"] if each["metadata"]["name"] not in unknown]
             answer = answer._replace(body=json.dumps(told).encode())
@@ -196,9 +202,11 @@ class Site:
 
 
 class Federation:
-    def __init__(self, folder: Path, controllers: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, folder: Path, controllers: frozenset[str] = frozenset(), members: Sequence[str] = MEMBERS
+    ) -> None:
         self.hub = Site("hub", folder, controllers)
-        self.members = {name: Site(name, folder, controllers) for name in ("east", "north", "west")}
+        self.members = {name: Site(name, folder, controllers) for name in members}
         self.net = Net()
         self.service: HubService | None = None
         self._client: KubeClient
@@ -206,7 +214,10 @@ class Federation:
 
     # -- the hub's process ----------------------------------------------------------------------------------
 
-    async def start_hub(self, patience: int = 2) -> None:
+    async def start_hub(self, patience: int = 60) -> None:
+        """Start the hub, which loses a cluster that is silent for `patience` seconds, and chooses without it.
+
+        Tests that cut a cluster off need few; in all others a cluster that computes a while must not be lost."""
         self.net.dead = asyncio.Event()
         self._client = KubeClient(load_config(str(self.hub.kubeconfig)), transports=self.net.transports)
         options = HubOptions(
@@ -374,10 +385,13 @@ async def until(holds: Callable[[], Awaitable[T]], what: str, seen: Any = None) 
 
 @contextlib.asynccontextmanager
 async def federation(
-    folder: Path, controllers: frozenset[str] = frozenset(), definitions: Sequence[Json] = ()
+    folder: Path,
+    controllers: frozenset[str] = frozenset(),
+    definitions: Sequence[Json] = (),
+    members: Sequence[str] = MEMBERS,
 ) -> AsyncIterator[Federation]:
     """`controllers` run in all API servers, which know `definitions` besides Phalanx's."""
-    made = Federation(folder, controllers)
+    made = Federation(folder, controllers, members)
     sites = [made.hub, *made.members.values()]
     started: list[Site] = []
     try:

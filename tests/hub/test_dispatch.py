@@ -24,6 +24,13 @@ async def three(tmp_path: Path) -> AsyncIterator[Federation]:
         yield made
 
 
+@pytest_asyncio.fixture
+async def one(tmp_path: Path) -> AsyncIterator[Federation]:
+    async with federation(tmp_path, members=("east",)) as made:
+        await made.join("east")
+        yield made
+
+
 async def test_a_gang_goes_where_it_starts_first_and_its_end_is_told_at_the_hub(three: Federation) -> None:
     await three.members["north"].node("n1", "8")
     await three.start_hub()
@@ -41,13 +48,13 @@ async def test_a_gang_goes_where_it_starts_first_and_its_end_is_told_at_the_hub(
     await three.until_forgotten()
 
 
-async def test_what_is_not_dispatched_is_refused_by_name(three: Federation) -> None:
-    await three.start_hub()
+async def test_what_is_not_dispatched_is_refused_by_name(one: Federation) -> None:
+    await one.start_hub()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "j"}
-    await three.pod("alone", "", ownerReferences=[owner])
+    await one.pod("alone", "", ownerReferences=[owner])
 
     async def told() -> str:
-        conditions = (await three.hub.pods())["alone"]["status"].get("conditions") or ()
+        conditions = (await one.hub.pods())["alone"]["status"].get("conditions") or ()
         return next((each["message"] for each in conditions if each["type"] == "phalanx.dev/Dispatched"), "")
 
     said = await until(told, "the pod says that it is not dispatched")
@@ -56,13 +63,13 @@ async def test_what_is_not_dispatched_is_refused_by_name(three: Federation) -> N
     )
 
 
-async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_sent(three: Federation) -> None:
-    await three.members["east"].node("n1", "8")
+async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_sent(one: Federation) -> None:
+    await one.members["east"].node("n1", "8")
     foreign = {"metadata": {"name": "train-1"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
-    await three.members["east"].client.create(PODS_RESOURCE.path(NAMESPACE), foreign)
-    await three.start_hub()
-    await three.gang("train", 2, "1", clusters="east")
-    said = (await three.until_record(phase="Pending", reason="NoCluster"))["message"]
+    await one.members["east"].client.create(PODS_RESOURCE.path(NAMESPACE), foreign)
+    await one.start_hub()
+    await one.gang("train", 2, "1", clusters="east")
+    said = (await one.until_record(phase="Pending", reason="NoCluster"))["message"]
     assert said == "east: Pod ml/train-1 is there already, and is not the hub's"
 
 

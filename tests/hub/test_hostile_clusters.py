@@ -80,7 +80,7 @@ async def test_hostile_clusters_harm_only_themselves(tmp_path: Path, monkeypatch
             await three.secret("malformed", "{")
             await three.member_cluster("malformed")
             await three.member_cluster("absent")
-            await three.start_hub()
+            await three.start_hub(patience=2)
             await three.gang()
             await three.until_bound("north", "train-0", "train-1")
             await three.members["north"].phase("Succeeded", "train-0", "train-1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from phalanx.kube.errors import ApiError
 from tests.hub.federation import Federation, Json, federation, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(900)]
 
 
 async def watched(three: Federation, life: asyncio.Task[Json]) -> None:
@@ -46,6 +47,8 @@ async def lived(three: Federation, name: str) -> Json:
     await three.annotate(name, suspend=None)
     await three.until_bound("north", *pods)
     await north.phase("Running", *pods)
+    # Each phase is mirrored before the next, so that each life has the same writes.
+    await three.until_phase("Running", *pods)
     await north.phase("Succeeded", *pods)
     await three.until_phase("Succeeded", *pods)
     status = await three.until_record(name, phase="Ended")
@@ -80,15 +83,16 @@ async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path) -> None:
         count = sum("memberclusters" not in write for write in three.net.writes)
         assert count > 20
         await three.kill_hub()
-        for number in range(1, count + 1):
+        for number in itertools.count(1):
             name = f"g{number}"
             life = asyncio.create_task(lived(three, name))
             killing = asyncio.create_task(killed_at(three, number, after=number % 2 == 0))
             try:
                 await watched(three, life)
-                assert three.net.dead.is_set() or killing.done() or number > count - 3, number
                 if not three.net.dead.is_set() and not killing.done():
-                    break  # this life had fewer writes
+                    # (On a busy machine several news are told in one write.)
+                    assert number > 20, f"{number} writes; {count} in a calm life"
+                    break
                 await killing
             finally:
                 for task in (life, killing):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.hub.played_jobs import a_job, a_job_set, condition, get, patch, pods_
 from tests.hub.test_hub_crashes import killed_at
 from tests.hub.test_jobs_over_http import clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(1200)]
 
 ENDS = {JOB: "Complete", JOB_SET: "Completed"}
 
@@ -78,15 +79,16 @@ async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path, kind: Job
         count = sum("memberclusters" not in write for write in three.net.writes)
         assert count > 10
         await three.kill_hub()
-        for number in range(1, count + 1):
+        for number in itertools.count(1):
             name = f"g{number}"
             life = asyncio.create_task(lived(three, kind, name))
             killing = asyncio.create_task(killed_at(three, number, after=number % 2 == 0))
             try:
                 found = await watched(three, kind, name, life)
                 if not three.net.dead.is_set() and not killing.done():
-                    assert number > count - 3, number
-                    break  # this life had fewer writes
+                    # (On a busy machine several news are told in one write.)
+                    assert number > 10, f"{number} writes; {count} in a calm life"
+                    break
                 await killing
             finally:
                 for task in (life, killing):

@@ -54,22 +54,22 @@ class TestCredentials:
 
 
 @pytest_asyncio.fixture
-async def three(tmp_path: Path) -> AsyncIterator[Federation]:
-    async with federation(tmp_path) as made:
+async def one(tmp_path: Path) -> AsyncIterator[Federation]:
+    async with federation(tmp_path, members=("east",)) as made:
         yield made
 
 
 @pytest.mark.e2e
 @pytest.mark.asyncio
-async def test_a_member_says_what_it_has_and_how_much_was_used(three: Federation) -> None:
-    east = three.members["east"]
+async def test_a_member_says_what_it_has_and_how_much_was_used(one: Federation) -> None:
+    east = one.members["east"]
     await east.node("n1", "8")
     await east.node("n2", "4500m")
-    await three.join("east")
-    await three.start_hub()
+    await one.join("east")
+    await one.start_hub()
 
     async def has_nodes() -> Json:
-        found = (await three.hub.client.get(MEMBER_CLUSTERS.path(None, "east"))).get("status") or {}
+        found = (await one.hub.client.get(MEMBER_CLUSTERS.path(None, "east"))).get("status") or {}
         return found if found.get("nodes") else {}
 
     status = await until(has_nodes, "east says what it has")

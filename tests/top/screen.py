@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from unittest import mock
 
+from textual.app import App
+from textual.message import Message
 from textual.pilot import Pilot
 from textual.strip import Strip
 
+from phalanx.cli.top import app as top_module
 from phalanx.cli.top.app import Top
 from phalanx.cli.top.feed import Feed
 from tests.dashboard.cluster import until
+
+# Seconds between two ticks of an app under test, and between two looks of a test at its screen.
+_TICK, _LOOK = 0.1, 0.01
+
+
+class Settling:
+    """Waits until the widgets of an app have handled all messages.
+
+    The pilot of Textual waits until the process computes nothing, up to a second: any other task delays it."""
+
+    def __init__(self) -> None:
+        self._handled = 0
+
+    def count(self, message: Message) -> None:
+        """Count a message that a widget is about to handle."""
+        self._handled += 1
+
+    async def settle(self, app: App[None]) -> None:
+        """Return after a round in which each widget handled nothing but the callback of this round."""
+        while not _ended(app):
+            before = self._handled
+            asked = await self._round(app)
+            if self._handled - before == asked:
+                return
+
+    async def _round(self, app: App[None]) -> int:
+        """Wait until each widget has handled a callback that is queued behind its messages; return their number."""
+        called = asyncio.Semaphore(0)
+        widgets = (app, *app.screen.walk_children(with_self=True))
+        asked = sum(widget.call_later(called.release) for widget in widgets)
+        for _ in range(asked):
+            while not _ended(app):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(called.acquire(), _LOOK)
+                    break
+        return asked
+
+
+def _ended(app: App[None]) -> bool:
+    return app._exit or app._exception is not None
 
 
 class Screen:
     """What somebody sees."""
 
-    def __init__(self, app: Top, pilot: Pilot[None]) -> None:
+    def __init__(self, app: Top, pilot: Pilot[None], settling: Settling) -> None:
         self.app = app
         self.pilot = pilot
+        self._settling = settling
 
     def strips(self) -> list[Strip]:
         return self.app.screen._compositor.render_strips()
@@ -39,15 +85,21 @@ class Screen:
         await self.pilot.press(*keys)
 
     async def type(self, text: str) -> None:
-        await self.pilot.press(*((each == " " and "space") or each for each in text))
+        await self.press(*((each == " " and "space") or each for each in text))
+
+    async def settle(self) -> None:
+        """Return when all that was pressed and told is drawn."""
+        await self._settling.settle(self.app)
+        if not _ended(self.app):
+            self.app.screen._on_timer_update()
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
         async def held() -> bool:
-            await self.pilot.pause()
+            await self.settle()
             return bool(holds())
 
         try:
-            await until(held, what)
+            await until(held, what, period=_LOOK)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text}") from error
 
@@ -60,6 +112,18 @@ class Screen:
 async def opened(
     feed: Feed, start: str = "gangs", words: str = "", size: tuple[int, int] = (150, 30)
 ) -> AsyncIterator[Screen]:
+    """Run an app over `feed` as if on a terminal of `size`."""
     app = Top(feed, start=start, words=words)
-    async with app.run_test(size=size) as pilot:
-        yield Screen(app, pilot)
+    settling = Settling()
+    with mock.patch.object(top_module, "_TICK", _TICK):
+        async with app.run_test(size=size, message_hook=settling.count) as pilot:
+
+            async def settled(*_: object) -> None:
+                await settling.settle(app)
+
+            # The pilot waits so after each key and each change of the size.
+            with (
+                mock.patch("textual.app.wait_for_idle", settled),
+                mock.patch("textual.pilot.wait_for_idle", settled),
+            ):
+                yield Screen(app, pilot, settling)

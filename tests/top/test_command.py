@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from phalanx.cli.main import cli
-from tests.dashboard.cluster import Site, until
+from tests.dashboard.cluster import PATIENCE, Site, until
 
 pytestmark = pytest.mark.e2e
 
@@ -59,7 +59,7 @@ class Terminal:
         await self.until(lambda: text.encode() in self.output, text)
 
     async def ended(self) -> int:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await self.process.wait()
 
 
@@ -106,8 +106,9 @@ async def test_on_a_terminal_it_shows_gangs_follows_its_size_and_leaves_the_scre
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_told_to_end_it_leaves_the_screen_as_it_was(site: Site) -> None:
-    async with terminal(site, "queues") as shown:
-        await shown.shows("our-queue")
+    async with terminal(site, "nodes") as shown:
+        # Nodes are drawn before the first rehearsal has ended.
+        await shown.shows("RACK")
         shown.process.send_signal(signal.SIGTERM)
         assert await shown.ended() == 0
         await shown.until(lambda: _LEFT in shown.output, "the former screen")

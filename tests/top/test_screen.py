@@ -70,7 +70,7 @@ async def test_hostile_names_are_only_printed_on_their_pages(name: str) -> None:
         ):  # fmt: skip
             await screen.press(*keys)
             await screen.until(lambda: not screen.app.place.about or screen.app._answer, "an answer")
-            await screen.pilot.pause()
+            await screen.settle()
             assert_harmless(screen)
 
 
@@ -90,7 +90,7 @@ async def counted(screen: Screen, view: LineView, act: Callable[[], Awaitable[No
     view.render_line, view.line = counting_render, counting_make  # type: ignore[method-assign,assignment]
     try:
         await act()
-        await screen.pilot.pause()
+        await screen.settle()
     finally:
         del view.render_line, view.line
     return drawn[0], made[0]

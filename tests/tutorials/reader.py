@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,10 @@ from tests.tutorials.document import Command, File, first_difference
 # Seconds. A cluster starts in three and does everything within a few; on a busy machine it may be much longer.
 PATIENCE = 90.0
 _PAUSE = 0.3
+# Pods that pretend to run for half a minute could have ended before the reader has looked at them: they run until
+# the reader waits for their end.
+_RUNS = re.compile(r'(phalanx\.dev/run-seconds: )"\d+"')
+_LONG = "86400"
 _SOURCES = str(Path(phalanx.__file__).parents[1])
 
 
@@ -44,11 +50,23 @@ class Reader:
     def follow(self, step: File | Command) -> None:
         """Raises AssertionError, with what was printed, where the document is wrong."""
         if isinstance(step, File):
-            (self.directory / step.name).write_text(step.text, "utf-8")
+            (self.directory / step.name).write_text(_RUNS.sub(rf'\1"{_LONG}"', step.text), "utf-8")
         elif step.stays:
             self._ends.enter_context(self._running(step))
         else:
+            if step.text.startswith("phalanx job wait"):
+                self._end_runs()
             self._type(step)
+
+    def _end_runs(self) -> None:
+        """Let pods that pretend to run for a while have run for long enough."""
+        code, printed = self._run("kubectl get pods -o json")
+        assert code == 0, printed
+        for pod in json.loads("\n".join(printed))["items"]:
+            if pod["metadata"].get("annotations", {}).get("phalanx.dev/run-seconds") == _LONG:
+                name = pod["metadata"]["name"]
+                code, printed = self._run(f"kubectl annotate pod {name} phalanx.dev/run-seconds=0 --overwrite")
+                assert code == 0, printed
 
     def _type(self, command: Command) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -97,7 +115,10 @@ class Reader:
                 yield
             finally:
                 process.send_signal(signal.SIGINT)
-                process.wait(PATIENCE)
+                try:
+                    process.wait(PATIENCE)
+                finally:
+                    process.kill()  # or the cluster of a test that fails here would stay
 
     def _await_start(self, command: Command, output: Path, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + PATIENCE

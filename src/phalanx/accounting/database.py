@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -174,5 +175,6 @@ def _config() -> Config:
     return config
 
 
+@functools.cache
 def _newest() -> str | None:
     return ScriptDirectory.from_config(_config()).get_current_head()

@@ -73,8 +73,8 @@ class Observed(Protocol):
 @asynccontextmanager
 async def serving(
     options: EndpointOptions, observed: Observed, exposition: Callable[[], bytes]
-) -> AsyncIterator[None]:
-    """Serves meanwhile. Raises EndpointError.
+) -> AsyncIterator[int]:
+    """Serve meanwhile, on the port that is yielded. Raises EndpointError.
 
     Liveness does not depend on the API server: a scheduler that waits for it must not be restarted for that.
     """
@@ -130,7 +130,7 @@ async def serving(
         if context is not None:
             renewal = asyncio.create_task(_follow_certificate(context, options))
         log.info("health and metrics on %s", options.address)
-        yield
+        yield int(runner.addresses[0][1])
     finally:
         if renewal is not None:
             renewal.cancel()

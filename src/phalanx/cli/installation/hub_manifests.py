@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
-from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule, read_definition
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE
@@ -13,7 +13,6 @@ from phalanx.dialects.registry import Dialects
 from phalanx.hub.data_objects import DATA_LOADS, DATA_SETS_OF_FLUID, DATA_SOURCE_CLAIMS, DATA_SOURCES
 from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS
 from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
-from phalanx.model.text.yaml_text import decode_yaml
 
 #: The account of the hub, in its own cluster and in each member's.
 ACCOUNT = "phalanx-hub"
@@ -26,7 +25,7 @@ def hub_definitions() -> list[Manifest]:
     """MemberCluster and Dispatch."""
     folder = resources.files("phalanx.dialects").joinpath("crds/hub")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
-    return [decode_yaml(file.read_text(encoding="utf-8")) for file in files]
+    return [read_definition(file.read_text(encoding="utf-8")) for file in files]
 
 
 def hub_access(namespace: str) -> list[Manifest]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
 from phalanx.daemon.controllers.policy_record import NAME as POLICY
@@ -42,7 +45,19 @@ def definitions() -> list[Manifest]:
         if entry.name.endswith(".yaml")
     ]
     files.sort(key=lambda file: (any(f".{group}." in file.name for group in retired), file.name))
-    return [decode_yaml(file.read_text(encoding="utf-8")) for file in files]
+    return [read_definition(file.read_text(encoding="utf-8")) for file in files]
+
+
+def read_definition(text: str) -> Manifest:
+    """Return the definition that a file holds, for the caller to change as it likes."""
+    definition: Manifest = msgspec.json.decode(_as_json(text))
+    return definition
+
+
+@functools.lru_cache(maxsize=256)
+def _as_json(text: str) -> bytes:
+    """JSON is decoded fifty times as fast as YAML, and whoever installs reads each definition several times."""
+    return msgspec.json.encode(decode_yaml(text))
 
 
 def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease: str = "") -> list[Manifest]:
