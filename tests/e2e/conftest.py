@@ -18,6 +18,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import ServedResource, discover
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.e2e.clock import passing
 from tests.e2e.rights import Rights
 from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
 from tests.upstream import Shape, newest, oldest
@@ -79,12 +80,13 @@ def report_rights(cluster: Cluster) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: Cluster) -> AsyncIterator[World]:
-    made = World(cluster)
-    await made.open()
-    try:
-        yield made
-    finally:
-        await made.close()
+    with passing():
+        made = World(cluster)
+        await made.open()
+        try:
+            yield made
+        finally:
+            await made.close()
 
 
 @pytest_asyncio.fixture(
