@@ -40,6 +40,7 @@ class Clock:
         self._calls = 0
         self._children: list[asyncio.SubprocessTransport] = []
         self._threads: frozenset[threading.Thread] = frozenset()
+        self._modules = 0
         self._searched: set[str] = set()
         self._loops: set[asyncio.AbstractEventLoop] = set()
 
@@ -132,6 +133,9 @@ class Clock:
 
     def _replace_references(self) -> None:
         """Let defaults of parameters, and names that modules have imported, be this clock."""
+        if len(sys.modules) == self._modules:
+            return
+        self._modules = len(sys.modules)
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in _PACKAGES and name not in self._searched and module is not None:
                 self._searched.add(name)
