@@ -110,7 +110,7 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="session",
-    params=[None, oldest, newest],
+    params=[None, pytest.param(oldest, marks=pytest.mark.slow), newest],
     ids=["our definitions", "their oldest definitions", "their newest definitions"],
 )
 async def whosever_definitions(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[None]:
