@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
+import importlib.metadata
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +21,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import ServedResource, discover
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.e2e.clock import passing
 from tests.e2e.rights import Rights
 from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
 from tests.upstream import Shape, newest, oldest
@@ -30,10 +34,16 @@ PERIODS = {
 }
 
 
+# Each scheduler reads the metadata of all installed packages several times: 10 ms of its start.
+_installed = functools.cache(importlib.metadata.entry_points)
+
+
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in PERIODS.items():
         monkeypatch.setattr(name, seconds)
+    for module in ("phalanx.scheduling.policy.registry", "phalanx.dialects.registry"):
+        monkeypatch.setattr(f"{module}.entry_points", _installed)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -47,10 +57,19 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         yield made
 
 
+def spare_collector() -> None:
+    """Let the garbage collector walk over what tests make only, and not too often: what is imported and collected
+    so far stays, and to walk over it again and again took a fifth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 @asynccontextmanager
 async def running(directory: Path, *, insecure: bool) -> AsyncIterator[Cluster]:
     named = os.environ.get("PHALANX_E2E_KUBECONFIG")
     server = None
+    spare_collector()
     kubeconfig = Path(named) if named else directory / "kubeconfig"
     if not named:
         server = ApiServer(ServerOptions(controllers=frozenset({"definitions"}), insecure=insecure))
@@ -79,18 +98,19 @@ def report_rights(cluster: Cluster) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: Cluster) -> AsyncIterator[World]:
-    made = World(cluster)
-    await made.open()
-    try:
-        yield made
-    finally:
-        await made.close()
+    with passing():
+        made = World(cluster)
+        await made.open()
+        try:
+            yield made
+        finally:
+            await made.close()
 
 
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="session",
-    params=[None, oldest, newest],
+    params=[None, pytest.param(oldest, marks=pytest.mark.slow), newest],
     ids=["our definitions", "their oldest definitions", "their newest definitions"],
 )
 async def whosever_definitions(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[None]:

@@ -7,6 +7,8 @@ used; rights_used.txt is what it says after all of tests/e2e, and `test_rights.p
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
@@ -15,6 +17,9 @@ from phalanx_local.authorization.attributes import Attributes, attributes_of
 from phalanx_local.authorization.rules import PolicyRule, parse_rules
 from phalanx_local.endpoints.routes import parse_path
 
+# It differs from request to request, and no right depends on it.
+_VERSION = re.compile(r"(?<=[?&])resourceVersion=\w+&?")
+
 #: Asked for without a right, on purpose. `phalanx install` makes the Secret, and a right to create Secrets would be
 #: one to make tokens; tests keep their leases in namespaces where it was not installed.
 _WITHOUT = frozenset({("create", "", "secrets")})
@@ -22,6 +27,11 @@ _WITHOUT = frozenset({("create", "", "secrets")})
 
 def asked_of(method: str, target: str) -> Attributes:
     """What a request asks for, as the API server reads it."""
+    return _asked_of(method, _VERSION.sub("", target))
+
+
+@functools.lru_cache(4096)
+def _asked_of(method: str, target: str) -> Attributes:
     path, _, query = target.partition("?")
     return attributes_of(method, path, parse_path(path), dict(parse_qsl(query)))
 

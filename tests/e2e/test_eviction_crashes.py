@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,16 @@ async def test_promises_stand_before_anyone_is_told_to_leave(world: World) -> No
     assert not any(found[name]["status"].get("nominatedNodeName") for name in GANG), "the binding has cleared them"
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before it is sent", "before it is answered"])
-@pytest.mark.parametrize("nth", range(1, 7))
+# First each write once: promises, conditions and deletions come in pairs, of which one is met before and one after.
+BEFORE_AND_AFTER = sorted(itertools.product(range(1, 7), [False, True]), key=lambda each: each[0] % 2 != each[1])
+
+
+def when(value: object) -> str:
+    return ("before it is sent", "before it is answered")[value] if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.slow_but_first(6)
+@pytest.mark.parametrize(("nth", "after"), BEFORE_AND_AFTER, ids=when)
 async def test_killed_at_any_write_of_an_eviction(world: World, nth: int, after: bool) -> None:
     """Two promises, two conditions, two deletions."""
     await submit(world)
@@ -106,8 +115,8 @@ async def test_killed_at_any_write_of_an_eviction(world: World, nth: int, after:
     assert len(await finish(world)) == 2
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before it is sent", "before it is answered"])
-@pytest.mark.parametrize("nth", range(1, 7))
+@pytest.mark.slow_but_first(6)
+@pytest.mark.parametrize(("nth", "after"), BEFORE_AND_AFTER, ids=when)
 async def test_any_answer_may_be_lost(world: World, nth: int, after: bool) -> None:
     await submit(world)
     scheduler = await world.scheduler(wait=False, concurrency=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.paths import Resource
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.e2e.clock import passing
 from tests.e2e.test_claims import CLAIMS, Devices, gang
 from tests.e2e.world import PODS, Cluster, World
 
@@ -27,6 +29,13 @@ TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     """A server of its own, with the controllers of claims and of garbage."""
+    with passing():
+        async with serving(tmp_path) as made:
+            yield made
+
+
+@contextlib.asynccontextmanager
+async def serving(tmp_path: Path) -> AsyncIterator[World]:
     controllers = frozenset({"resourceclaims", "garbage", "podgroups"})
     server = ApiServer(ServerOptions(controllers=controllers, native_groups="v1alpha2"))
     await server.start()

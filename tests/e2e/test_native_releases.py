@@ -14,6 +14,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.paths import Resource
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.e2e.clock import passing
 from tests.e2e.world import Cluster, Object, World, condition
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -26,6 +27,13 @@ SCHEDULED = "CompositePodGroupInitiallyScheduled"
 
 @contextlib.asynccontextmanager
 async def serving(directory: Path, version: str) -> AsyncIterator[World]:
+    with passing():
+        async with _serving(directory, version) as world:
+            yield world
+
+
+@contextlib.asynccontextmanager
+async def _serving(directory: Path, version: str) -> AsyncIterator[World]:
     controllers = frozenset({"definitions", "garbage", "podgroups"})
     server = ApiServer(ServerOptions(controllers=controllers, native_groups=version))  # type: ignore[arg-type]
     await server.start()
@@ -215,6 +223,11 @@ async def test_without_the_api_pods_are_told_and_annotations_do_the_same(tmp_pat
 
 async def test_an_api_that_comes_and_goes_disturbs_nobody_else(tmp_path: Path) -> None:
     """A server that is restarted by another release, with the same objects."""
+    with passing():
+        await come_and_go(tmp_path)
+
+
+async def come_and_go(tmp_path: Path) -> None:
     options: dict[str, Any] = {"token": "t", "data": tmp_path / "data", "insecure": True}
     first = ApiServer(ServerOptions(native_groups="none", **options))
     await first.start()

@@ -24,6 +24,8 @@ from phalanx.kube.paths import Resource
 from phalanx.status.verdict_publisher import PublishingPace
 from phalanx_local.authorization.attributes import Attributes
 from phalanx_local.server import ApiServer
+from tests.e2e.clock import CLOCK
+from tests.e2e.election import elect_on_this_loop
 from tests.e2e.rights import Rights
 from tests.e2e.wire import Wire
 
@@ -92,6 +94,8 @@ class Running:
         self.rights = Rights(options.lease_namespace, options.scheduler_names[0], options.lease_name)
         self.client = KubeClient(load_config(str(kubeconfig)), transports=self.wire.transports)
         self.service = SchedulerService(self.client, options)
+        if CLOCK.in_force:
+            elect_on_this_loop(self.service.leadership, self.wire)
         self.task = asyncio.create_task(self.service.run())
 
     async def ready(self) -> None:

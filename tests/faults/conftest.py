@@ -12,6 +12,7 @@ from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
+from tests.e2e.clock import passing
 from tests.e2e.conftest import install
 from tests.e2e.world import Cluster, World
 
@@ -80,12 +81,13 @@ async def site(behind: Cluster, tmp_path: Path) -> AsyncIterator[Site]:
     await proxy.start()
     seen = Cluster(proxy.write_kubeconfig(tmp_path / "kubeconfig"), behind.client, server)
     seen.numbers = behind.numbers
-    world = World(seen)
-    await world.open()
     ledger = BindingLedger(server.store)
-    try:
-        yield Site(world, proxy, ledger)
-    finally:
-        await world.close()
-        ledger.close()
-        await proxy.stop()
+    with passing():
+        world = World(seen)
+        await world.open()
+        try:
+            yield Site(world, proxy, ledger)
+        finally:
+            await world.close()
+            ledger.close()
+            await proxy.stop()

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.e2e.processes import Process
 from tests.e2e.test_leadership import GANG, LEASES
-from tests.e2e.world import Running
+from tests.e2e.world import PATIENCE, Running
 
 from .conftest import Ends, Site
 from .proxy import Proxy
@@ -23,6 +23,8 @@ from .test_story import settle
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
 NAMES = ("a", "b", "c")
+# Seconds; nothing that runs out while a test holds bindings up.
+PATIENT = {"lease_seconds": 600.0, "renew_seconds": 400.0, "drain_seconds": 600.0}
 
 
 class Replica:
@@ -70,15 +72,15 @@ async def way(site: Site, proxies: list[Proxy]) -> Proxy:
     return proxy
 
 
-async def pair(site: Site, start: Start) -> tuple[Replica, Replica]:
+async def pair(site: Site, start: Start, **options: Any) -> tuple[Replica, Replica]:
     """One that leads, and one that waits and knows the cluster."""
-    first = await start()
+    first = await start(**options)
     await first.running.ready()
-    return first, await standby(site, start)
+    return first, await standby(site, start, **options)
 
 
-async def standby(site: Site, start: Start) -> Replica:
-    made = await start()
+async def standby(site: Site, start: Start, **options: Any) -> Replica:
+    made = await start(**options)
     service = made.running.service
 
     async def waits() -> bool:
@@ -102,10 +104,19 @@ async def waiting(site: Site, replica: Replica) -> Any:
 
 
 async def test_bindings_under_way_are_finished_before_the_lease_is_handed_over(site: Site, start: Start) -> None:
-    first, second = await pair(site, start)
+    first, second = await pair(site, start, **PATIENT)
     hold = await waiting(site, first)
+    before = (await site.world.get(LEASES, "turn"))["spec"]["holderIdentity"]
     first.running.service.stop()
-    await asyncio.sleep(0.5)
+    looks = second.proxy.count("get", "leases")
+
+    async def looked() -> bool:
+        return second.proxy.count("get", "leases") >= looks + 3
+
+    await site.world.until(looked, "the second replica tries to take the lease")
+    assert not first.running.task.done()
+    assert hold.waiting == len(NAMES)
+    assert (await site.world.get(LEASES, "turn"))["spec"]["holderIdentity"] == before
     assert second.running.service.condition() == "standby"
     hold.release()
     await first.running.stop()
@@ -131,13 +142,17 @@ async def test_a_leader_that_cannot_renew_sends_nothing_after_its_successor_has_
     await site.world.until_bound(*NAMES)
     placement = await site.world.placement()
     hold.release()
-    await asyncio.wait_for(first.running.task, 10)
+    await asyncio.wait_for(first.running.task, PATIENCE)
     assert first.running.service.leadership.lost_because
+
+    async def answered() -> list[int]:
+        late = [each.status for each in first.proxy.seen("create", "pods/binding")]
+        return late if all(late) else []
+
+    assert await site.world.until(answered, "the late bindings are answered") == [409, 409, 409]
     await asyncio.sleep(1)
     assert first.writes_since(begun) == []
     assert await site.world.placement() == placement
-    late = [each.status for each in first.proxy.seen("create", "pods/binding")]
-    assert late == [409, 409, 409]
     assert not site.ledger.faults
 
 
@@ -158,7 +173,7 @@ async def test_a_process_that_was_stopped_wakes_up_and_sends_nothing(
         process.child.send_signal(signal.SIGSTOP)
         await site.world.node("n1", cpu="3")
         await site.world.pods(*NAMES, labels=GANG)
-        await site.world.until_bound(*NAMES, seconds=40)
+        await site.world.until_bound(*NAMES, seconds=90)
         assert second.running.service.condition() == "scheduling"
         await site.world.pods("x", "y", labels={"pod-group/name": "h", "pod-group/min-available": "2"})
         woken = asyncio.get_running_loop().time()
