@@ -25,6 +25,8 @@ _monotonic, _wall, _cpu = time.monotonic, time.time, time.process_time
 
 # Seconds of the clock per second in which the loop looks whether its sockets are silent, and the longest look.
 _SPEED, _LONGEST_LOOK = 1000.0, 0.02
+# How long, in seconds, a loop waits before it looks again whether anything works beside it.
+_COMPANY_LOOK = 0.05
 _PACKAGES = ("phalanx", "phalanx_local", "tests")
 
 
@@ -140,7 +142,8 @@ class Clock:
                 return ready
             if timeout is None or self._accompanied():
                 self._count(_monotonic)
-                return wait(timeout)
+                # Nobody wakes this loop when a thread ends.
+                return wait(min(timeout, _COMPANY_LOOK) if timeout is not None else None)
             self._count(_cpu)
             messenger.run()
             select.select([selector.fileno()], [], [], min(timeout / _SPEED, _LONGEST_LOOK))

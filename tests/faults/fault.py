@@ -103,5 +103,5 @@ def mixture(rate: float, times: int = 40) -> Sequence[Fault]:
 
 
 def seeds(count: int) -> range:
-    """One in everyday runs: each costs half a minute. All of them with PHALANX_LONG=1."""
+    """Return one seed, or all of them with PHALANX_LONG=1: each takes three to ten seconds."""
     return range(count if os.environ.get("PHALANX_LONG") else 1)
