@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
@@ -55,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     folder = item.path.parent.name if item.path.parent.name in _FIRST else item.path.parent.parent.name
     return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector the objects of collection: looking through them took a fifth of the time of some tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
