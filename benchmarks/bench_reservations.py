@@ -18,6 +18,7 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
 NOW = 1_800_000_000
 FROM_NOTHING, AFTER_ONE_EVENT = 1.0, 0.1
@@ -80,7 +81,7 @@ def run(nodes: int, pods: int, gangs: int) -> int:
     begun = time.perf_counter()
     scheduler.cycle(NOW + gangs)
     first = time.perf_counter() - begun
-    plan = scheduler.cycle_history.reservations
+    plan = reservation_plan(scheduler.features)
     assert plan is not None
     times = []
     for number, uid in enumerate(running[:20]):

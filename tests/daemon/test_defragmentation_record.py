@@ -16,6 +16,7 @@ from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.execution.podserver import status
+from tests.scheduling.features import defragmentation
 
 from .test_usage_record import ConfigMaps
 
@@ -32,7 +33,7 @@ class Process:
 
     def __init__(self, api: ConfigMaps) -> None:
         self.scheduler = Scheduler(ClusterState(), load_policy(POLICY))
-        self.runs = self.scheduler.cycle_history.defragmentation
+        self.runs = defragmentation(self.scheduler).runs
         self.pool = WritePool(concurrency=2)
         self.woken = 0
         client = KubeClient(ClusterConfig("http://maps.invalid"), transports=lambda *_, **__: api)
@@ -40,7 +41,7 @@ class Process:
             client,
             self.pool,
             "kube-system",
-            self.scheduler,
+            defragmentation(self.scheduler),
             self.wake,
             lambda: NOW,
             retry=RetryPolicy(attempts=2, base=0.0001),

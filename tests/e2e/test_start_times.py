@@ -12,6 +12,7 @@ from phalanx.scheduling.reservations.stored import decode_starts
 from tests.e2e.test_job_command import run
 from tests.e2e.test_reserve import full, policy, scheduler, told
 from tests.e2e.world import PODS, World
+from tests.scheduling.features import starts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 __all__ = ["policy"]
@@ -75,9 +76,7 @@ async def test_what_waits_were_worth_outlives_the_process(world: World, policy: 
     assert start.waited < start.told <= 600 + 60
     await first.kill()
     second = await scheduler(world, policy)
-    assert [each.waited for each in second.service.scheduler.plan_record.observed_starts().promised] == [
-        start.waited
-    ]
+    assert [each.waited for each in starts(second.service.scheduler).observed_starts().promised] == [start.waited]
     await world.settled(second)
     assert await written() == text
     assert not [write for write in second.wire.writes if "configmaps" in write]

@@ -18,6 +18,7 @@ from phalanx.model.selectors import Requirement
 from phalanx.scheduling.reservations.advance import AdvancePlan
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, GrantPhase
 from phalanx.scheduling.reservations.stored import decode_grants, encode
+from tests.scheduling.features import starts
 
 from ..extent import examples
 from .scenario import Scenario, amounts
@@ -68,7 +69,7 @@ def later(world: Scenario, seconds: int) -> Scenario:
 
 
 def plan(world: Scenario) -> AdvancePlan:
-    found = world.scheduler.cycle_history.reservations
+    found = starts(world.scheduler).plan
     assert found is not None
     return found.advance
 
@@ -293,11 +294,11 @@ class TestLosingNodes:
 def test_a_restart_keeps_what_was_granted() -> None:
     world = Scenario(POLICY).nodes(2, cpu=4)
     reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4).run()
-    text = encode(*world.scheduler.plan_record.promised()[1:])
+    text = encode(*starts(world.scheduler).promised()[1:])
     again = Scenario(POLICY).nodes(2, cpu=4)
     reserve(again, "a", start=HOUR, end=2 * HOUR, count=2, cpu=4)
     reserve(again, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4)
-    again.scheduler.recall([], None, decode_grants(text)[0])
+    starts(again.scheduler).load([], None, decode_grants(text)[0])
     again.run()
     assert [grant(again, name).phase for name in "ar"] == [GrantPhase.PENDING, GrantPhase.WAITING]
     assert grant(again, "r").nodes == grant(world).nodes

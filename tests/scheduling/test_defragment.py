@@ -13,9 +13,10 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.run_time import RunTime
+from phalanx.scheduling.defragmentation.runs import DefragmentationRuns
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
-from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
+from tests.scheduling.features import defragmentation
 
 from ..extent import examples
 from .scenario import NAMESPACE, Scenario
@@ -185,7 +186,7 @@ class TestWhen:
         said = len(made.plans)
         awake(made, TWO + 600)
         assert all(not (plan.evictions or plan.gangs or plan.nominations) for plan in made.plans[said:])
-        assert made.scheduler.cycle_history.defragmentation.outcomes == {"NothingToMove": 2}
+        assert defragmentation(made.scheduler).runs.outcomes == {"NothingToMove": 2}
 
     def test_one_who_comes_between_two_runs_waits_for_the_next(self) -> None:
         made = halves().settle()
@@ -221,39 +222,39 @@ class TestBudget:
 
     def test_where_a_record_is_kept_nobody_goes_before_it_is_written(self) -> None:
         made = world()
-        runs = made.scheduler.cycle_history.defragmentation
+        runs = defragmentation(made.scheduler).runs
         runs.recall([], made.now)
         made.settle()
         assert made.evicted == []
         assert [entry.pods for entry in runs.entries] == [2]
-        made.scheduler.evictions_booked(runs.version)
+        defragmentation(made.scheduler).confirm(runs.version)
         assert len(made.settle().evicted) == 2
         assert [(entry.until, entry.pods) for entry in runs.entries] == [(TWO + HOUR, 2)]
 
     def test_what_could_not_be_written_in_time_is_booked_anew(self) -> None:
         made = world()
-        runs = made.scheduler.cycle_history.defragmentation
+        runs = defragmentation(made.scheduler).runs
         runs.recall([], made.now)
         made.settle()
         late = runs.version
         awake(made, TWO + 300)
-        made.scheduler.evictions_booked(late)
+        defragmentation(made.scheduler).confirm(late)
         assert made.settle().evicted == []
-        made.scheduler.evictions_booked(runs.version)
+        defragmentation(made.scheduler).confirm(runs.version)
         assert len(made.settle().evicted) == 2
 
     @pytest.mark.parametrize("evicted", [False, True])
     def test_a_restart_loses_nothing_of_it(self, evicted: bool) -> None:
         made = world(maxEvictionsPerHour=2)
-        runs = made.scheduler.cycle_history.defragmentation
+        runs = defragmentation(made.scheduler).runs
         runs.recall([], made.now)
         made.work()
         kept = list(runs.entries)
         if evicted:
-            made.scheduler.evictions_booked(runs.version)
+            defragmentation(made.scheduler).confirm(runs.version)
             made.settle()
         made.restart()
-        made.scheduler.cycle_history.defragmentation.recall(kept, made.now)
+        defragmentation(made.scheduler).runs.recall(kept, made.now)
         before = len(made.evicted)
         made.job("other", 1, cpu=4)
         awake(made, made.now + 300)
@@ -263,7 +264,7 @@ class TestBudget:
         made = world(maxEvictionsPerHour=2).settle()
         found = made.policy.defragmentation
         assert found is not None
-        runs = made.scheduler.cycle_history.defragmentation
+        runs = defragmentation(made.scheduler).runs
         assert runs.left(found, TWO - 1000 * HOUR) == 0
         assert runs.left(found, TWO - 998 * HOUR) == 2
 

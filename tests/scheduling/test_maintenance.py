@@ -24,6 +24,7 @@ from phalanx.model.recurrence import parse_recurrence
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import Requirement, Toleration
 from phalanx.scheduling.reservations.reservation import SlipCause
+from tests.scheduling.features import starts
 
 from ..extent import examples
 from .scenario import Scenario, amounts
@@ -277,7 +278,7 @@ class TestSignals:
 
 class TestPromisedStarts:
     def plan(self, world: Scenario) -> Any:
-        plan = world.scheduler.cycle_history.reservations
+        plan = starts(world.scheduler).plan
         assert plan is not None
         return plan.all()
 

@@ -21,6 +21,7 @@ from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.reservations.stored import decode, encode
 from phalanx.scheduling.scheduler import Scheduler
+from tests.scheduling.features import starts
 
 from ..extent import examples
 from .reference_easy import RigidJob, easy_starts
@@ -46,7 +47,7 @@ def runs_for(seconds: int) -> PodClass:
 
 
 def plan_of(world: Scenario) -> ReservationPlan:
-    plan = world.scheduler.cycle_history.reservations
+    plan = starts(world.scheduler).plan
     assert plan is not None
     return plan
 
@@ -154,6 +155,21 @@ class TestWhoGetsAStart:
         waiting(world, "head", 50, queue="q", cpu=2)
         world.settle()
         assert start_of(world, "head") == 100
+
+    def test_surplus_takes_no_quota_that_is_reserved_as_a_single_pod_does_not(self) -> None:
+        for gang in ("", "elastic"):
+            world = Scenario(policy_with("capacity")).node("a", cpu=64).queue("q", capability={"cpu": 6})
+            if gang:
+                world.gang(gang, 1, queue="q", created=900)
+            world.pod("member", node="a", queue="q", cpu=1, gang=gang)
+            ends = {**lasting(100), "started": 1000, "bound": 1000}
+            world.pod("runs", node="a", queue="q", cpu=3, pod_class=runs_for(100), more=ends)
+            waiting(world, "head", 50, queue="q", cpu=5)
+            world.settle()
+            assert start_of(world, "head") == 100
+            world.pod("further", queue="q", cpu=1, gang=gang).settle()
+            assert not node_of(world, "further")
+            assert start_of(world, "head") == 100
 
 
 def policy_with(plugin: str) -> str:
@@ -325,20 +341,20 @@ class TestARestart:
             waiting(world, f"g-{number}", 50, gang="g", cpu=4)
         waiting(world, "small", 30, cpu=3, created=1002)
         world.settle()
-        told = encode(world.scheduler.plan_record.promised()[1])
+        told = encode(starts(world.scheduler).promised()[1])
         before = [(each.name, each.start, each.window.rows.tolist()) for each in plan_of(world).all()]
         assert len(before) == 2
 
         again = restarted(world, told)
         assert [(each.name, each.start, each.window.rows.tolist()) for each in plan_of(again).all()] == before
-        assert encode(again.scheduler.plan_record.promised()[1]) == told
+        assert encode(starts(again.scheduler).promised()[1]) == told
 
     def test_gives_nothing_to_another_group_of_the_name(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "one", "a", 100, cpu=4)
         world.gang("g", 1, created=1001, uid="u")
         waiting(world, "g-0", 50, gang="g", cpu=4).settle()
-        told = encode(world.scheduler.plan_record.promised()[1])
+        told = encode(starts(world.scheduler).promised()[1])
         world.gang("g", 1, created=1001, uid="another")
         world.now += 10
         again = restarted(world, told)
@@ -362,19 +378,26 @@ def restarted(world: Scenario, told: str) -> Scenario:
         again.state.apply(event)
     found, faults = decode(told)
     assert not faults
-    again.scheduler.recall(found)
+    starts(again.scheduler).load(found)
     return again.settle()
+
+
+def rigid_jobs(rows: list[tuple[int, int, int, int]]) -> list[RigidJob]:
+    """Number jobs by kind within a second: pods of one second take their turns by kind, whatever their names."""
+    kinds = dict.fromkeys((submit, width, run + late) for submit, run, width, late in rows)
+    places = {kind: place for place, kind in enumerate(kinds)}
+    ordered = sorted(rows, key=lambda row: places[row[0], row[2], row[1] + row[3]])
+    return [
+        RigidJob(submit, number, run, width, run + late)
+        for number, (submit, run, width, late) in enumerate(ordered)
+    ]
 
 
 JOBS = st.lists(
     st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(1, 10), st.integers(0, 30)),
     min_size=1,
     max_size=25,
-).map(
-    lambda rows: [
-        RigidJob(submit, number, run, width, run + late) for number, (submit, run, width, late) in enumerate(rows)
-    ]
-)
+).map(rigid_jobs)
 
 
 @pytest.mark.thorough
@@ -412,7 +435,7 @@ def play(jobs: list[RigidJob], processors: int, text: str, retells: bool = True)
     state = ClusterState()
     scheduler = Scheduler(state, load_policy(text), retells)
     state.apply(NodeUpdated(Node("pool", allocatable=(("cpu", processors * 1000), ("pods", 10**6)))))
-    plan = scheduler.cycle_history.reservations
+    plan = starts(scheduler).plan
     assert plan is not None
     coming = sorted(jobs, reverse=True)
     ends: list[tuple[int, str]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.scheduling.framework.node_backoff import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, NodeBackoff
+from tests.scheduling.features import rejecting_nodes
 
 from .scenario import Scenario
 
@@ -19,7 +20,7 @@ def test_a_node_rests_after_a_refusal_and_is_used_again_by_itself() -> None:
     world = Scenario().node("best", cpu=9, memory="9Gi").node("next", cpu=4, memory="4Gi")
     world.pod("a", cpu=1).run()
     assert world.where("a") == "best"
-    until = world.scheduler.refused("best", world.now)
+    until = rejecting_nodes(world.scheduler).rejected("best", world.now)
     assert not world.scheduler.idle
     world.pod("b", cpu=1).run()
     assert world.where("b") == "next"
@@ -31,7 +32,7 @@ def test_a_node_rests_after_a_refusal_and_is_used_again_by_itself() -> None:
 
 def test_who_waits_for_the_only_node_is_told_and_goes_there_in_the_end() -> None:
     world = Scenario().node("only", cpu=1)
-    until = world.scheduler.refused("only", world.now)
+    until = rejecting_nodes(world.scheduler).rejected("only", world.now)
     world.pod("a", cpu=1).run()
     assert "1 node(s) refused a pod a moment ago" in world.why_pod("a").message
     later(world, until)
@@ -40,7 +41,7 @@ def test_who_waits_for_the_only_node_is_told_and_goes_there_in_the_end() -> None
 
 def test_another_policy_does_not_wake_the_node() -> None:
     world = Scenario().node("only", cpu=1)
-    world.scheduler.refused("only", world.now)
+    rejecting_nodes(world.scheduler).rejected("only", world.now)
     world.scheduler.use(world.scheduler.policy)
     assert world.pod("a", cpu=1).run().where("a") == ""
 

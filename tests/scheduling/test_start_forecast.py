@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from phalanx.model.pod import PodClass
 from phalanx.model.run_time import RunTime
-from phalanx.scheduling.actions.start_forecasts import UnitStart, forecast_starts
 from phalanx.scheduling.reservations.forecast import NoStart, StartForecast
 from phalanx.scheduling.scheduler import never
+from phalanx.scheduling.start_reservations.forecasts import UnitStart, forecast_starts
+from phalanx.scheduling.start_reservations.plugin import plan_of as plan_of_session
 
 from ..extent import examples
 from .scenario import Scenario
@@ -34,7 +35,9 @@ def starts(world: Scenario, *, refused: bool = True, most: int = 10**9) -> dict[
 
     session = world.scheduler.new_session(world.now)
     units = world.scheduler.waiting_units(session)
-    found = forecast_starts(session, units, stop if most < 10**9 else never, refused=refused)
+    found = forecast_starts(
+        session, plan_of_session(session), units, stop if most < 10**9 else never, refused=refused
+    )
     return {each.unit.name.rpartition("/")[2]: each for each in found}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.scheduling.features import defragmentation
+
 from .worlds import START, job, nodes, story, world
 
 TIERS = "tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]\n"
@@ -22,7 +24,7 @@ def fragmented(policy: str) -> dict[str, tuple[int | None, int | None, str]]:
     )
     made.run()
     assert made.failures == []
-    assert made.scheduler.cycle_history.defragmentation.moved == made.evictions
+    assert defragmentation(made.scheduler).runs.moved == made.evictions
     return story(made)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.simulation.metrics import promise_metrics, start_metrics
 from phalanx.simulation.world import World
+from tests.scheduling.features import starts
 from tests.simulation.worlds import START, history, job, nodes, story, world
 
 KEEPING = """
@@ -20,7 +21,7 @@ JOBS = [
 
 def promised(made: World) -> tuple[object, object]:
     """How many promised starts there were, and how many were broken without a cause."""
-    told = start_metrics(made.scheduler.cycle_history.reservations)
+    told = start_metrics(starts(made.scheduler).plan)
     return told["promises"], told["broken_promises"]
 
 

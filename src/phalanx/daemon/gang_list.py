@@ -20,6 +20,7 @@ from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
 # For so many seconds at once nothing else goes on.
 _SLICE = 0.003
@@ -96,7 +97,7 @@ class GangList:
         return record.pod.scheduler in self._state.schedulers
 
     def _starts(self) -> Mapping[GangKey | str, Reservation]:
-        plan = self._scheduler().cycle_history.reservations
+        plan = reservation_plan(self._scheduler().features)
         found: dict[GangKey | str, Reservation] = {}
         for reservation in plan.all() if plan is not None else ():
             for key in (reservation.key,) if isinstance(reservation.key, str) else reservation.key:

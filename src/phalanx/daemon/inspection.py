@@ -34,6 +34,7 @@ from phalanx.kube.reflector import Reflector
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
 #: kube-scheduler's names where it has them.
 _CALL_TYPES = {
@@ -93,7 +94,7 @@ class Inspection:
         registry = telemetry.registry
         self._requests = ApiRequests(registry, client.config.server)
         client.answered = self._requests.answered
-        registry.register(StartMetrics(lambda: scheduler().cycle_history.reservations if self._leads() else None))
+        registry.register(StartMetrics(lambda: reservation_plan(scheduler().features) if self._leads() else None))
         registry.register(DefragmentationMetrics(lambda: scheduler() if self._leads() else None, time.time))
 
     def gang_told(self, key: GangKey) -> None:

@@ -50,15 +50,18 @@ from phalanx.kube.api_server import until_reachable
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.failures import Failures
+from phalanx.kube.failures import Failures, first_failure
 from phalanx.kube.leadership import Leadership, LeaseOptions, unless_stopped
 from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.actions.exceeded import KILL
+from phalanx.scheduling.defragmentation.plugin import Defragmentation
+from phalanx.scheduling.features.exceeded_run_times import KILL
+from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.status.account_status import AccountStatuses
 from phalanx.status.composite_status import CompositeStatuses
 from phalanx.status.event_publisher import EventPublisher
@@ -216,12 +219,15 @@ class SchedulerService:
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer.kinds, self._intake)
         place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
         self._usage = UsageRecord(client, self._pool, place, self.scheduler.history, time.time, prefix=prefix)
-        record = self.scheduler.plan_record
+        # Where the registry leaves a feature out, these stand beside the cycle and nothing happens to them.
+        features = self.scheduler.features
+        self._starts = features.get(StartReservations) or StartReservations(self.state, self.scheduler.queue)
+        defragmentation = features.get(Defragmentation) or Defragmentation()
         self._reservations = ReservationRecord(
-            client, self._pool, place, record.promised, record.observed_starts, prefix=prefix
+            client, self._pool, place, self._starts.promised, self._starts.observed_starts, prefix=prefix
         )
         self._defragmentation = DefragmentationRecord(
-            client, self._pool, place, self.scheduler, self._wake.set, time.time, prefix=prefix
+            client, self._pool, place, defragmentation, self._wake.set, time.time, prefix=prefix
         )
         self._policy_record = PolicyRecord(
             client, self._pool, place, lambda: self._policy.text, scheduler_names=options.scheduler_names
@@ -230,13 +236,12 @@ class SchedulerService:
         self._exceeded = ExceededRunTimes(
             self.state, event_publisher, self.telemetry.run_time_exceeded, self._tell_group, time.time
         )
-        knows_all, now = self.observer.kinds.knows_all, time.time
+        holds, knows_all, now = self._reservations.holds, self.observer.kinds.knows_all, time.time
         self._maintenance = MaintenanceWindows(
             client, endpoint, self._pool, self.state, self._intake, event_publisher, knows_all, now
         )
-        holds = self._reservations.holds
         self._advance = AdvanceReservationStatuses(
-            endpoint, self._pool, self._intake, event_publisher, record.advance_grants, holds, now
+            endpoint, self._pool, self._intake, event_publisher, self._starts.advance_grants, holds, now
         )
         self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, evictor.withdraw, time.time)
         keepers = (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions)
@@ -271,7 +276,8 @@ class SchedulerService:
 
     def _refused(self, node: str, reason: str) -> None:
         self.telemetry.refused_by_kubelet(reason)
-        self.scheduler.refused(node, time.time())
+        if (nodes := self.scheduler.features.get(RejectingNodes)) is not None:
+            nodes.rejected(node, time.time())
 
     def _minds_load(self) -> bool:
         """Whether it matters to the policy what nodes really use."""
@@ -315,7 +321,7 @@ class SchedulerService:
             async with asyncio.TaskGroup() as tasks:
                 await self._serve(tasks)
         except BaseExceptionGroup as failures:
-            cause = _first(failures)
+            cause = first_failure(failures)
             if isinstance(cause, ConfigError | EndpointError):
                 raise ServiceError(str(cause)) from cause
             log.critical("the scheduler stops: %s: %s", type(cause).__name__, cause, exc_info=cause)
@@ -368,7 +374,7 @@ class SchedulerService:
         """What an earlier process, or the leader before us, has counted, promised and held goes on."""
         self.state.pods.recall_nominations()
         await self._usage.load()
-        self.scheduler.recall(*await self._reservations.load())
+        self._starts.load(*await self._reservations.load())
         await self._defragmentation.load()
         await self._policy_record.load()
 
@@ -536,11 +542,3 @@ class SchedulerService:
                 guard("task", "PodGroups for labels", self._made_groups.check)
                 guard("task", "queue allocation gates", self._queue_gates.check)
                 guard("task", "policy record", self._policy_record.save)
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first failure that is not itself a group."""
-    found: BaseException = failures
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

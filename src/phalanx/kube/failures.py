@@ -65,3 +65,11 @@ class Failures:
             if clock() - begun > _HEALTHY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
+
+
+def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first exception of a group that is not a group itself."""
+    found: BaseException = failures
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -13,12 +13,12 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import name_prefix
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
-from phalanx.scheduling.actions.start_forecasts import UnitStart
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.calibration import StartCalibration
 from phalanx.scheduling.reservations.reservation import ToldStart
 from phalanx.scheduling.reservations.stored import StoredReservation, StoredStarts, decode, decode_starts
 from phalanx.scheduling.reservations.telling import expected_start, move, rests_on
+from phalanx.scheduling.start_reservations.forecasts import UnitStart
 
 #: Nobody can say how likely the forecast is.
 NOT_CALIBRATED = "NotCalibrated"

@@ -10,10 +10,12 @@ from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey, shown_name
 from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
 from phalanx.reports.snapshot import Snapshot
-from phalanx.scheduling.actions.start_forecasts import UnitStart
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import never
+from phalanx.scheduling.start_reservations.forecasts import UnitStart
+from phalanx.scheduling.start_reservations.plugin import load_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 
 
 class StartEntry(msgspec.Struct):
@@ -36,11 +38,11 @@ def start_entries(
     """The earliest first, those without a start last; the snapshot is used up by it."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
-    scheduler.recall(stored.promises)
+    load_promises(scheduler.features, stored.promises)
     plan = scheduler.cycle(now)
     found = [
         each
-        for each in scheduler.forecast_starts(now, should_stop)
+        for each in forecast_starts(scheduler, now, should_stop)
         if not any(scheduler.session.requirement(gang).satisfied for gang in each.unit.gangs if gang.spec)
     ]
     times = StartTimes(stored, found, now)

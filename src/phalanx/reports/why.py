@@ -34,7 +34,9 @@ from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.session.eviction_log import rates
+from phalanx.scheduling.start_reservations.plugin import load_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
 
@@ -131,7 +133,7 @@ class WhyReport:
         }
         scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
-        scheduler.recall(self._stored.promises)
+        load_promises(scheduler.features, self._stored.promises)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
@@ -207,7 +209,7 @@ class WhyReport:
 
     def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
         """Of everybody who waits."""
-        return StartTimes(self._stored, self._dry_run.forecast_starts(self._now, should_stop), self._now)
+        return StartTimes(self._stored, forecast_starts(self._dry_run, self._now, should_stop), self._now)
 
     def gang_verdict(self, key: GangKey) -> Verdict | None:
         """What the dry run alone says of a gang that waits (of its surplus, where it runs); None for others."""

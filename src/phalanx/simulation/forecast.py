@@ -12,6 +12,7 @@ from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.history import JobHistory, Outcome
 from phalanx.simulation.present import RunTimes, present_jobs
@@ -114,7 +115,7 @@ def forecast(
     world.adopt(present)
     running = frozenset(each.history.name for each in present if each.history.outcome is Outcome.RUNNING)
     members = {each.history.name: frozenset(pod.uid for pod, _ in each.pods) for each in present}
-    world.scheduler.recall(capture.promises)
+    load_promises(world.scheduler.features, capture.promises)
     world.scheduler.history.restore(capture.usages, moment)
     world.apply(then)
     promised: dict[str, int] = {}
@@ -148,7 +149,7 @@ def forecast(
 
 
 def _promises(world: World) -> dict[str, int]:
-    plan, found = world.scheduler.cycle_history.reservations, dict[str, int]()
+    plan, found = reservation_plan(world.scheduler.features), dict[str, int]()
     for reservation in plan.all() if plan is not None else ():
         keys: list[str | GangKey] = [reservation.key] if isinstance(reservation.key, str) else [*reservation.key]
         for key in keys:

@@ -12,8 +12,10 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.resources import CPU
+from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.quota.water_filling import ShareClaimant, fill
+from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
 from phalanx.simulation.cluster import SimulatedCluster
 from phalanx.simulation.fragmentation import WorkloadFragmentation
 from phalanx.simulation.gantt import GanttHour, gantt_hour
@@ -122,7 +124,7 @@ def simulate(
     world.apply(there)
     world.adopt(present_jobs(world.state, start, RunTimes.ESTIMATES))
     if cluster.capture is not None:
-        world.scheduler.recall(cluster.capture.promises)
+        load_promises(world.scheduler.features, cluster.capture.promises)
         world.scheduler.history.restore(cluster.capture.usages, start)
     for workload in experiment.workloads:
         workload.schedule(world, intake, seed)
@@ -183,12 +185,13 @@ def _metrics(
         metrics.update(allocation_at_loads(jobs, world.submitted, main, world.capacity.amounts.get(main, 0)))
     metrics["jain_index"], metrics["mean_share_gap"] = fairness(samples)
     metrics["saturated"] = int(saturated(judged, samples))
-    metrics |= start_metrics(world.scheduler.cycle_history.reservations)
+    metrics |= start_metrics(reservation_plan(world.scheduler.features))
     metrics.update(promise_metrics(judged))
     idle_hours = world.promises.idle_seconds / (3600 * _UNIT.get(main, 1))
     metrics["reserved_idle_gpu_hours"] = idle_hours if main != CPU else 0.0
     metrics["reserved_idle_cpu_hours"] = idle_hours if main == CPU else 0.0
-    metrics["moves"] = world.scheduler.cycle_history.defragmentation.moved
+    defragmentation = world.scheduler.features.get(Defragmentation)
+    metrics["moves"] = defragmentation.runs.moved if defragmentation is not None else 0
     metrics["cycles"] = world.cycles
     metrics["decisions"] = world.binds + world.evictions
     return metrics

@@ -27,6 +27,7 @@ from phalanx.model.resources import CPU, PODS
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 from phalanx.simulation.event_queue import EventOrder, EventQueue
 from phalanx.simulation.history import Integral, JobHistory, Outcome, Stint
 from phalanx.simulation.job import SimulatedJob
@@ -101,7 +102,7 @@ class World:
     ) -> None:
         self.state = state
         self.scheduler = Scheduler(state, policy, retells=False)
-        self.promises = PromiseLog(state, self.scheduler.cycle_history.reservations, main_resource)
+        self.promises = PromiseLog(state, reservation_plan(self.scheduler.features), main_resource)
         self.queue = EventQueue()
         self.start = self.now = start
         self.used, self.capacity = Integral(), Integral()

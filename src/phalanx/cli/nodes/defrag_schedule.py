@@ -20,12 +20,13 @@ from phalanx.kube.own_objects import name_prefix
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
-from phalanx.scheduling.actions.defragment import MOST_TRIED, may_lack_room, moves_for
+from phalanx.scheduling.actions.defragment import moves_for
 from phalanx.scheduling.actions.proved_moves import ProvedMoves
+from phalanx.scheduling.defragmentation.plugin import MOST_TRIED, may_lack_room
 from phalanx.scheduling.defragmentation.relocation import counted
+from phalanx.scheduling.defragmentation.runs import DefragmentationRuns
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
 
@@ -118,7 +119,7 @@ def _status(
 
 
 def _next_moves(scheduler: Scheduler, settings: DefragmentSettings, now: float) -> ProvedMoves | None:
-    session = scheduler.new_session(now)
+    session = scheduler.begin(now)
     waiting = sorted(scheduler.waiting_units(session), key=lambda unit: unit.rank)
     for unit in islice((unit for unit in waiting if may_lack_room(session, unit)), MOST_TRIED):
         if (found := moves_for(session, unit, settings)) is not None:

@@ -12,8 +12,8 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.text.decoding import decode_json
-from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.session.defragmentation_runs import EvictionEntry
+from phalanx.scheduling.defragmentation.plugin import Defragmentation
+from phalanx.scheduling.defragmentation.runs import EvictionEntry
 
 NAME = "defragmentation"
 DATA_KEY = "evictions.json"
@@ -32,7 +32,7 @@ class DefragmentationRecord:
         client: KubeClient,
         pool: WritePool,
         namespace: str,
-        scheduler: Scheduler,
+        defragmentation: Defragmentation,
         wake: Callable[[], None],
         clock: Callable[[], float],
         *,
@@ -41,10 +41,10 @@ class DefragmentationRecord:
     ) -> None:
         self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "its budget starts anew", retry)
         self._pool = pool
-        self._scheduler = scheduler
+        self._defragmentation = defragmentation
         self._wake = wake
         self._clock = clock
-        self._written = scheduler.cycle_history.defragmentation.version
+        self._written = defragmentation.runs.version
         self._writing = False
 
     async def load(self) -> None:
@@ -57,11 +57,11 @@ class DefragmentationRecord:
             except ValueError as error:
                 self._object.complain(f"key {DATA_KEY}: {error}; nobody is moved for an hour")
                 entries = [EvictionEntry(int(now) + _HOUR, _EVERYTHING)]
-        self._scheduler.cycle_history.defragmentation.recall(entries, now)
+        self._defragmentation.runs.recall(entries, now)
 
     def save(self) -> None:
         """Asks for what has changed to be written."""
-        runs = self._scheduler.cycle_history.defragmentation
+        runs = self._defragmentation.runs
         version = runs.version
         if version == self._written or self._writing:
             return
@@ -76,7 +76,7 @@ class DefragmentationRecord:
                 self._object.complain(str(error))
             else:
                 self._written = version
-                self._scheduler.evictions_booked(version)
+                self._defragmentation.confirm(version)
             finally:
                 self._writing = False
             if self._written == version:

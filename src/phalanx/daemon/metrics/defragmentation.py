@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from phalanx.daemon.metrics.families import computed
+from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.scheduler import Scheduler
 
 
@@ -24,8 +25,9 @@ class DefragmentationMetrics(Collector):
         left = computed("phalanx_defragmentation_evictions_left")
         scheduler = self._scheduler()
         settings = scheduler.policy.defragmentation if scheduler is not None else None
-        if scheduler is not None and settings is not None:
-            runs = scheduler.cycle_history.defragmentation
+        feature = scheduler.features.get(Defragmentation) if scheduler is not None else None
+        if feature is not None and settings is not None:
+            runs = feature.runs
             for outcome, count in sorted(runs.outcomes.items()):
                 runs_total.add_metric([outcome], count)
             evictions.add_metric([], runs.moved)

@@ -15,6 +15,7 @@ from phalanx.model.resources import PODS
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.cluster import SimulatedCluster
 from phalanx.simulation.documents import FileObject, take_in
@@ -192,7 +193,7 @@ class _Search:
                     )
                 )
         scheduler = Scheduler(state, self._policy, retells=False)
-        scheduler.recall(self._capture.promises)
+        load_promises(scheduler.features, self._capture.promises)
         scheduler.history.restore(self._capture.usages, moment)
         nodes: list[str] = []
         for _ in range(_MOST_CYCLES):
@@ -205,7 +206,7 @@ class _Search:
                 if record is not None and record.spec is not None:
                     state.apply(GangUpdated(_replace(record.spec, admitted=True)))
         if not self._looked:
-            kept = scheduler.cycle_history.reservations
+            kept = reservation_plan(scheduler.features)
             self._kept, self._looked = [each.start for each in kept.all()] if kept is not None else [], True
         return len(set(nodes)) if len(nodes) >= count else None
 

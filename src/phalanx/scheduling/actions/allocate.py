@@ -15,7 +15,6 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
 from phalanx.scheduling.actions.preempt import preempt_for
-from phalanx.scheduling.actions.reserved_turns import keep_start, reserved_turn
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
     awaiting_admission,
@@ -45,7 +44,9 @@ from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, Q
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
+from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import plan_of
 
 
 def allocate(session: Session) -> None:
@@ -57,11 +58,12 @@ def allocate(session: Session) -> None:
     walk(session, [unit for unit in session.units if not asks_for_a_slot_only(unit)])
 
 
-def left_to_backfill(session: Session, units: list[QueuedUnit]) -> bool:
-    """Whether `backfill` places the units: a start is kept for somebody who must wait, and those behind it take
-    their turns by how long they run."""
-    plan = session.reservations
-    if plan is None or session.backfilling or not plan.settings.shortest_first or not plan.active:
+def left_to_backfill(session: Session, plan: ReservationPlan, units: list[QueuedUnit]) -> bool:
+    """Return whether `backfill` places the units.
+
+    It does where a start is reserved for a unit that must wait: those behind it go by how long they run.
+    """
+    if session.backfilling or not plan.settings.shortest_first or not plan.active:
         return False
     return not any(unit.reserved for unit in units)
 
@@ -81,7 +83,7 @@ class _Walk:
     """The turns of one walk, in rounds; `turns` are those of surplus that a round begins with."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._plan = session, plan_of(session)
         self._surpluses, self._lanes = SurplusTurns(session), FifoQueues(session)
         self._loans: Borrowing | None = None
         self.turns: list[SurplusTurn] = []
@@ -96,7 +98,7 @@ class _Walk:
             if turn.members:
                 line.add_turn(turn)
         session = self._session
-        if session.reservations is None and not self._loans.active and not session.state.ledger.keeps_order:
+        if self._plan is None and not self._loans.active and not session.state.ledger.keeps_order:
             line.room = self._certain_room
         return self._take
 
@@ -116,9 +118,7 @@ class _Walk:
             try_each(self._session, [turn.unit], lambda: self._take_surplus(turn))
             return
         open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
-        if not open_units or (
-            self._session.reservations is not None and left_to_backfill(self._session, open_units)
-        ):
+        if not open_units or (self._plan is not None and left_to_backfill(self._session, self._plan, open_units)):
             return
         first = open_units[0]
         if first.pod is None:
@@ -142,7 +142,8 @@ class _Walk:
             if not most and head.charge_path is not None and _has_room(self._session, head):
                 self._put_off.put_off([turn], {head.charge_path: head.footprint.amounts})
                 return
-            with self._session.state.nodes.maintenance.surplus_turn():
+            session = self._session
+            with session.state.nodes.maintenance.surplus_turn(), session.features.turn(session, [turn.unit]):
                 self._surpluses.take(turn, most if most and self._line.single else 1)
             if turn.members and (not turn.together or self._session.out_of_time()):
                 self._line.add_turn(turn)
@@ -202,16 +203,12 @@ def asks_for_a_slot_only(unit: QueuedUnit) -> bool:
 
 def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -> None:
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
-    if session.reservations is None:
-        _place_alone(session, units, kind, False)
-        return
-    with reserved_turn(session, units) as turn:
+    features = session.features
+    with features.turn(session, units) as turn:
         _place_alone(session, units, kind, turn.opened)
         if units[0].reserved and units[0].key not in session.unschedulable:
             turn.placed = units[0]
-    for unit in units:
-        if unit.key in session.unschedulable:
-            keep_start(session, unit)
+    features.refused(session, units)
 
 
 def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, opened: bool) -> None:
@@ -279,14 +276,12 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
 
 def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
-    if session.reservations is None:
-        return _place_unit(session, unit, loans, False)
-    with reserved_turn(session, [unit]) as turn:
+    with session.features.turn(session, [unit]) as turn:
         placed = _place_unit(session, unit, loans, turn.opened)
         if placed:
             turn.placed = unit
     if not placed:
-        keep_start(session, unit)
+        session.features.refused(session, [unit])
     return placed
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
-from phalanx.scheduling.actions.reserved_turns import expected_run_time
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import plan_of
+from phalanx.scheduling.start_reservations.turns import expected_run_time
 
 UNKNOWN = 2**62
 """Who does not say how long it runs goes last."""
@@ -26,7 +27,7 @@ def backfill(session: Session) -> None:
 
 
 def _shortest_first(session: Session) -> None:
-    plan = session.reservations
+    plan = plan_of(session)
     if plan is None or not plan.settings.shortest_first:
         return
     left = [unit for unit in session.units if unit.key not in session.tried and not asks_for_a_slot_only(unit)]

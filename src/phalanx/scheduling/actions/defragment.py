@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import GangRecord, PodRecord
@@ -11,6 +10,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.actions.proved_moves import ProvedMoves, prove_moves
 from phalanx.scheduling.actions.wait_or_evict import loses_more_than, waits_instead
+from phalanx.scheduling.defragmentation.plugin import MOST_TRIED, Defragmentation
 from phalanx.scheduling.defragmentation.relocation import RelocationLimits, counted
 from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
@@ -18,36 +18,12 @@ from phalanx.scheduling.gang_placement.nominated_placement import await_victims,
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.session.session import Session
 
-# For so many of those who wait, the first in the order of their turns, a run looks for room.
-MOST_TRIED = 16
 _HOUR = 3600
 
 MOVED, BOOKED, BUDGET_SPENT, NOTHING_TO_MOVE = "Moved", "Booked", "BudgetSpent", "NothingToMove"
-
-
-def defragmentation_candidates(session: Session) -> list[UnitKey]:
-    """Who is to have a turn because the time has come: those for whom others may move, or are told no longer why
-    nobody does."""
-    runs, settings = session.defragmentation, session.pipeline.policy.defragmentation
-    if runs.due(settings, session.now):
-        first = sorted(session.queue.first_unschedulable(MOST_TRIED), key=lambda entry: entry[0])
-        keys = (unit.key for _, unit in first if may_lack_room(session, unit))
-        return list(islice(keys, MOST_TRIED))
-    window = runs.window(settings, session.now)
-    told = list(runs.notes) if window is None or session.now < window.start else []
-    if told:
-        runs.notes.clear()
-    return told
-
-
-def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
-    """Whether an unschedulable unit waits for nothing but room, as far as it was told."""
-    demand = session.queue.demand_of(unit.key)
-    return unit.composite is None and isinstance(demand, PodSignature | QuorumSignature)
 
 
 def defragment(session: Session) -> None:
@@ -56,7 +32,10 @@ def defragment(session: Session) -> None:
     Nobody goes unless it is proved (`proved_moves.py`) that the waiting gang's whole quorum and everybody who moves
     get their places. Vetoes, disruption budgets, rates and gangs hold as for every voluntary eviction.
     """
-    settings, runs = session.pipeline.policy.defragmentation, session.defragmentation
+    feature = session.feature(Defragmentation)
+    if feature is None:
+        return
+    settings, runs = session.pipeline.policy.defragmentation, feature.runs
     if settings is None or not runs.due(settings, session.now):
         return
     runs.begin(settings, session.now)

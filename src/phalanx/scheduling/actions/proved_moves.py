@@ -9,7 +9,6 @@ import numpy as np
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.actions.reserved_turns import reserved_turn
 from phalanx.scheduling.defragmentation.attempt import RelocationAttempt
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor, QuorumPreemptor
@@ -48,7 +47,7 @@ def prove_moves(session: Session, unit: QueuedUnit, attempt: RelocationAttempt) 
     transaction = session.state.transaction()
     try:
         transaction.remove(list(attempt.moving))
-        with reserved_turn(session, [unit]), session.placer.within(planned):
+        with session.features.turn(session, [unit]), session.placer.within(planned):
             if preemptor.place(session, transaction) is not None:
                 return None
         if _somebody_else_fits(session, unit, preemptor):

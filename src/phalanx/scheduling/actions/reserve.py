@@ -1,17 +1,20 @@
-"""`reserve`: starts for those who would wait without end behind others who always fit."""
+"""`reserve`: starts for units that would wait without end behind others that always fit."""
 
 from __future__ import annotations
 
-from phalanx.scheduling.actions.reserved_turns import keep_start, reservation_of
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
 def reserve(session: Session) -> None:
-    """Keeps starts for those who were refused in this cycle and have none.
+    """Reserve starts for units that were refused in this cycle and have none.
 
-    Whoever is refused gets its start in its own turn, before those behind it have theirs; here are those who became
-    entitled since: the start of another was given up, or they were refused while the time was short.
+    A unit that is refused gets its start in its own turn, before the units behind it have theirs. This action is
+    for units that became entitled since: the start of another was given up, or time was short in their turn.
     """
+    feature = session.feature(StartReservations)
+    if feature is None or feature.plan is None:
+        return
     for unit in session.units:
-        if unit.key in session.unschedulable and reservation_of(session, unit) is None:
-            keep_start(session, unit)
+        if unit.key in session.unschedulable and feature.plan.get(unit.key) is None:
+            feature.refused(session, [unit])

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.scheduling.actions.reserved_turns import (
-    entitled,
-    parts_of,
-    queue_of,
-    reservation_of,
-    run_limit,
-    waits_for_room,
-)
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import cluster_part
@@ -19,6 +11,14 @@ from phalanx.scheduling.queue.signatures import SchedulingSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import plan_of
+from phalanx.scheduling.start_reservations.turns import (
+    entitled,
+    parts_of,
+    queue_of,
+    run_limit,
+    waits_for_room,
+)
 
 _HOUR = 3600
 
@@ -29,10 +29,10 @@ def waits_instead(session: Session, unit: QueuedUnit, demand: SchedulingSignatur
     Who waits for that reason has its start kept, whatever the depth: otherwise others could go before it again.
     """
     settings = _settings(session)
-    if settings is None or not settings.wait_instead:
+    if settings is None or not settings.wait_instead or plan_of(session) is None:
         return False
     soon = _start_within(session, unit, demand, session.now + settings.wait_instead)
-    kept = session.reservations.get(unit.key) if session.reservations is not None else None
+    kept = _reservation_of(session, unit)
     if kept is not None:
         kept.spares = soon is not None
     return soon is not None
@@ -44,7 +44,7 @@ def costs_too_much(session: Session, units: Sequence[QueuedUnit], found: Evictio
     settings = _settings(session)
     if settings is None or settings.most_lost_percent < 0 or not found.victims:
         return False
-    starts = [kept for unit in units if (kept := reservation_of(session, unit)) is not None]
+    starts = [kept for unit in units if (kept := _reservation_of(session, unit)) is not None]
     dear = loses_more_than(session, units, found.cost.lost_work, settings.most_lost_percent)
     for kept in starts if len(starts) == len(units) else ():
         kept.spares = dear
@@ -57,7 +57,7 @@ def loses_more_than(session: Session, units: Sequence[QueuedUnit], lost_work: fl
     """Whether that is more than so many percent of what the units gain by starting now."""
     totals, gained = session.totals(), 0.0
     for unit in units:
-        kept = reservation_of(session, unit)
+        kept = _reservation_of(session, unit)
         if kept is None:
             # Nobody knows when it would start: no price is too high.
             return False
@@ -67,14 +67,19 @@ def loses_more_than(session: Session, units: Sequence[QueuedUnit], lost_work: fl
 
 
 def _settings(session: Session) -> ReservationSettings | None:
-    return session.reservations.settings if session.reservations is not None else None
+    return session.pipeline.policy.reservations
+
+
+def _reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
+    plan = plan_of(session)
+    return plan.get(unit.key) if plan is not None else None
 
 
 def _start_within(
     session: Session, unit: QueuedUnit, demand: SchedulingSignature, latest: float
 ) -> Reservation | None:
     """The start that is kept for the unit, if that is by then; where there is none yet, a new one."""
-    plan = session.reservations
+    plan = plan_of(session)
     assert plan is not None
     kept = plan.get(unit.key)
     if kept is None and waits_for_room(demand) and not plan.hopeless(unit.key) and entitled(session, plan, unit):

@@ -12,7 +12,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.points import POINTS, Vote
@@ -25,12 +25,15 @@ RESERVED = "node(s) were reserved for others that start before it would end"
 OUTSIDE = "node(s) had no room that is left of Reservation {}"
 
 
-class ReservedNodes(Protocol):
+class ReservedRoom(Protocol):
     """Which nodes are kept for those who start later."""
 
     @property
     def active(self) -> bool:
         """Whether any is."""
+
+    def limit_copies(self, pod_class: ClassRecord, rows: Rows, copies: IntArray) -> IntArray:
+        """int64[rows]: of the copies that each row has room for now those that leave in time."""
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """bool[rows]: where a pod of the class would fit but for what is kept."""
@@ -49,7 +52,7 @@ class Pipeline:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         # Set by whoever keeps starts for those who wait.
-        self.reserved: ReservedNodes | None = None
+        self.reserved: ReservedRoom | None = None
         # What objects state comes first: it is what people are told where several things say no.
         entries = (*policy.standing_plugins, *policy.plugins)
         for entry in entries:

@@ -131,6 +131,16 @@ def ask_plugins(session: Session, what: str, question: Callable[[], T], default:
                 return default
 
 
+def guarded(session: Session, what: str, step: Callable[[], object]) -> None:
+    """Call `step`; where it raises, undo what it has decided and report it."""
+    marks = session.decisions.begin_turn()
+    try:
+        step()
+    except Exception as error:
+        session.decisions.undo_turn(marks)
+        report_failure(session, what, error)
+
+
 def silence_plugin(session: Session, error: Exception) -> bool:
     """Silences the plugin behind a failure for this cycle, if there is one and it may be passed over."""
     plugin, point = culprit(session, error)

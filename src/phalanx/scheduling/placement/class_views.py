@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.pipeline import ReservedRoom
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.placement.inter_pod_constraints import (
@@ -30,17 +30,6 @@ _RESCORE_PART = 4
 # Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
 _VIEW_BYTES = 2**26
 _FEWEST_VIEWS = 64
-
-
-class ReservedRoom(Protocol):
-    """What is kept on nodes for those who start later."""
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is kept."""
-
-    def limit_copies(self, pod_class: ClassRecord, rows: Rows, copies: IntArray) -> IntArray:
-        """int64[rows]: of the copies that each row has room for now those that leave in time."""
 
 
 class ClassView:
@@ -105,11 +94,10 @@ class ClassViews:
         allocators: Collection[str],
         rules: InterPodRules,
         limits: Sequence[Plugin],
-        reserved: ReservedRoom | None = None,
     ) -> None:
         self._rules = rules
         self._limits = limits
-        self._reserved = reserved
+        self.reserved: ReservedRoom | None = None
         self._nodes = nodes
         self._filters = filters
         self._allocators = frozenset(allocators)
@@ -176,8 +164,8 @@ class ClassViews:
             fits = np.minimum(fits, plugin.max_copies(pod_class, self._nodes, rows))
         if self._nodes.maintenance.active:
             fits = np.where(self.in_time(pod_class, rows), fits, 0)
-        if self._reserved is not None and self._reserved.active:
-            fits = self._reserved.limit_copies(pod_class, rows, fits)
+        if self.reserved is not None and self.reserved.active:
+            fits = self.reserved.limit_copies(pod_class, rows, fits)
         elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             # What it may use nothing but is not there.
             fits = np.zeros_like(fits)
@@ -318,8 +306,8 @@ class ClassViews:
             fits &= plugin.max_copies(pod_class, nodes, rows) > 0
         if nodes.maintenance.active:
             fits &= self.in_time(pod_class, rows)
-        if self._reserved is not None and self._reserved.active:
-            fits &= self._reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
+        if self.reserved is not None and self.reserved.active:
+            fits &= self.reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
         elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             fits = np.zeros_like(fits)
         load = Load(pod_class, nodes, rows)

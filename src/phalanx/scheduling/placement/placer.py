@@ -15,9 +15,9 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.pipeline import Pipeline, ReservedRoom
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.placement.class_views import ClassView, ClassViews, ReservedRoom, RowArray
+from phalanx.scheduling.placement.class_views import ClassView, ClassViews, RowArray
 from phalanx.scheduling.placement.domain_greedy import NOWHERE, CopyScores, DomainGreedy, until_limits_grow
 from phalanx.scheduling.placement.greedy import best_rows, place_greedily
 from phalanx.scheduling.placement.inter_pod_constraints import (
@@ -50,13 +50,21 @@ class Placer:
         allocators: Collection[str] = (),
         rules: InterPodRules = NO_RULES,
         limits: Sequence[Plugin] = (),
-        reserved: ReservedRoom | None = None,
     ) -> None:
         self._nodes = nodes
         self._pre_bind_plugins = [each for each in filters if overrides(each, "pre_bind_check")]
-        self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits, reserved)
+        self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits)
         self._scope: BoolArray | None = None
         self._extra_score: FloatArray | None = None
+
+    @property
+    def reserved(self) -> ReservedRoom | None:
+        """The room that is closed to pods for a time."""
+        return self._views.reserved
+
+    @reserved.setter
+    def reserved(self, room: ReservedRoom | None) -> None:
+        self._views.reserved = room
 
     def invalidate(self) -> None:
         """What filters and preferences say is different now although no node has changed."""
@@ -288,9 +296,8 @@ def build_placer(
     pipeline: Pipeline,
     nodes: NodeTable,
     backoff: NodeBackoff | None = None,
-    reserved: ReservedRoom | None = None,
 ) -> Placer:
-    """The placer that asks the plugins of a policy; `reserved` tells what is kept for those who start later."""
+    """Return the placer that asks the plugins of a policy."""
     for plugin in pipeline.plugins("configure"):
         try:
             plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
@@ -305,5 +312,4 @@ def build_placer(
         pipeline.node_allocators,
         pipeline.inter_pod_rules,
         pipeline.plugins("max_copies"),
-        reserved,
     )

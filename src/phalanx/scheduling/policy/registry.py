@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import metadata
 
+from phalanx.cluster.state import ClusterState
+from phalanx.scheduling.actions.allocate import allocate
+from phalanx.scheduling.actions.backfill import backfill
+from phalanx.scheduling.actions.defragment import defragment
+from phalanx.scheduling.actions.enqueue import enqueue
+from phalanx.scheduling.actions.preempt import preempt
+from phalanx.scheduling.actions.reserve import reserve
+from phalanx.scheduling.actions.shuffle import shuffle
+from phalanx.scheduling.defragmentation.plugin import Defragmentation
+from phalanx.scheduling.features.admission_lapse import AdmissionLapse
+from phalanx.scheduling.features.exceeded_run_times import ExceededRunTimes
+from phalanx.scheduling.features.maintenance_evictions import Maintenance
+from phalanx.scheduling.features.past_use import PastUse
+from phalanx.scheduling.features.placeholders import Placeholders
+from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.plugin import Plugin
@@ -45,6 +60,11 @@ from phalanx.scheduling.plugins.queues.overcommit import Overcommit
 from phalanx.scheduling.plugins.queues.proportion import Proportion
 from phalanx.scheduling.plugins.queues.quotas import Quotas
 from phalanx.scheduling.plugins.queues.resourcequota import ResourceQuotaPlugin
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.session.cycle_history import CycleHistory
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
 ACTION_ENTRY_POINT_GROUP = "phalanx.actions"
@@ -87,6 +107,36 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
     return (Budgets, Quotas, Guarantees, Protection, SelfProtectionPlugin, NodeBackoffPlugin)
+
+
+def builtin_actions() -> dict[str, Callable[[Session], None]]:
+    """Return our actions by the names that policies give them."""
+    return {
+        "enqueue": enqueue,
+        "allocate": allocate,
+        "preempt": preempt,
+        "reclaim": preempt,
+        "gangpreempt": preempt,
+        "gangreclaim": preempt,
+        "shuffle": shuffle,
+        "defragment": defragment,
+        "reserve": reserve,
+        "backfill": backfill,
+    }
+
+
+def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHistory) -> tuple[CyclePlugin, ...]:
+    """Return the features of the cycle, in the order in which each of its steps asks them."""
+    return (
+        PastUse(state, history.history),
+        Placeholders(state),
+        AdmissionLapse(state),
+        ExceededRunTimes(state, queue),
+        Maintenance(state),
+        RejectingNodes(history.node_backoff),
+        StartReservations(state, queue),
+        Defragmentation(),
+    )
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

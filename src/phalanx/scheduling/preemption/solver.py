@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
@@ -53,9 +52,7 @@ def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
         assert isinstance(known, NoSolution)
         return known
     session.searches.begin()
-    # What is kept for the preemptor is no reason to look for its room elsewhere.
-    plan = session.reservations
-    with plan.opened_to([preemptor.unit.key]) if plan is not None else nullcontext():
+    with session.features.search(session, preemptor.unit):
         found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
     session.searches.end(_outcome_of(found))
     if isinstance(found, NoSolution):

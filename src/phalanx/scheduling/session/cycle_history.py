@@ -6,8 +6,6 @@ from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.quota.usage_history import UsageHistory
-from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.session.defragmentation_runs import DefragmentationRuns
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.eviction_searches import SearchObserver, Unobserved
 from phalanx.scheduling.session.no_solution import NoSolutionCache
@@ -17,9 +15,8 @@ from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 class CycleHistory:
     """`history` is what accounts have held, `timers` when plugins last did what they do now and then, `evictions`
     who lost how many pods when, `no_solutions` which searches for victims found nothing, `searches` who wants to
-    know of them, and `node_backoff` which nodes are left alone because they refused pods. `reservations` are the
-    starts that are kept, `defragmentation` what was moved for those who wait. Only these two and the first survive
-    a restart: the others are about minutes.
+    know of them, and `node_backoff` which nodes are left alone because they refused pods. Only the first survives a
+    restart: the others are about minutes.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -29,8 +26,6 @@ class CycleHistory:
         self.no_solutions = NoSolutionCache()
         self.searches: SearchObserver = Unobserved()
         self.node_backoff = NodeBackoff()
-        self.defragmentation = DefragmentationRuns()
-        self.reservations: ReservationPlan | None = None
         self._victim_classes: VictimClassArrays | None = None
 
     def victim_classes(self, state: ClusterState) -> VictimClassArrays:

@@ -20,7 +20,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.eviction_log import EvictionLog
 
 
-def _no_promise(of: GangKey | str) -> str:
+def _no_note(of: GangKey | str) -> str:
     return ""
 
 
@@ -47,8 +47,8 @@ class Decisions:
         self._nominated_holds = 0
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
-        # What a gang, or a pod by its uid, is told about its start beside why it waits.
-        self.promise: Callable[[GangKey | str], str] = _no_promise
+        # What the verdict of a gang, or of a pod by its uid, says beside the reason.
+        self.note: Callable[[GangKey | str], str] = _no_note
 
     def begin_turn(self) -> tuple[int, ...]:
         """What there is of the plan, for `undo_turn`."""
@@ -223,7 +223,7 @@ class Decisions:
         """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
         self._nominate_held()
         for key, (gang, verdict) in self._gang_verdicts.items():
-            verdict = self._with_start(verdict, key)
+            verdict = self._with_note(verdict, key)
             news = (verdict, gang.arrivals)
             if gang.last_verdict != news:
                 gang.last_verdict = news
@@ -231,15 +231,12 @@ class Decisions:
                 for member in gang.pending.values() if verdict is not None else ():
                     member.last_verdict = None  # what the gang is told now takes the place of it
         for uid, (record, verdict) in self._pod_verdicts.items():
-            verdict = self._with_start(verdict, uid) if record.gang is None else verdict
+            verdict = self._with_note(verdict, uid) if record.gang is None else verdict
             if record.last_verdict != verdict:
                 record.last_verdict = verdict
                 self.plan.pods.append(PodVerdict(uid, verdict))
 
-    def _with_start(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
-        start = self.promise(of) if verdict is not None else ""
-        return (
-            msgspec.structs.replace(verdict, message=_with_more(verdict.message, start))
-            if verdict and start
-            else verdict
-        )
+    def _with_note(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
+        if verdict is None or not (note := self.note(of)):
+            return verdict
+        return msgspec.structs.replace(verdict, message=_with_more(verdict.message, note))

@@ -34,7 +34,9 @@ from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Blocked, Limit
 from phalanx.scheduling.quota.queue_tree import offered, usable
 from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.decisions import Decisions
 from phalanx.scheduling.session.fit_errors import FitErrors
 from phalanx.scheduling.session.memo import Memo
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from phalanx.scheduling.framework.pipeline import Pipeline
 
 T = TypeVar("T")
+F = TypeVar("F", bound=CyclePlugin)
 
 # A cycle that is short of time does at least one part in so many of its work.
 _LEAST_PART = 64
@@ -77,6 +80,7 @@ class Session:
         should_stop: Callable[[], bool],
         memory: Memo,
         past: CycleHistory | None = None,
+        features: CycleFeatures | None = None,
     ) -> None:
         self.state = state
         self.pipeline = pipeline
@@ -102,14 +106,11 @@ class Session:
             past.no_solutions,
         )
         self.searches = past.searches
-        self.reservations, self.defragmentation = past.reservations, past.defragmentation
         # Whether those have their turns that others, for whom starts are kept, have left behind.
         self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
-        if self.reservations is not None:
-            self.decisions.promise = self.reservations.promise
-        if pipeline.policy.defragmentation is not None:
-            self.decisions.promise = self.defragmentation.with_note(self.decisions.promise)
+        self.features = features if features is not None else CycleFeatures()
+        self.decisions.note = self.features.note
         # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
@@ -250,6 +251,10 @@ class Session:
             plugin.recheck_at(self, each, self.charge_path(each)) for plugin in plugins for each in unit.members
         ]
         return min((when for when in times if when is not None and when > self.now), default=None)
+
+    def feature(self, kind: type[F]) -> F | None:
+        """Return the feature of the cycle of a class; None where it is not part of this scheduler."""
+        return self.features.get(kind)
 
     # what actions ask
 

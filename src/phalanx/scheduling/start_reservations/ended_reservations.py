@@ -1,21 +1,19 @@
-"""Who goes when an advance reservation ends: the pods that use it, by gangs."""
+"""Evictions when an advance reservation ends: the pods that use it, by gangs."""
 
 from __future__ import annotations
 
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
+from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
 
 
-def evict_ended(session: Session) -> bool:
-    """Evicts those whose reservation is over, as whole gangs; whether anybody is left who could not go.
+def evict_users_of_ended(session: Session, plan: ReservationPlan) -> bool:
+    """Evict the pods whose advance reservation is over, as whole gangs.
 
-    As a limit, the end is no eviction for others' sake: nobody has a say in it.
+    Return whether some could not be evicted yet. As with a run-time limit, no veto and no budget holds.
     """
-    plan = session.reservations
-    if plan is None:
-        return False
     left, gone = False, set[str]()
     for grant, record in plan.advance.left_over():
         if record.pod.uid in gone or record.evicting or record.pod.terminating or record.pod.fixture:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from phalanx.model.pod import ACTIVE
-from phalanx.scheduling.actions.reserved_turns import parts_of, queue_of, run_limit
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.queue_order import QueueOrder
@@ -23,9 +22,11 @@ from phalanx.scheduling.reservations.forecast import (
     StartForecast,
     StartForecaster,
 )
+from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.window import Part
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.turns import parts_of, queue_of, run_limit
 
 #: So many of those first in line get a forecast at once; so many of them however short the time is.
 _SAMPLED = 32
@@ -44,11 +45,15 @@ class UnitStart(msgspec.Struct, frozen=True, eq=False):
 
 
 def forecast_starts(
-    session: Session, units: list[QueuedUnit], out_of_time: Callable[[], bool], *, refused: bool = True
+    session: Session,
+    plan: ReservationPlan | None,
+    units: list[QueuedUnit],
+    out_of_time: Callable[[], bool],
+    *,
+    refused: bool = True,
 ) -> Iterator[UnitStart]:
     """Of units that wait and have their ranks, in the order of their turns. With `refused` all have had a turn at
     this moment, so that nobody starts now. Those that are left when the time is up are not planned."""
-    plan = session.reservations
     settings = plan.settings if plan is not None else ReservationSettings()
     kept = plan.all() if plan is not None else []
     forecaster = StartForecaster(
@@ -77,11 +82,9 @@ def forecast_starts(
         yield UnitStart(unit, queue, _priority(session, unit), pods, forecast, reservation)
 
 
-def sample_forecasts(session: Session, due: bool) -> bool:
+def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool:
     """Takes note of forecasts that have come true, and where it is `due` gives those first in line that have no
     promise a forecast, so that it is known what forecasts are worth. Whether anybody got one."""
-    plan = session.reservations
-    assert plan is not None
     for key in plan.starts.forecasts.keys if due or session.plan.binds else ():
         unit = session.queue.unit(key)
         if unit is None or (unit.gangs and all(session.requirement(gang).satisfied for gang in unit.gangs)):
@@ -104,7 +107,7 @@ def sample_forecasts(session: Session, due: bool) -> bool:
         looked += 1
         return looked > _LEAST_SAMPLED and session.out_of_time()
 
-    for each in forecast_starts(session, units, stop):
+    for each in forecast_starts(session, plan, units, stop):
         if each.reservation is None and each.forecast.no_start is None:
             news = plan.note_forecast(each.unit.key, each.forecast.start, each.queue, each.pods)
             fit_error = session.queue.fit_error_of(each.unit.key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -85,17 +85,11 @@ class DefragmentationRuns:
         self._next_run = now + settings.interval
         self.notes.clear()
 
-    def with_note(self, told: Callable[[GangKey | str], str]) -> Callable[[GangKey | str], str]:
-        """What a gang, or a pod by its uid, is told beside why it waits, with why nobody moved for it."""
-
-        def promise(of: GangKey | str) -> str:
-            note = next(
-                (text for key, text in self.notes.items() if key == of or (isinstance(key, tuple) and of in key)),
-                "",
-            )
-            return "; ".join(filter(None, (told(of), note)))
-
-        return promise
+    def note(self, of: GangKey | str) -> str:
+        """Return why no pod was moved for a gang, or a pod by its uid, although that would help; "" for nothing."""
+        return next(
+            (text for key, text in self.notes.items() if key == of or (isinstance(key, tuple) and of in key)), ""
+        )
 
     # the budget
 

@@ -1,22 +1,61 @@
-"""Who leaves nodes when their maintenance begins: whole gangs, or what a gang can do without."""
+"""Maintenance windows: rows that open or close with time, and evictions when a window begins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.maintenance import AtStart, MaintenanceWindow
 from phalanx.model.pod import CAN_LEAVE
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
+
+# Seconds after which evictions that were refused are tried again.
+_RETRY = 10.0
+
+
+class Maintenance(CyclePlugin):
+    """Closes nodes for their maintenance windows, and evicts from them where a window says so."""
+
+    name = "maintenance"
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._table = state.nodes.maintenance
+        self._retry_at: float | None = None
+
+    def configure(self, policy: Policy) -> None:
+        start_delay = (policy.reservations or ReservationSettings()).start_delay
+        self._table.configure(policy.heeds_maintenance_signals, start_delay)
+
+    def outdated(self) -> bool:
+        return self._table.outdated
+
+    def next_due(self) -> float | None:
+        times = (self._table.next_change, self._retry_at)
+        return min((when for when in times if when is not None), default=None)
+
+    def advance(self, now: float) -> None:
+        if self._table.advance(now):
+            self._state.room_opened()
+
+    def evict_ended(self, session: Session) -> None:
+        self._retry_at = session.now + _RETRY
+        left = evict_for_maintenance(session)
+        if not left:
+            self._retry_at = None
 
 
 def evict_for_maintenance(session: Session) -> bool:
-    """Evicts from nodes whose window has begun and says so; whether anybody is left who may not go now.
+    """Evict pods from nodes whose window has begun and evicts. Return whether some could not be evicted yet.
 
-    Vetoes, budgets and rates hold as for every voluntary eviction. A member that its gang can do without goes
-    alone; of any other the whole gang goes.
+    Vetoes, budgets and rates hold as for every voluntary eviction. A member above its gang's minimum is evicted
+    alone; with any other the whole gang is evicted.
     """
     table = session.state.nodes.maintenance
     begun = [window for window in table.begun() if window.at_start is AtStart.EVICT]
@@ -40,7 +79,7 @@ def evict_for_maintenance(session: Session) -> bool:
 
 
 def evictable(session: Session, rows: list[int]) -> Iterator[PodRecord]:
-    """Our pods there, by name. What belongs to its node stays, and what others have placed is theirs to move."""
+    """Yield the pods of this scheduler on the rows, by name, without pods that belong to their node."""
     pods = session.state.pods
     for row in rows:
         for record in sorted(pods.on(row), key=lambda each: each.pod.key):

@@ -1,4 +1,4 @@
-"""Turns beside what is kept for others: what is open to whom, and who gets a start of its own."""
+"""Turns under a plan of starts: what is open to which unit, and which units get a start reserved."""
 
 from __future__ import annotations
 
@@ -24,19 +24,11 @@ from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import StoredReservation, shares_of, stored
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
+from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
 
 #: So many starts are kept at most, whatever the policy says.
 MOST_RESERVATIONS = 1000
-
-
-class ReservedTurn:
-    """A turn of some units that ask for the same. `opened` tells that something was opened to them, `placed` is who
-    got what was kept for it."""
-
-    def __init__(self, opened: bool) -> None:
-        self.opened = opened
-        self.placed: QueuedUnit | None = None
 
 
 class _KeptRoom:
@@ -58,21 +50,17 @@ class _KeptRoom:
 
 
 @contextmanager
-def reserved_turn(session: Session, units: list[QueuedUnit]) -> Iterator[ReservedTurn]:
-    """Opens to units what is kept for the first of them, and for those whom all outrank; closes it at the end."""
-    plan = session.reservations
-    if plan is None or not plan.active:
-        yield ReservedTurn(False)
-        return
+def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUnit], turn: Turn) -> Iterator[None]:
+    """Open what is reserved for the first unit, and for units that it outranks, during a turn of equal units."""
     first = units[0]
     priority = min(session.turn_priority(member) for unit in units for member in unit.members)
     opened = plan.lift(first.key, priority)
+    turn.opened |= opened
     mark = len(session.plan.binds)
     use = _use_of(first)
     session.quota_check.kept_room = _KeptRoom(plan, run_limit(first), use)
-    turn = ReservedTurn(opened)
     try:
-        yield turn
+        yield
     finally:
         session.quota_check.kept_room = None
         if opened or turn.placed is not None:
@@ -84,13 +72,11 @@ def reserved_turn(session: Session, units: list[QueuedUnit]) -> Iterator[Reserve
 
 
 @contextmanager
-def beside_the_plan(session: Session, unit: QueuedUnit) -> Iterator[None]:
-    """Who looks whether the unit would get something sees in its accounts, as on nodes, what is kept for others:
-    what its turn refuses would else seem open, turn after turn."""
-    plan = session.reservations
-    if plan is None or not plan.active:
-        yield
-        return
+def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
+    """Close what is reserved in the accounts, as on nodes, while the cycle looks whether the unit would fit.
+
+    What its turn refuses would seem open otherwise, turn after turn.
+    """
     session.quota_check.kept_room = _KeptRoom(plan, run_limit(unit), _use_of(unit))
     try:
         yield
@@ -102,10 +88,8 @@ def _use_of(unit: QueuedUnit) -> ReservationUse | None:
     return next((each.pod_class.spec.reservation for each in _pending(unit)), None)
 
 
-def due_units(session: Session) -> list[UnitKey]:
-    """Brings the plan up to date; the units whose start has come."""
-    plan = session.reservations
-    assert plan is not None
+def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
+    """Bring the plan up to date; return the units whose start has come."""
     if plan.recalls:
         plan.restore_recalled(lambda kept: _recalled(session, kept), session.quota_check, session.now)
     ask = partial(wanted_by, session)
@@ -125,11 +109,9 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
     return parts_of(session, unit) or f"gang {key} asks for nothing"
 
 
-def promises(session: Session) -> list[StoredReservation]:
+def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]:
     """What is to be remembered beyond this process, in the order in which it was promised."""
-    plan, gangs = session.reservations, session.state.gangs
-    if plan is None:
-        return []
+    gangs = session.state.gangs
     found = []
     for each in plan.all():
         keys = [] if isinstance(each.key, str) else each.key
@@ -161,11 +143,9 @@ def _recalled(session: Session, kept: StoredReservation) -> Reservation | None:
     return made
 
 
-def next_in_line(session: Session) -> list[UnitKey]:
+def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """The unschedulable units that would get a start next, should those before them start now: nobody behind them
     may have a turn before them."""
-    plan = session.reservations
-    assert plan is not None
     depth = plan.settings.depth
     if not depth:
         return []
@@ -178,11 +158,8 @@ def next_in_line(session: Session) -> list[UnitKey]:
     return [unit.key for units in heads.values() for unit in units]
 
 
-def keep_start(session: Session, unit: QueuedUnit) -> None:
-    """After a unit was refused: keeps a start for it, if it is entitled to one and there is any."""
-    plan = session.reservations
-    if plan is None or unit.key not in session.unschedulable:
-        return
+def keep_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
+    """Reserve a start for a unit that is unschedulable, if it is entitled to one and there is any."""
     demand, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
         parts = parts_of(session, unit) if waits_for_room(demand) else ()
@@ -233,10 +210,6 @@ def _inside(member: PodRecord) -> bool:
     """Whether it starts in an advance reservation and nowhere else."""
     use = member.pod_class.spec.reservation
     return use is not None and (use.inside or bool(use.fault))
-
-
-def reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
-    return session.reservations.get(unit.key) if session.reservations is not None else None
 
 
 def queue_of(session: Session, unit: QueuedUnit) -> str:

@@ -1,16 +1,23 @@
-"""Pods that run longer than they may: their gangs go, at once or when somebody needs the room (the policy says)."""
+"""Pods that run longer than their limit: their gangs are evicted, at once or when a unit needs the room.
+
+The policy says which.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.text.run_times import run_time_sentence
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
 from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
 REPORT = "report"
@@ -24,14 +31,40 @@ RETRY = 10.0
 _MOST_TRIED = 16
 
 
-def evict_exceeded(session: Session) -> bool:
-    """Evicts by the policy; whether anybody is left whose time is over and who could not go."""
-    policy = session.pipeline.policy.exceeded_run_times
-    if policy == KILL:
-        return _kill(session)
-    if policy == WHEN_NEEDED and session.unschedulable:
-        return _make_room(session)
-    return False
+class ExceededRunTimes(CyclePlugin):
+    """Evicts pods that run longer than their limit."""
+
+    name = "run-times"
+
+    def __init__(self, state: ClusterState, queue: SchedulingQueue) -> None:
+        self._limits = state.pods.allowances
+        self._queue = queue
+        self._rule = REPORT
+        self._retry_at: float | None = None
+
+    def configure(self, policy: Policy) -> None:
+        self._rule, self._retry_at = policy.exceeded_run_times, None
+
+    def next_due(self) -> float | None:
+        if self._rule == REPORT:
+            return None
+        times = (self._limits.next_end, self._retry_at)
+        return min((when for when in times if when is not None), default=None)
+
+    def advance(self, now: float) -> None:
+        if self._limits.advance(now) and self._rule != REPORT:
+            # A unit that waits may get the room of these pods.
+            self._queue.activate_everything()
+
+    def evict_ended(self, session: Session) -> None:
+        self._retry_at = session.now + RETRY
+        left = False
+        if self._rule == KILL:
+            left = _kill(session)
+        elif self._rule == WHEN_NEEDED and session.unschedulable:
+            left = _make_room(session)
+        if not left:
+            self._retry_at = None
 
 
 def exceeded_pods(session: Session) -> Iterator[PodRecord]:

@@ -1,0 +1,73 @@
+"""Defragmentation as a feature of the cycle: when a run is due, and for which units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.defragmentation.runs import DefragmentationRuns
+from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.session import Session
+
+#: A run looks for room for so many waiting units, the first in the order of their turns.
+MOST_TRIED = 16
+
+
+class Defragmentation(CyclePlugin):
+    """Wakes the units for which the action `defragment` may move pods, in the windows of the policy."""
+
+    name = "defragmentation"
+
+    def __init__(self) -> None:
+        self.runs = DefragmentationRuns()
+        self._settings: DefragmentSettings | None = None
+        self._next_wake: float | None = None
+        self._changed = False
+
+    def configure(self, policy: Policy) -> None:
+        self._settings = policy.defragmentation
+        # No cycle has asked yet when the first run is due.
+        self._changed = policy.defragmentation is not None
+
+    def outdated(self) -> bool:
+        return self._changed
+
+    def next_due(self) -> float | None:
+        return self._next_wake
+
+    def advance(self, now: float) -> None:
+        self._changed = False
+
+    def wake(self, session: Session) -> Iterable[UnitKey]:
+        """Return the units for which pods may move now; after a window, those whose verdict still speaks of it."""
+        if self.runs.due(self._settings, session.now):
+            first = sorted(session.queue.first_unschedulable(MOST_TRIED), key=lambda entry: entry[0])
+            keys = (unit.key for _, unit in first if may_lack_room(session, unit))
+            return list(islice(keys, MOST_TRIED))
+        window = self.runs.window(self._settings, session.now)
+        noted = list(self.runs.notes) if window is None or session.now < window.start else []
+        if noted:
+            self.runs.notes.clear()
+        return noted
+
+    def note(self, of: GangKey | str) -> str:
+        return self.runs.note(of) if self._settings is not None else ""
+
+    def published(self, session: Session) -> None:
+        self._next_wake = self.runs.next_wake(self._settings, session.now)
+
+    def confirm(self, version: int) -> None:
+        """Take note that the evictions booked as of `version` are written down: they may be carried out now."""
+        self._changed = self.runs.confirm(version) or self._changed
+
+
+def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
+    """Return whether an unschedulable unit waits for room alone, by its last verdict."""
+    demand = session.queue.demand_of(unit.key)
+    return unit.composite is None and isinstance(demand, PodSignature | QuorumSignature)

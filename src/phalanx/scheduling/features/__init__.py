@@ -1,0 +1,1 @@
+"""Features of the cycle, each a `CyclePlugin`."""

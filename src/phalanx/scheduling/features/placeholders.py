@@ -1,0 +1,30 @@
+"""Placeholders of members that are expected: their room is given back when they have not come in time."""
+
+from __future__ import annotations
+
+from phalanx.cluster.state import ClusterState
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+
+
+class Placeholders(CyclePlugin):
+    """Ends placeholders whose time is over."""
+
+    name = "placeholders"
+
+    def __init__(self, state: ClusterState) -> None:
+        self._pods = state.pods
+
+    def next_due(self) -> float | None:
+        return self._pods.placeholders.next_end
+
+    def advance(self, now: float) -> None:
+        """Delete the placeholders that are over. While their leader has no node they are still expected, and only
+        their nomination ends."""
+        if not self._pods.placeholders:
+            return
+        for record in self._pods.placeholders.pop_ended(now):
+            gang = record.gang
+            if record.pod.expires or gang is None or gang.active:
+                self._pods.delete(record.pod.uid)
+            else:
+                self._pods.cancel_nomination(record)

@@ -1,0 +1,218 @@
+"""Reserved starts and advance reservations as a feature of the cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.framework.reservation_settings import ReservationSettings
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.advance_grant import AdvanceGrant
+from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.stored import StoredGrant, StoredReservation, StoredStarts
+from phalanx.scheduling.session.cycle_features import CycleFeatures
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.ended_reservations import evict_users_of_ended
+from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
+from phalanx.scheduling.start_reservations.turns import (
+    beside_the_plan,
+    due_units,
+    keep_start,
+    next_in_line,
+    promises,
+    reserved_turn,
+)
+
+# Seconds after which evictions that were refused are tried again.
+_RETRY = 10.0
+
+
+class StartReservations(CyclePlugin):
+    """The plan of starts, in the turns of units and beside them.
+
+    `plan` is None where the policy reserves no starts and there is no advance reservation. It outlives a change of
+    policy: a start that was promised stays promised.
+    """
+
+    name = "start-reservations"
+
+    def __init__(self, state: ClusterState, queue: SchedulingQueue) -> None:
+        self.plan: ReservationPlan | None = None
+        self._state = state
+        self._queue = queue
+        self._settings: ReservationSettings | None = None
+        self._promises: list[StoredReservation] = []
+        self._grants: list[StoredGrant] = []
+        self._stored_version = 0
+        self._version_at_begin = 0
+        self._forecast_at = 0.0
+        self._retry_at: float | None = None
+        self._again = False
+
+    # under which policy
+
+    def configure(self, policy: Policy) -> None:
+        self._settings = policy.reservations
+        if self._settings is None and not self._advance_wanted:
+            self.plan, self._promises = None, []
+            return
+        settings = self._settings or ReservationSettings(keeps_starts=False)
+        if self.plan is None:
+            self.plan = ReservationPlan(self._state, settings)
+        else:
+            self.plan.configure(settings)
+
+    @property
+    def _advance_wanted(self) -> bool:
+        """Whether there are advance reservations, which need a plan whatever the policy reserves."""
+        wanted = self.plan is not None and self.plan.advance.wanted
+        return bool(self._state.objects.advance) or bool(self._grants) or wanted
+
+    def _follow_advance(self) -> None:
+        """Begin a plan for advance reservations under a policy that reserves no starts."""
+        if self.plan is None and self._advance_wanted:
+            self.plan = ReservationPlan(self._state, ReservationSettings(keeps_starts=False))
+            self._queue.activate_everything()
+
+    def reserved_room(self) -> ReservationPlan | None:
+        return self.plan
+
+    # before and between cycles
+
+    def outdated(self) -> bool:
+        if self._again:
+            return True
+        return self.plan.outdated if self.plan is not None else bool(self._state.objects.advance)
+
+    def next_due(self) -> float | None:
+        times = (self.plan.next_due if self.plan is not None else None, self._retry_at)
+        return min((when for when in times if when is not None), default=None)
+
+    # within a cycle
+
+    def advance(self, now: float) -> None:
+        self._again = False
+        self._follow_advance()
+
+    def wake(self, session: Session) -> Iterable[UnitKey]:
+        if self.plan is None:
+            return ()
+        due = due_units(session, self.plan)
+        self._version_at_begin = self.plan.version
+        return due
+
+    def wake_behind(self, session: Session) -> Iterable[UnitKey]:
+        return next_in_line(session, self.plan) if self.plan is not None else ()
+
+    def begin(self, session: Session) -> None:
+        if self.plan is not None:
+            for unit in session.units:
+                unit.reserved = self.plan.get(unit.key) is not None
+
+    def guard_turn(self, session: Session, units: list[QueuedUnit], turn: Turn) -> Guard | None:
+        plan = self.plan
+        return reserved_turn(session, plan, units, turn) if plan is not None and plan.active else None
+
+    def guard_recheck(self, session: Session, unit: QueuedUnit) -> Guard | None:
+        plan = self.plan
+        return beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
+
+    def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
+        """Open what is reserved for the unit: it is no reason to look for its room elsewhere."""
+        return self.plan.opened_to([unit.key]) if self.plan is not None else None
+
+    def refused(self, session: Session, units: list[QueuedUnit]) -> None:
+        if self.plan is not None:
+            for unit in units:
+                keep_start(session, self.plan, unit)
+
+    def evict_ended(self, session: Session) -> None:
+        self._retry_at = session.now + _RETRY
+        left = self.plan is not None and evict_users_of_ended(session, self.plan)
+        if not left:
+            self._retry_at = None
+
+    def revise(self, session: Session) -> None:
+        """Sample forecasts. Note whether another cycle is wanted because what is reserved has changed: then other
+        units may start now, or get another start."""
+        plan = self.plan
+        if plan is None:
+            return
+        every = plan.settings.forecast_every
+        due = bool(every) and session.plan.complete and session.now >= self._forecast_at
+        decided = session.plan
+        moved = bool(decided.binds or decided.nominations or decided.evictions)
+        try:
+            if sample_forecasts(session, plan, due):
+                self._forecast_at = session.now + every
+        finally:
+            self._again = plan.version != self._version_at_begin or (moved and plan.disturbed)
+
+    def note(self, of: GangKey | str) -> str:
+        return self.plan.promise(of) if self.plan is not None else ""
+
+    def published(self, session: Session) -> None:
+        if self.plan is not None and self.plan.version != self._stored_version:
+            self._promises, self._stored_version = promises(session, self.plan), self.plan.version
+            self._grants = self.plan.advance.stored()
+
+    # what outlives the process
+
+    def load(
+        self,
+        promised: Sequence[StoredReservation],
+        starts: StoredStarts | None = None,
+        grants: Sequence[StoredGrant] = (),
+    ) -> None:
+        """Restore what an earlier process had promised and granted, and the starts that it had observed."""
+        self._grants = list(grants)
+        self._follow_advance()
+        plan = self.plan
+        if plan is None:
+            return
+        if self._grants:
+            plan.advance.recall(self._grants)
+        if starts is not None:
+            plan.starts.calibration.recall(starts.promised)
+            plan.starts.forecasts.calibration.recall(starts.forecast)
+        if promised:
+            plan.recall(promised)
+            self._promises = list(promised)
+            self._again = True
+
+    def promised(self) -> tuple[int, list[StoredReservation], list[StoredGrant]]:
+        """Return (a number that grows with every change, the promised starts, the granted advance reservations)."""
+        return (self.plan.version if self.plan is not None else 0), self._promises, self._grants
+
+    def advance_grants(self) -> Mapping[str, AdvanceGrant]:
+        """Return the state of each advance reservation by its name."""
+        return self.plan.advance.grants if self.plan is not None else {}
+
+    def observed_starts(self) -> StoredStarts:
+        """Return how waits compare with the starts that were promised or forecast."""
+        if self.plan is None:
+            return StoredStarts()
+        return StoredStarts(self.plan.starts.calibration.starts, self.plan.starts.forecasts.calibration.starts)
+
+
+def reservation_plan(features: CycleFeatures) -> ReservationPlan | None:
+    """Return the plan of starts; None where none is reserved."""
+    feature = features.get(StartReservations)
+    return feature.plan if feature is not None else None
+
+
+def plan_of(session: Session) -> ReservationPlan | None:
+    """Return the plan of starts of a session's scheduler."""
+    return reservation_plan(session.features)
+
+
+def load_promises(features: CycleFeatures, promised: Sequence[StoredReservation]) -> None:
+    """Let the starts that another process had promised stand in a scheduler with these features."""
+    feature = features.get(StartReservations)
+    if feature is not None:
+        feature.load(promised)
