@@ -57,8 +57,8 @@ from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
-from phalanx.scheduling.features.exceeded_run_times import KILL
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
+from phalanx.scheduling.features.run_time_limits import KILL
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import StartReservations

@@ -9,7 +9,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.model.text.run_times import run_time_sentence
-from phalanx.scheduling.features.exceeded_run_times import KILL, WHEN_NEEDED
+from phalanx.scheduling.features.run_time_limits import KILL, WHEN_NEEDED
 from phalanx.status.event_publisher import EventPublisher
 
 #: So many seconds before its end a pod that will be killed is told so.
@@ -29,7 +29,7 @@ _CONSEQUENCES = {
 class ExceededRunTimes:
     """One event per gang, or pod on its own, and stage. `count` is told the policy for each whose time is over,
     `touch` each gang for which that is news, so that its status says so. Who evicts is the scheduler
-    (`phalanx.scheduling.features.exceeded_run_times`).
+    (`phalanx.scheduling.features.run_time_limits`).
     """
 
     def __init__(

@@ -17,11 +17,11 @@ from phalanx.scheduling.actions.reserve import reserve
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
-from phalanx.scheduling.features.exceeded_run_times import ExceededRunTimes
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
 from phalanx.scheduling.features.past_use import PastUse
 from phalanx.scheduling.features.placeholders import Placeholders
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
+from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.plugin import Plugin
@@ -131,7 +131,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         PastUse(state, history.history),
         Placeholders(state),
         AdmissionLapse(state),
-        ExceededRunTimes(state, queue),
+        RunTimeLimitEvictions(state, queue),
         Maintenance(state),
         RejectingNodes(history.node_backoff),
         StartReservations(state, queue),

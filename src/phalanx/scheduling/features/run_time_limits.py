@@ -31,7 +31,7 @@ RETRY = 10.0
 _MOST_TRIED = 16
 
 
-class ExceededRunTimes(CyclePlugin):
+class RunTimeLimitEvictions(CyclePlugin):
     """Evicts pods that run longer than their limit."""
 
     name = "run-times"
