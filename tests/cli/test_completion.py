@@ -18,7 +18,13 @@ from phalanx.cli.completion import candidates
 from phalanx.cli.main import SHORT_COMMANDS, SLURM_COMMANDS, cli
 
 REPOSITORY = Path(__file__).parents[2]
-PROGRAM = f"#!{sys.executable}\nfrom {{module}} import main\nmain()\n"
+# A shell starts the interpreter, as in the programs of pip: its path may contain spaces.
+PROGRAM = f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''
+from {{module}} import main
+main()
+"""
 
 
 def values(*words: str) -> list[str]:
