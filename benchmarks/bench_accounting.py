@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.report import Row, in_own_process, show
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome, PodFact, Precision
+from phalanx.accounting.facts import PodFact, PodOutcome, Precision
 from phalanx.accounting.history import RunFilter, read_runs
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock
@@ -36,7 +36,7 @@ _AT_ONCE = 20_000
 _LIFE: tuple[dict[str, Any], ...] = (
     {},
     {"placed": True, "bound": BEGIN + 1},
-    {"ended": BEGIN + 2, "outcome": Outcome.SUCCEEDED},
+    {"ended": BEGIN + 2, "outcome": PodOutcome.SUCCEEDED},
 )
 
 
@@ -74,7 +74,7 @@ def _one(
     payer = number % (QUEUES * USERS) + 1
     started = BEGIN + chance.randrange(DAYS * DAY - 40_000)
     wait, ended = int(chance.expovariate(1 / 900)), started + 1 + int(chance.expovariate(1 / 7200)) % 39_000
-    outcome = chance.choices([Outcome.SUCCEEDED, Outcome.FAILED, Outcome.EVICTED], [90, 7, 3])[0]
+    outcome = chance.choices([PodOutcome.SUCCEEDED, PodOutcome.FAILED, PodOutcome.EVICTED], [90, 7, 3])[0]
     state = {"Succeeded": "COMPLETED", "Failed": "FAILED", "Evicted": "PREEMPTED"}[outcome]
     some_runs.append(
         {
@@ -125,8 +125,8 @@ def _one(
     for (day, resource), amount in held_by_day(parts).items():
         numbers = sums.setdefault((day, payer, resource), [0, 0, 0])
         numbers[0] += 2 * amount
-        numbers[1] += 2 * amount * (outcome is Outcome.EVICTED)
-        numbers[2] += 2 * amount * (outcome is Outcome.FAILED)
+        numbers[1] += 2 * amount * (outcome is PodOutcome.EVICTED)
+        numbers[2] += 2 * amount * (outcome is PodOutcome.FAILED)
 
 
 def _usage(key: tuple[int, int, str], numbers: list[int]) -> dict[str, Any]:

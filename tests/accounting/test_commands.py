@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome, plain
+from phalanx.accounting.facts import PodOutcome, plain
 from phalanx.accounting.sums import DAY
 from phalanx.cli.explanation.moments import month_of, parse_age, parse_moment, span
 from phalanx.cli.main import cli
@@ -31,14 +31,19 @@ def ask(database: Database, location: str, monkeypatch: pytest.MonkeyPatch) -> A
     """Two gangs of ada's and one of bea's, all of which have ended, one evicted in between."""
     monkeypatch.setenv("PHALANX_ACCOUNTING_DATABASE", location)
     ada: dict[str, Any] = {"gang": "train", "user": "ada", "queue": "research", "amounts": GPU}
-    out: dict[str, Any] = {"outcome": Outcome.EVICTED, "evicted": T0 + 3600, "reason": "PreemptionByScheduler"}
+    out: dict[str, Any] = {"outcome": PodOutcome.EVICTED, "evicted": T0 + 3600, "reason": "PreemptionByScheduler"}
     again = a_pod(
-        "a2", **{**ada, "created": T0 + 3700}, bound=T0 + 3900, ended=T0 + 7500, outcome=Outcome.SUCCEEDED
+        "a2", **{**ada, "created": T0 + 3700}, bound=T0 + 3900, ended=T0 + 7500, outcome=PodOutcome.SUCCEEDED
     )
     tell(database, DAY, a_pod("a1", **ada, bound=T0 + 60, ended=T0 + 3660, **out), again)
     bea: dict[str, Any] = {"gang": "=cmd|' /C calc'!A0", "user": "bea", "queue": "research"}
-    tell(database, DAY, a_pod("b", **bea, bound=T0 + 10, ended=T0 + 1810, outcome=Outcome.FAILED))
-    tell(database, DAY, a_pod("c", gang="", namespace="web", placed=True, outcome=Outcome.SUCCEEDED), watched=False)
+    tell(database, DAY, a_pod("b", **bea, bound=T0 + 10, ended=T0 + 1810, outcome=PodOutcome.FAILED))
+    tell(
+        database,
+        DAY,
+        a_pod("c", gang="", namespace="web", placed=True, outcome=PodOutcome.SUCCEEDED),
+        watched=False,
+    )
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(cli, [*arguments], standalone_mode=True)

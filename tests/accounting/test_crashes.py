@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome, PodFact
+from phalanx.accounting.facts import PodFact, PodOutcome
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.records import Clock
 from phalanx.accounting.retention import prune, pseudonymise
@@ -64,7 +64,7 @@ def steps() -> list[tuple[int, list[PodFact]]]:
     def bound(uid: str, at: int, **what: Any) -> PodFact:
         return a_pod(uid, **{"bound": T0 + at, "created": T0 + at - 5, **what})
 
-    def ended(fact: PodFact, at: int, outcome: Outcome = Outcome.SUCCEEDED, **what: Any) -> PodFact:
+    def ended(fact: PodFact, at: int, outcome: PodOutcome = PodOutcome.SUCCEEDED, **what: Any) -> PodFact:
         return msgspec.structs.replace(fact, ended=T0 + at, outcome=outcome, **what)
 
     a, b = bound("a", 10, user="ada"), bound("b", 11, user="ada")
@@ -74,8 +74,8 @@ def steps() -> list[tuple[int, list[PodFact]]]:
     return [
         (6, [a_pod("a", created=T0 + 5, user="ada"), other]),
         (15, [a, b, other, alone]),
-        (45, [ended(a, 40, Outcome.EVICTED, **out), ended(b, 41, Outcome.EVICTED, **out), other, alone]),
-        (DAY + 60, [again, ended(other, DAY + 3), ended(alone, 60, Outcome.FAILED)]),
+        (45, [ended(a, 40, PodOutcome.EVICTED, **out), ended(b, 41, PodOutcome.EVICTED, **out), other, alone]),
+        (DAY + 60, [again, ended(other, DAY + 3), ended(alone, 60, PodOutcome.FAILED)]),
         (DAY + 90, [ended(again, DAY + 80), bound("o2", DAY + 85, gang="h"), ended(other, DAY + 3)]),
         (DAY + 99, [ended(bound("o2", DAY + 85, gang="h"), DAY + 95)]),
     ]

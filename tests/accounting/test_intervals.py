@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome, PodFact, Precision
+from phalanx.accounting.facts import PodFact, PodOutcome, Precision
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.report import read_report
@@ -36,7 +36,7 @@ class Life(msgspec.Struct, frozen=True):
     created: int
     bound: int | None
     ended: int
-    outcome: Outcome
+    outcome: PodOutcome
     cpu: int
     user: str
 
@@ -51,7 +51,7 @@ class Life(msgspec.Struct, frozen=True):
         if self.bound is not None and self.bound <= step:
             fact = msgspec.structs.replace(fact, placed=True, bound=moment(self.bound))
         if self.ended <= step:
-            evicted = moment(self.ended) if self.outcome is Outcome.EVICTED else 0
+            evicted = moment(self.ended) if self.outcome is PodOutcome.EVICTED else 0
             fact = msgspec.structs.replace(fact, ended=moment(self.ended), outcome=self.outcome, evicted=evicted)
         return fact
 
@@ -67,7 +67,7 @@ def lives(draw: st.DrawFn) -> list[Life]:
         created = draw(st.integers(0, HORIZON - 10))
         waits, runs = draw(st.integers(0, 6)), draw(st.integers(0, 30))
         placed = draw(st.booleans()) or draw(st.booleans())
-        outcome = draw(st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED, Outcome.EVICTED]))
+        outcome = draw(st.sampled_from([PodOutcome.SUCCEEDED, PodOutcome.FAILED, PodOutcome.EVICTED]))
         made.append(
             Life(
                 uid=f"p{number}",
@@ -75,7 +75,7 @@ def lives(draw: st.DrawFn) -> list[Life]:
                 created=created,
                 bound=created + waits if placed else None,
                 ended=min(created + waits + runs, HORIZON),
-                outcome=outcome if placed else Outcome.DELETED,
+                outcome=outcome if placed else PodOutcome.DELETED,
                 cpu=draw(st.sampled_from([1, 500, 4000])),
                 user=draw(st.sampled_from(["ada", "bea"])),
             )
@@ -134,7 +134,7 @@ def test_nothing_is_charged_that_is_not_known_to_have_been_held(
                 row, at = found[life.uid], moment(seen[life.uid][-1])
                 assert row["ended"] == max(at, row["bound"] or row["created"])
                 assert row["ended"] <= moment(life.ended) <= row["ended_before"]
-                assert (row["end_precision"], row["outcome"]) == (Precision.ESTIMATED, Outcome.UNKNOWN)
+                assert (row["end_precision"], row["outcome"]) == (Precision.ESTIMATED, PodOutcome.UNKNOWN)
         held = {key: used for key, (used, _, _) in held_per_second(lives).items()}
         assert all(used <= held[key] for key, (used, _, _) in days(database).items())
     finally:
@@ -171,7 +171,9 @@ def sessions(lives: list[Life]) -> list[set[str]]:
             (each for each in lives if each.gang == gang), key=lambda each: (each.created, each.uid)
         ):
             last = max((each.ended for each in runs[-1]), default=-1) if runs else -1
-            evicted = bool(runs) and any(each.outcome is Outcome.EVICTED for each in runs[-1] if each.ended == last)
+            evicted = bool(runs) and any(
+                each.outcome is PodOutcome.EVICTED for each in runs[-1] if each.ended == last
+            )
             soon = (life.created - last) * STEP <= REQUEUED_WITHIN
             if runs and (life.created <= last or (evicted and soon)):
                 runs[-1].append(life)
@@ -188,8 +190,8 @@ def held_per_second(lives: list[Life]) -> dict[tuple[int, str], tuple[int, int, 
         for second in range(moment(life.bound), moment(life.ended)) if life.bound is not None else ():
             entry = sums.setdefault((second // DAY, life.user), [0, 0, 0])
             entry[0] += life.cpu
-            entry[1] += life.cpu if life.outcome is Outcome.EVICTED else 0
-            entry[2] += life.cpu if life.outcome is Outcome.FAILED else 0
+            entry[1] += life.cpu if life.outcome is PodOutcome.EVICTED else 0
+            entry[2] += life.cpu if life.outcome is PodOutcome.FAILED else 0
     return {key: (used, evicted, failed) for key, (used, evicted, failed) in sums.items()}
 
 

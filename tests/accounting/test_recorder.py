@@ -10,15 +10,15 @@ import pytest
 from sqlalchemy import event
 
 from phalanx.accounting.database import Database, DatabaseError
-from phalanx.accounting.facts import Outcome, PodFact, Precision, gone
+from phalanx.accounting.facts import PodFact, PodOutcome, Precision, gone
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.sums import DAY, decode_parts, joined
 from phalanx.model.gang import GangKey
 from tests.accounting.world import T0, a_gang, a_pod, changes, only, rows, tell
 
-DONE = {"outcome": Outcome.SUCCEEDED}
-EVICTED = {"outcome": Outcome.EVICTED, "reason": "PreemptionByScheduler"}
+DONE = {"outcome": PodOutcome.SUCCEEDED}
+EVICTED = {"outcome": PodOutcome.EVICTED, "reason": "PreemptionByScheduler"}
 
 
 def bound(uid: str, at: int, **what: Any) -> PodFact:
@@ -59,7 +59,7 @@ def test_what_is_told_again_changes_nothing(database: Database) -> None:
 
 def test_of_a_pod_that_has_ended_nothing_changes(database: Database) -> None:
     tell(database, 30, bound("a", 10, ended=T0 + 20, **DONE))
-    tell(database, 50, bound("a", 10, ended=T0 + 45, user="mallory", outcome=Outcome.FAILED))
+    tell(database, 50, bound("a", 10, ended=T0 + 45, user="mallory", outcome=PodOutcome.FAILED))
     assert (only(database)["state"], only(database)["ended"]) == ("COMPLETED", T0 + 20)
     assert used(database)["cpu"] == 10_000
 
@@ -97,7 +97,7 @@ def test_an_evicted_gang_goes_on_with_its_run(database: Database) -> None:
     again = (bound("a2", 5000, created=T0 + 4000), bound("b2", 5000, created=T0 + 4000))
     tell(database, 5001, *again, gang=gang)
     assert (only(database)["state"], only(database)["members"]) == ("RUNNING", 4)
-    ends = [msgspec.structs.replace(each, ended=T0 + 5100, outcome=Outcome.SUCCEEDED) for each in again]
+    ends = [msgspec.structs.replace(each, ended=T0 + 5100, outcome=PodOutcome.SUCCEEDED) for each in again]
     tell(database, 5200, *ends, gang=gang)
     run = only(database)
     assert (run["state"], run["evictions"], run["started"]) == ("COMPLETED", 1, T0 + 10)
@@ -162,7 +162,7 @@ def test_pods_on_their_own_are_runs_of_their_own(database: Database) -> None:
     tell(
         database,
         50,
-        bound("a", 1, gang="", name="job-1", outcome=Outcome.FAILED, ended=T0 + 11),
+        bound("a", 1, gang="", name="job-1", outcome=PodOutcome.FAILED, ended=T0 + 11),
         bound("b", 2, gang=""),
     )
     found = {run["name"]: (run["state"], run["kind"]) for run in rows(database, "runs")}
@@ -171,13 +171,13 @@ def test_pods_on_their_own_are_runs_of_their_own(database: Database) -> None:
 
 
 def test_the_last_of_each_name_says_how_a_run_ended(database: Database) -> None:
-    failed = bound("a1", 1, name="a", outcome=Outcome.FAILED, ended=T0 + 11)
+    failed = bound("a1", 1, name="a", outcome=PodOutcome.FAILED, ended=T0 + 11)
     tell(database, 90, failed, bound("a2", 20, name="a", created=T0 + 9, ended=T0 + 80, **DONE))
     assert only(database)["state"] == "COMPLETED"
 
 
 def test_a_deadline_is_a_timeout(database: Database) -> None:
-    tell(database, 90, bound("a", 1, outcome=Outcome.FAILED, reason="DeadlineExceeded", ended=T0 + 11))
+    tell(database, 90, bound("a", 1, outcome=PodOutcome.FAILED, reason="DeadlineExceeded", ended=T0 + 11))
     assert only(database)["state"] == "TIMEOUT"
 
 

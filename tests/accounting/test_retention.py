@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome, gone
+from phalanx.accounting.facts import PodOutcome, gone
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.report import read_report
 from phalanx.accounting.retention import delete_user, prune, pseudonymise
@@ -16,7 +16,7 @@ from phalanx.accounting.sums import DAY
 from phalanx.accounting.tables import forgotten, metadata
 from tests.accounting.world import T0, a_gang, a_pod, rows, tell
 
-DONE = {"outcome": Outcome.SUCCEEDED}
+DONE = {"outcome": PodOutcome.SUCCEEDED}
 OLD = a_pod("old", gang="zoe-train", user="zoe", name="zoe-train-0", bound=T0, ended=T0 + 100, **DONE)
 NEW = a_pod("new", gang="h", user="bea", created=T0 + DAY, bound=T0 + DAY, ended=T0 + DAY + 50, **DONE)
 NOW = 3 * DAY

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import Outcome
+from phalanx.accounting.facts import PodOutcome
 from phalanx.accounting.queue_days import read_queue_days
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock
@@ -30,7 +30,7 @@ def recorded(file: Path, *pods: object, now: int) -> Database:
 
 
 async def test_days_are_exact_also_across_midnight_and_for_what_still_runs(tmp_path: Path) -> None:
-    over = a_pod("over", "a", queue="red", bound=T0 + 22 * HOUR, ended=T0 + 25 * HOUR, outcome=Outcome.SUCCEEDED)
+    over = a_pod("over", "a", queue="red", bound=T0 + 22 * HOUR, ended=T0 + 25 * HOUR, outcome=PodOutcome.SUCCEEDED)
     runs = a_pod("runs", "b", queue="blue", bound=T0 + DAY)
     database = recorded(tmp_path / "accounts.db", over, runs, now=T0 + DAY + 6 * HOUR)
     with database.reading() as connection:
@@ -47,7 +47,7 @@ async def test_days_are_exact_also_across_midnight_and_for_what_still_runs(tmp_p
 async def test_the_page_has_what_each_queue_held_on_average(site: Site, tmp_path: Path) -> None:
     now = int(time.time())
     yesterday = now - now % DAY - DAY
-    ended = {"ended": yesterday + 12 * HOUR, "outcome": Outcome.SUCCEEDED}
+    ended = {"ended": yesterday + 12 * HOUR, "outcome": PodOutcome.SUCCEEDED}
     pods = [
         a_pod(f"p-{queue}", f"g-{queue}", queue=queue, created=yesterday, bound=yesterday, **ended)
         for queue in ("our-queue", "covert-queue")

@@ -15,7 +15,7 @@ from phalanx.dialects.core import decode_node
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import PodUpdated
 from phalanx.model.pod import Pod
-from phalanx.model.volumes import Attachment, BoundVolume, Disk, Refusal, SoleUse, UnboundClaim, VolumeNeed
+from phalanx.model.volumes import Attachment, BoundVolume, Disk, SoleUse, UnboundClaim, UnusableVolume, VolumeNeed
 from tests.dialects.objects import pod
 from tests.dialects.storage import (
     Document,
@@ -67,7 +67,7 @@ class Room:
         return self.state.pods[f"uid-{name}"].pod.pod_class.volumes
 
     def refusal(self, name: str) -> str:
-        return next((need.reason for need in self.needs(name) if isinstance(need, Refusal)), "")
+        return next((need.reason for need in self.needs(name) if isinstance(need, UnusableVolume)), "")
 
     def _tell(self, news: Any) -> set[str]:
         events = self.intake.apply(news)

@@ -18,7 +18,7 @@ import msgspec
 
 from phalanx.hub import protocol
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GangReference, Phase
-from phalanx.hub.observed import ClusterView, CopyView, GangView, LostPolicy, OriginPod
+from phalanx.hub.observed import ClusterView, CopyView, LostPolicy, OriginGang, OriginPod
 from phalanx.hub.protocol import Step
 
 CLUSTERS = ("east", "north", "west")
@@ -105,12 +105,12 @@ class World:
 
     # -- the hub's API ------------------------------------------------------------------------------------
 
-    def gang(self) -> GangView | None:
+    def gang(self) -> OriginGang | None:
         if not self.exists:
             return None
         pods = tuple(OriginPod(o.name, o.uid, o.ended, o.phase == FAILED) for o in self.origins.values())
         recall = "sooner elsewhere" if self.random.random() < self.spills else ""
-        return GangView("gang", pods, len(pods), self.suspended, self.policy, 20, recall=recall)
+        return OriginGang("gang", pods, len(pods), self.suspended, self.policy, 20, recall=recall)
 
     def write_status(self, version: str, status: DispatchStatus) -> None:
         if self.record is None or (self.record.version != version and self.without != "swap"):
@@ -232,7 +232,7 @@ class Hub:
 
     def restart(self) -> None:
         self.record: Dispatch | None = None
-        self.gang: GangView | None = None
+        self.gang: OriginGang | None = None
         self.versions: dict[str, int] = {}
         self.phases: dict[str, str] = {}
         self.views: dict[str, ClusterView] = {}

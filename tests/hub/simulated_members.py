@@ -15,9 +15,9 @@ import msgspec
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
 from phalanx.hub.choice.assignment import Candidate, Standing, Wish, decide
-from phalanx.hub.choice.ledger import Account, Demand, Ledger, WaitingGang
+from phalanx.hub.choice.ledger import Account, Ledger, QueueDemand, WaitingGang
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GangReference, Phase
-from phalanx.hub.observed import ClusterView, CopyView, GangView, OriginPod
+from phalanx.hub.observed import ClusterView, CopyView, OriginGang, OriginPod
 
 MOST_ASKED = 64
 #: Seconds of virtual time that pass between two rounds.
@@ -38,8 +38,8 @@ class SimulatedGang:
     starts: list[tuple[str, int]] = field(default_factory=list)
 
     @property
-    def demand(self) -> Demand:
-        return Demand(self.queue, 0, {RESOURCE: self.size})
+    def demand(self) -> QueueDemand:
+        return QueueDemand(self.queue, 0, {RESOURCE: self.size})
 
 
 class SimulatedMember:
@@ -176,7 +176,7 @@ class Simulation:
                 copies = {each.uid: each for each in (member.copies.get(gang.uid),) if each is not None}
                 view = ClusterView(member.name, copies, "group" if gang.uid in member.groups else "")
                 steps = protocol.next_steps(
-                    gang.record, GangView(gang.uid, (gang.origin,)), {member.name: view}, self.now
+                    gang.record, OriginGang(gang.uid, (gang.origin,)), {member.name: view}, self.now
                 )
                 if not steps:
                     break

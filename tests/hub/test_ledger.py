@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.hub.choice.ledger import Account, Demand, Ledger, WaitingGang
+from phalanx.hub.choice.ledger import Account, Ledger, QueueDemand, WaitingGang
 from phalanx.model.account import Account as Queue
 from phalanx.model.account import AccountKey, AccountState, Tree
 
@@ -15,7 +15,7 @@ def queue(name: str, parent: str = "", **fields: object) -> Queue:
 
 
 def gang(name: str, line: str, gpus: int, created: int = 0, priority: int = 0) -> WaitingGang:
-    return WaitingGang(name, name, created, Demand(line, priority, {GPU: gpus}))
+    return WaitingGang(name, name, created, QueueDemand(line, priority, {GPU: gpus}))
 
 
 def order(ledger: Ledger, *gangs: WaitingGang) -> list[str]:
@@ -65,9 +65,9 @@ def test_a_ceiling_holds_over_all_clusters_and_those_above_hold_too() -> None:
 
 def test_nothing_is_sent_for_a_queue_that_is_closed() -> None:
     ledger = Ledger(clusters(), {"a": queue("a", state=AccountState.CLOSED)})
-    assert ledger.refusal(Demand("a", 0, {GPU: 1})) == "queue a is closed"
+    assert ledger.refusal(QueueDemand("a", 0, {GPU: 1})) == "queue a is closed"
 
 
 def test_queues_that_are_above_each_other_do_not_hang_it_up() -> None:
     queues = {"a": queue("a", "b"), "b": queue("b", "a", capability=((GPU, 4),))}
-    assert "queue b has" in Ledger(clusters(a=4), queues).refusal(Demand("a", 0, {GPU: 1}))
+    assert "queue b has" in Ledger(clusters(a=4), queues).refusal(QueueDemand("a", 0, {GPU: 1}))

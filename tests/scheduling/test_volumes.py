@@ -21,12 +21,12 @@ from phalanx.model.volumes import (
     NodeAttachments,
     NodeStorage,
     PodVolumes,
-    Refusal,
     SoleUse,
     StorageCapacity,
     StorageClass,
     StorageDriver,
     UnboundClaim,
+    UnusableVolume,
     Volume,
     VolumeNeed,
 )
@@ -178,7 +178,7 @@ def test_who_is_more_important_takes_over_an_attachment() -> None:
 def test_nobody_is_evicted_for_a_claim_that_is_not_there() -> None:
     rooms = Rooms().hosts("n1").user("low").run()
     reason = 'persistentvolumeclaim "x" not found'
-    rooms.user("high", Refusal(reason), priority=10).run(20)
+    rooms.user("high", UnusableVolume(reason), priority=10).run(20)
     assert rooms.evicted == []
     verdict = rooms.why_pod("high")
     assert verdict.message == f"0/1 nodes are available: {reason}."
@@ -202,7 +202,7 @@ def test_the_switches_of_the_policy_have_effect() -> None:
         ("predicate.VolumeZoneEnable", elsewhere),
         ("predicate.VolumeBindingEnable", ONE),
         ("predicate.VolumeBindingEnable", BoundVolume(affinity=at("n9"))),
-        ("predicate.VolumeBindingEnable", Refusal("no")),
+        ("predicate.VolumeBindingEnable", UnusableVolume("no")),
     ):
         assert placed(switch, need)
         assert not placed("predicate.NodePortsEnable", need)

@@ -9,7 +9,7 @@ from phalanx.scheduling.framework.reservation_settings import ReservationSetting
 from phalanx.scheduling.reservations.calibration import ObservedStart
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.simulation.gantt import gantt_hour
-from phalanx.simulation.history import Integral, JobHistory, Outcome, Stint
+from phalanx.simulation.history import Integral, JobHistory, JobOutcome, Stint
 from phalanx.simulation.metrics import (
     allocation_at_loads,
     bounded_slowdown,
@@ -30,7 +30,7 @@ from tests.simulation.worlds import job
 
 def done(name: str, submit: int, start: int, end: int, **fields: object) -> JobHistory:
     given: dict[str, object] = {"width": 1, "pods": 1, "queue": "q", "user": "", "limit": 0}
-    return JobHistory(name, submit, start=start, end=end, outcome=Outcome.DONE, **(given | fields))  # type: ignore[arg-type]
+    return JobHistory(name, submit, start=start, end=end, outcome=JobOutcome.DONE, **(given | fields))  # type: ignore[arg-type]
 
 
 def sample(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from phalanx.accounting.facts import GangFact, Outcome, PodFact
+from phalanx.accounting.facts import GangFact, PodFact, PodOutcome
 from phalanx.accounting.records import Clock, MemberRow, RunRow, lose, new_member, update
 from phalanx.accounting.runs import RunTotals, State, count_evictions, goes_on, open_state, run_end
 from phalanx.accounting.store import Store
@@ -113,7 +113,7 @@ class Batch:
             totals = self._totals.setdefault(run.id, RunTotals())
             if not totals.members:
                 self._first_member(run, fact, payer, gang)
-            totals.add(row.created, row.bound, row.ended, evicted=row.outcome == Outcome.EVICTED)
+            totals.add(row.created, row.bound, row.ended, evicted=row.outcome == PodOutcome.EVICTED)
             self._touched[run.id] = gang
             if row.ended is not None:
                 self._charge(row)
@@ -228,9 +228,9 @@ class Batch:
         for (day, resource), amount in held_by_day(decode_parts(row.parts)).items():
             sums = self._sums.setdefault((day, row.payer, resource), [0, 0, 0])
             sums[0] += amount
-            if row.outcome == Outcome.EVICTED:
+            if row.outcome == PodOutcome.EVICTED:
                 sums[1] += amount
-            elif row.outcome == Outcome.FAILED:
+            elif row.outcome == PodOutcome.FAILED:
                 sums[2] += amount
 
     def _payer_of(self, fact: PodFact) -> int:

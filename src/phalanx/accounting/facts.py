@@ -24,7 +24,7 @@ class Precision(enum.IntEnum):
     ESTIMATED = 2  # it happened while nobody watched
 
 
-class Outcome(enum.StrEnum):
+class PodOutcome(enum.StrEnum):
     """How a pod ended; "" while it has not."""
 
     SUCCEEDED = "Succeeded"
@@ -138,9 +138,9 @@ def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
     if spec.phase is PodPhase.SUCCEEDED:
         # Whoever was told to go and saves its work first may end with success, which is not the end of its work.
         left = told is not None and spec.terminating and (not read.finished or read.finished >= evicted)
-        outcome = Outcome.EVICTED if left else Outcome.SUCCEEDED
+        outcome = PodOutcome.EVICTED if left else PodOutcome.SUCCEEDED
     elif spec.phase is PodPhase.FAILED:
-        outcome = Outcome.EVICTED if told is not None else Outcome.FAILED
+        outcome = PodOutcome.EVICTED if told is not None else PodOutcome.FAILED
     return PodFact(
         uid=spec.uid,
         namespace=spec.namespace,
@@ -166,7 +166,7 @@ def gone(fact: PodFact, ended: int) -> PodFact:
     """A pod that is no longer there; where it had finished before, that was its end."""
     if fact.outcome:
         return fact
-    outcome = Outcome.EVICTED if fact.evicted or fact.reason else Outcome.DELETED
+    outcome = PodOutcome.EVICTED if fact.evicted or fact.reason else PodOutcome.DELETED
     return msgspec.structs.replace(fact, outcome=outcome, ended=ended, observed=True)
 
 

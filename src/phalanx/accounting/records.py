@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.accounting.facts import Outcome, PodFact, Precision
+from phalanx.accounting.facts import PodFact, PodOutcome, Precision
 from phalanx.accounting.sums import decode_parts, encode_parts
 
 
@@ -110,7 +110,7 @@ def lose(row: MemberRow, lost: Lost) -> None:
     if row.ended is not None:
         return
     row.ended_before = lost.before
-    outcome = Outcome.EVICTED if row.evicted or row.reason else Outcome.UNKNOWN
+    outcome = PodOutcome.EVICTED if row.evicted or row.reason else PodOutcome.UNKNOWN
     _end(row, outcome, min(max(lost.since, row.leaves or 0), lost.before), Precision.ESTIMATED)
 
 
@@ -119,7 +119,7 @@ def _end(row: MemberRow, outcome: str, moment: int, precision: Precision) -> Non
     row.ended = max(moment, parts[-1][0] if parts else row.created)
     row.end_precision = precision
     row.outcome = outcome
-    if outcome == Outcome.EVICTED and row.evicted is None:
+    if outcome == PodOutcome.EVICTED and row.evicted is None:
         row.evicted = row.ended
     row.parts = encode_parts([(since, row.ended if until is None else until, held) for since, until, held in parts])
 

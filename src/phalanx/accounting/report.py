@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import ColumnElement, Connection, Text, and_, cast, func, select
 
-from phalanx.accounting.facts import Outcome
+from phalanx.accounting.facts import PodOutcome
 from phalanx.accounting.runs import State
 from phalanx.accounting.sums import DAY, decode_parts, held, joined
 from phalanx.accounting.tables import members, payers, runs, usage
@@ -111,8 +111,8 @@ def _add_pods(connection: Connection, lines: _Lines, begin: int, end: int, which
             entry = lines.used(payer, resource)
             if entry is not None:
                 entry.used += amount
-                entry.evicted += amount if outcome == Outcome.EVICTED else 0
-                entry.failed += amount if outcome == Outcome.FAILED else 0
+                entry.evicted += amount if outcome == PodOutcome.EVICTED else 0
+                entry.failed += amount if outcome == PodOutcome.FAILED else 0
 
 
 def _add_runs(connection: Connection, lines: _Lines, since: int, until: int) -> None:

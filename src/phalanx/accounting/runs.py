@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from phalanx.accounting.facts import Outcome, Precision
+from phalanx.accounting.facts import PodOutcome, Precision
 
 #: Pods of a gang without an object or owner that come so many seconds after its eviction go on with its run.
 REQUEUED_WITHIN = 3600
@@ -114,12 +114,12 @@ def run_end(ends: Sequence[MemberEnd], now: int, precision: Precision) -> RunEnd
     for each in sorted(ends, key=lambda each: (each.created, each.ended)):
         last[each.name] = each
     final = max(ends, key=lambda each: (each.ended, each.precision))
-    others = [each for each in last.values() if each.outcome != Outcome.EVICTED]
+    others = [each for each in last.values() if each.outcome != PodOutcome.EVICTED]
     for outcome, state in (
-        (Outcome.FAILED, State.FAILED),
-        (Outcome.SUCCEEDED, State.COMPLETED),
-        (Outcome.UNKNOWN, State.UNKNOWN),
-        (Outcome.DELETED, State.CANCELLED),
+        (PodOutcome.FAILED, State.FAILED),
+        (PodOutcome.SUCCEEDED, State.COMPLETED),
+        (PodOutcome.UNKNOWN, State.UNKNOWN),
+        (PodOutcome.DELETED, State.CANCELLED),
     ):
         some = [each for each in others if each.outcome == outcome]
         if some:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from phalanx.accounting.facts import Outcome, Precision
+from phalanx.accounting.facts import PodOutcome, Precision
 from phalanx.accounting.records import MemberRow, RunRow, columns
 from phalanx.accounting.runs import MemberEnd, RunTotals
 from phalanx.accounting.sums import split
@@ -79,7 +79,7 @@ class Store:
 
     def totals(self, ids: Iterable[int]) -> dict[int, RunTotals]:
         is_open = members.c.ended.is_(None)
-        evicted = case((members.c.outcome == Outcome.EVICTED, members.c.ended))
+        evicted = case((members.c.outcome == PodOutcome.EVICTED, members.c.ended))
         statement = select(
             members.c.run,
             func.count(),
@@ -123,7 +123,7 @@ class Store:
         """run -> when members of it that were evicted were told so."""
         found: dict[int, list[int]] = {}
         for some in _chunks(ids):
-            wanted = and_(members.c.run.in_(some), members.c.outcome == Outcome.EVICTED)
+            wanted = and_(members.c.run.in_(some), members.c.outcome == PodOutcome.EVICTED)
             for run, moment in self._connection.execute(select(members.c.run, members.c.evicted).where(wanted)):
                 found.setdefault(run, []).append(moment)
         return found

@@ -15,10 +15,10 @@ from phalanx.dashboard.accounts import WINDOWS, Accounts
 from phalanx.dashboard.orders import Orders
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import (
+    ErrorAnswer,
     HistoryAnswer,
     LoginAnswer,
     OrderRequest,
-    Refusal,
     SessionAnswer,
     WhatIfRequest,
 )
@@ -232,21 +232,21 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except AccessError as error:
-        return _json(Refusal(error=str(error)), error.status)
+        return _json(ErrorAnswer(error=str(error)), error.status)
     except WhatIfError as error:
-        return _json(Refusal(error=str(error)), error.status)
+        return _json(ErrorAnswer(error=str(error)), error.status)
     except (ApiError, ConnectionLost):
         logging.getLogger(__name__).warning("%s: the API server did not answer", request.path, exc_info=True)
-        return _json(Refusal(error="the API server did not answer as it should: see the dashboard's log"), 502)
+        return _json(ErrorAnswer(error="the API server did not answer as it should: see the dashboard's log"), 502)
     except web.HTTPException as error:
         if not request.path.startswith("/api/"):
             raise
-        return _json(Refusal(error=error.reason), error.status)
+        return _json(ErrorAnswer(error=error.reason), error.status)
     except asyncio.CancelledError:
         raise
     except Exception:
         logging.getLogger(__name__).exception("%s", request.path)
-        return _json(Refusal(error="the dashboard made a mistake: see its log"), 500)
+        return _json(ErrorAnswer(error="the dashboard made a mistake: see its log"), 500)
 
 
 def _json(content: object, status: int = 200) -> web.Response:

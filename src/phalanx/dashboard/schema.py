@@ -9,8 +9,8 @@ import msgspec
 from phalanx.dashboard.rows.entries import (
     ANSWERS,
     ROWS,
+    ErrorAnswer,
     OrderRequest,
-    Refusal,
     TableAnswer,
     TableDelta,
     WhatIfRequest,
@@ -23,7 +23,7 @@ def schema() -> dict[str, Any]:
         **ANSWERS,
         **{f"GET /api/v1/tables/{name}": TableAnswer[row] for name, row in ROWS.items()},  # type: ignore[valid-type]
         **{f"GET /api/v1/stream: {name}": TableDelta[row] for name, row in ROWS.items()},  # type: ignore[valid-type]
-        "any refusal": Refusal,
+        "any refusal": ErrorAnswer,
         "body of POST /api/v1/what-if": WhatIfRequest,
         "body of POST /api/v1/orders/{verb}": OrderRequest,
     }

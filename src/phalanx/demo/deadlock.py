@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod, pod
 
 
 def _interleaved(labels_of: dict[str, dict[str, str]], run_seconds: float | None) -> list[dict[str, Any]]:
@@ -61,6 +61,6 @@ class Deadlock(Scenario):
         stage.say(f"{second} starts with all four: no deadlock, whatever order the pods came in")
 
 
-def _both_are_stuck(pods: list[PodView]) -> bool:
+def _both_are_stuck(pods: list[StagePod]) -> bool:
     started = [sum(bool(entry.node) for entry in pods if entry.name.startswith(job)) for job in ("mpi-a", "mpi-b")]
     return sum(started) == 6 and all(0 < count < 4 for count in started)

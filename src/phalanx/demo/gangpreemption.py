@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.demo.quota_board import PRIORITY_CLASSES, gpu_nodes
-from phalanx.demo.stage import PodView, Scenario, ScenarioError, ScenarioRun
+from phalanx.demo.stage import Scenario, ScenarioError, ScenarioRun, StagePod
 from phalanx.demo.workloads import finish, job_of, running, submit, uids, until
 
 _NIGHTLY = {"metadata": {"name": "nightly"}, "value": 10}
@@ -68,7 +68,7 @@ async def _loser(stage: ScenarioRun) -> str:
     """The one job whose pods have been told to leave. Raises ScenarioError."""
     leaving: set[str] = set()
 
-    def told(pods: list[PodView]) -> list[str]:
+    def told(pods: list[StagePod]) -> list[str]:
         return [job_of(pod.name) for pod in pods if pod.terminating]
 
     async def all_told() -> bool:

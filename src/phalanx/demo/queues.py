@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.demo.quota_board import gpu_nodes
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod, pod
 from phalanx.kube.paths import Resource
 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
@@ -85,7 +85,7 @@ async def _until(stage: ScenarioRun, wanted: Mapping[str, int]) -> None:
     await stage.stays(1.0, lambda pods: _running(pods) == wanted, f"{wanted} go on running")
 
 
-def _running(pods: list[PodView]) -> dict[str, int]:
+def _running(pods: list[StagePod]) -> dict[str, int]:
     """queue -> pods that run."""
     counts: dict[str, int] = {}
     for entry in pods:

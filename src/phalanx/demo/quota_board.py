@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, ScenarioError, ScenarioRun
+from phalanx.demo.stage import GPU, NodePlan, ScenarioError, ScenarioRun, StagePod
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 from phalanx.model.resources import CPU, parse_amount
@@ -139,7 +139,7 @@ class QuotaBoard:
                 f"what runs in {namespace} stays",
             )
 
-    async def _on_nodes(self, namespace: str) -> list[PodView]:
+    async def _on_nodes(self, namespace: str) -> list[StagePod]:
         self.stage.namespace = namespace
         return [pod for pod in await self.stage.pods() if pod.node and pod.running]
 
@@ -148,7 +148,7 @@ class QuotaBoard:
         used = (quota.get("status") or {}).get("used") or {}
         return self._whole(used.get(self._resource, "0"))
 
-    def _amount(self, pod: PodView) -> int:
+    def _amount(self, pod: StagePod) -> int:
         return self._whole(pod.requests.get(self._resource, "0"))
 
     def _whole(self, quantity: object) -> int:

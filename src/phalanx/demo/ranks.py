@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from phalanx.demo.stage import NodePlan, PodView, Scenario, ScenarioError, ScenarioRun
+from phalanx.demo.stage import NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod
 from phalanx.kube.paths import Resource
 
 JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
@@ -171,5 +171,5 @@ class Restart(Scenario):
         )
 
 
-def _show_uids(stage: ScenarioRun, pods: list[PodView]) -> None:
+def _show_uids(stage: ScenarioRun, pods: list[StagePod]) -> None:
     stage.say("\n".join(f"{pod.name}  {pod.phase:11}uid {pod.uid}" for pod in pods))

@@ -31,7 +31,7 @@ class ScenarioError(Exception):
     """The cluster did not do what the scenario shows."""
 
 
-class PodView(msgspec.Struct, frozen=True):
+class StagePod(msgspec.Struct, frozen=True):
     name: str
     phase: str
     node: str
@@ -181,7 +181,7 @@ class ScenarioRun:
 
     # watching
 
-    async def pods(self) -> list[PodView]:
+    async def pods(self) -> list[StagePod]:
         listed = await self.client.list_all(PODS.path(self.namespace))
         return sorted((_view(item) for item in listed["items"]), key=lambda pod: pod.name)
 
@@ -201,7 +201,7 @@ class ScenarioRun:
                 raise ScenarioError(f"waited {patience:.0f} s in vain until {what}")
             await asyncio.sleep(_POLL)
 
-    async def until_running(self, count: int, prefix: str = "") -> list[PodView]:
+    async def until_running(self, count: int, prefix: str = "") -> list[StagePod]:
         """Waits until exactly `count` pods (whose names begin with `prefix`) run."""
 
         async def enough() -> bool:
@@ -210,7 +210,7 @@ class ScenarioRun:
         await self.until(enough, f"{count} pods {prefix + '* ' if prefix else ''}run")
         return [pod for pod in await self.pods() if pod.running and pod.name.startswith(prefix)]
 
-    async def until_explained(self, count: int, prefix: str = "") -> list[PodView]:
+    async def until_explained(self, count: int, prefix: str = "") -> list[StagePod]:
         """Waits until `count` waiting pods carry a reason in their conditions."""
 
         async def explained() -> bool:
@@ -219,7 +219,7 @@ class ScenarioRun:
         await self.until(explained, f"{count} pods say why they wait")
         return [pod for pod in await self.pods() if _waits(pod) and pod.name.startswith(prefix)]
 
-    async def stays(self, seconds: float, holds: Callable[[list[PodView]], bool], what: str) -> None:
+    async def stays(self, seconds: float, holds: Callable[[list[StagePod]], bool], what: str) -> None:
         """Watches for a while that something does not change. Raises ScenarioError."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -281,7 +281,7 @@ def pod(
     }
 
 
-def _view(item: Mapping[str, Any]) -> PodView:
+def _view(item: Mapping[str, Any]) -> StagePod:
     spec, status = item["spec"], item.get("status") or {}
     # Where a quota is in the way, autoscalers must not act: that is told in a condition of its own.
     condition: Mapping[str, Any] = next(
@@ -295,7 +295,7 @@ def _view(item: Mapping[str, Any]) -> PodView:
     gpus = sum(
         int(container.get("resources", {}).get("requests", {}).get(GPU, 0)) for container in spec["containers"]
     )
-    return PodView(
+    return StagePod(
         name=item["metadata"]["name"],
         phase=status.get("phase", "Pending"),
         node=spec.get("nodeName", ""),
@@ -309,7 +309,7 @@ def _view(item: Mapping[str, Any]) -> PodView:
     )
 
 
-def _waits(view: PodView) -> bool:
+def _waits(view: StagePod) -> bool:
     return not view.node and bool(view.reason)
 
 

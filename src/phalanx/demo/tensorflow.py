@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod, pod
 
 _JOB = "tf-smoke-gpu"
 _LABELS = {
@@ -68,6 +68,6 @@ class TensorFlow(Scenario):
         stage.say("all five run: a gang moves as one, or not at all")
 
 
-def _two_workers_run(pods: list[PodView]) -> bool:
+def _two_workers_run(pods: list[StagePod]) -> bool:
     workers = [entry for entry in pods if "worker" in entry.name]
     return sum(entry.running for entry in workers) == 2 and sum(not entry.node for entry in workers) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod, pod
 from phalanx.demo.workloads import POD_GROUPS
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
@@ -98,7 +98,7 @@ def _member(name: str, gang: str, node: str = "") -> dict[str, Any]:
     return document
 
 
-def _racks(pods: list[PodView]) -> set[str]:
+def _racks(pods: list[StagePod]) -> set[str]:
     return {entry.node[:2] for entry in pods}
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from phalanx.demo.quota_board import DEPLOYMENTS
-from phalanx.demo.stage import GPU, PodView, ScenarioError, ScenarioRun
+from phalanx.demo.stage import GPU, ScenarioError, ScenarioRun, StagePod
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 
@@ -53,12 +53,12 @@ def job_of(pod: str) -> str:
     return pod.rsplit("-", 2)[0]
 
 
-def running(pods: Iterable[PodView]) -> dict[str, int]:
+def running(pods: Iterable[StagePod]) -> dict[str, int]:
     """job -> how many of its pods run."""
     return dict(Counter(job_of(pod.name) for pod in pods if pod.running and not pod.terminating))
 
 
-async def until(stage: ScenarioRun, **wanted: int) -> list[PodView]:
+async def until(stage: ScenarioRun, **wanted: int) -> list[StagePod]:
     """Waits until exactly so many pods of each job run and no others (`_` stands for `-`), and for a second that it
     stays so; shows the GPUs. Raises ScenarioError."""
     goal = {name.replace("_", "-"): count for name, count in wanted.items() if count}
@@ -78,6 +78,6 @@ async def until(stage: ScenarioRun, **wanted: int) -> list[PodView]:
     return [pod for pod in await stage.pods() if pod.running]
 
 
-def uids(pods: Iterable[PodView], job: str) -> set[str]:
+def uids(pods: Iterable[StagePod], job: str) -> set[str]:
     """The pods of one job that run, by their uids: whoever was made anew has another."""
     return {pod.uid for pod in pods if pod.running and job_of(pod.name) == job}

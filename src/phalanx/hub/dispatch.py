@@ -44,7 +44,7 @@ class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False)
     uid: str
 
 
-class Attempt(msgspec.Struct, frozen=True, rename="camel"):
+class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
     """An epoch that is over: Withdrawn (its copies are gone), SpillOver (so, because it starts sooner elsewhere),
     Refused (the cluster does not take them), Silent (it
     did not answer before anything was granted), or Lost (it was given up by the gang's policy; what runs there is
@@ -79,7 +79,7 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     unknown_since: str = ""
     reason: str = ""
     message: str = ""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[DispatchAttempt, ...] = ()
     answers: tuple[Answer, ...] = ()
     succeeded: int = 0
     failed: int = 0
@@ -92,7 +92,7 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     def ended_attempt(self, outcome: str, message: str, now: int) -> DispatchStatus:
         """Nowhere; the epoch's number is never used again."""
-        entry = Attempt(self.epoch, self.cluster, outcome, message, format_time(now))
+        entry = DispatchAttempt(self.epoch, self.cluster, outcome, message, format_time(now))
         attempts = (*self.attempts, entry)[-_MOST_ATTEMPTS:]
         return self.moved(
             Phase.PENDING,

@@ -19,7 +19,7 @@ from phalanx.hub.jobs.writes import JobWrites, create_copy, expecting
 from phalanx.hub.members.connection import ClusterConnection
 from phalanx.hub.names import DISPATCHED, DISPATCHES, GRANT_GATE, GROUP_KINDS, ORIGIN_UID
 from phalanx.hub.objects import Json, printable
-from phalanx.hub.observed import ClusterView, GangView
+from phalanx.hub.observed import ClusterView, OriginGang
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
@@ -121,7 +121,7 @@ class Dispatcher:
 
     # -- what is seen ---------------------------------------------------------------------------------------
 
-    def _views(self, record: Dispatch | None, gang: GangView | None) -> dict[str, ClusterView]:
+    def _views(self, record: Dispatch | None, gang: OriginGang | None) -> dict[str, ClusterView]:
         if record is None:
             return {}
         origins = {}
@@ -135,7 +135,9 @@ class Dispatcher:
                 views[name] = ClusterView(name, silent_since=self._began, patience=self._patience)
         return views
 
-    def _view(self, name: str, record: Dispatch, gang: GangView | None, origins: Mapping[str, Json]) -> ClusterView:
+    def _view(
+        self, name: str, record: Dispatch, gang: OriginGang | None, origins: Mapping[str, Json]
+    ) -> ClusterView:
         connection = self._connections[name]
         refusal = self._refused.get((record.uid, record.status.epoch), "")
         if gang is not None and gang.clusters and name not in gang.clusters:
@@ -210,7 +212,7 @@ class Dispatcher:
 
     # -- copies ---------------------------------------------------------------------------------------------
 
-    def copies(self, record: Dispatch, gang: GangView, epoch: int) -> list[Json]:
+    def copies(self, record: Dispatch, gang: OriginGang, epoch: int) -> list[Json]:
         """The gang's objects as they would be created in a cluster in this epoch; none where it is gone, and
         none of a job."""
         found = self._objects.group(gang.uid)

@@ -15,7 +15,7 @@ from phalanx.hub.dispatch import Dispatch, GangReference, Phase, read_dispatch
 from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
 from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, QUEUES, RERUN_AFTER, GroupKind
 from phalanx.hub.objects import StoredObject, read_object
-from phalanx.hub.observed import RERUN_SECONDS, GangView, LostPolicy, OriginPod
+from phalanx.hub.observed import RERUN_SECONDS, LostPolicy, OriginGang, OriginPod
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
@@ -133,7 +133,7 @@ class HubObjects:
         found = [pod for pod in self.pods.of(key) if pod.document["metadata"].get("deletionTimestamp") is None]
         return sorted(found, key=lambda pod: pod.name)
 
-    def view(self, gang_uid: str) -> GangView | None:
+    def view(self, gang_uid: str) -> OriginGang | None:
         """None where there is no such PodGroup or job any more."""
         found = self.group(gang_uid)
         if found is None:
@@ -147,7 +147,7 @@ class HubObjects:
             if waits_for_hub(pod.document)
         )
         least = (group.document.get("spec") or {}).get("minMember")
-        return GangView(
+        return OriginGang(
             gang_uid,
             pods,
             least if isinstance(least, int) and least > 0 else 1,
@@ -157,11 +157,11 @@ class HubObjects:
             _names(group.annotation(CLUSTERS)),
         )
 
-    def _job_view(self, kind: JobKind, job: StoredObject) -> GangView:
+    def _job_view(self, kind: JobKind, job: StoredObject) -> OriginGang:
         """One that is suspended is not sent anywhere; one that has been granted is suspended where it is."""
         end, record = job_end(kind, job.document), self.record(job.uid)
         nowhere = record is None or record.phase in (Phase.PENDING, Phase.COPYING)
-        return GangView(
+        return OriginGang(
             job.uid,
             (OriginPod(job.name, job.uid, end.ended, end.failed),),
             suspended=suspended(job.document) or (nowhere and wants_suspension(kind, job.document)),

@@ -43,7 +43,7 @@ class OriginPod(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class GangView(msgspec.Struct, frozen=True):
+class OriginGang(msgspec.Struct, frozen=True):
     """A PodGroup at the hub with its pods. `clusters` are those that it may go to; empty for all.
     `recall` says why it is to be taken back from where it is, provided that it has not started there."""
 

@@ -22,7 +22,7 @@ import msgspec
 
 from phalanx.dialects.times import format_time
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GrantedCopy, Phase
-from phalanx.hub.observed import ClusterView, CopyView, GangView, LostPolicy
+from phalanx.hub.observed import ClusterView, CopyView, LostPolicy, OriginGang
 
 #: Why a gang leaves a cluster in which it has not started.
 SPILL_OVER = "SpillOver"
@@ -132,7 +132,7 @@ Step: TypeAlias = (
 
 
 def next_steps(
-    record: Dispatch | None, gang: GangView | None, clusters: Mapping[str, ClusterView], now: int
+    record: Dispatch | None, gang: OriginGang | None, clusters: Mapping[str, ClusterView], now: int
 ) -> Sequence[Step]:
     """The writes that bring it on, in any order; none where it has to wait. `gang` is None when the PodGroup of the
     record's uid is gone. `now` in seconds since the epoch."""
@@ -195,7 +195,7 @@ def not_started(status: DispatchStatus, cluster: ClusterView | None) -> bool:
     return all(copy is not None and not copy.started and not copy.deleting for copy in copies)
 
 
-def _leaving(record: Dispatch, gang: GangView | None) -> str:
+def _leaving(record: Dispatch, gang: OriginGang | None) -> str:
     """Why it must not go on where it is; "" if it may."""
     if record.deleting:
         return "Deleted"
@@ -205,7 +205,7 @@ def _leaving(record: Dispatch, gang: GangView | None) -> str:
 
 
 def _pending(
-    record: Dispatch, gang: GangView | None, clusters: Mapping[str, ClusterView], leaving: str, now: int
+    record: Dispatch, gang: OriginGang | None, clusters: Mapping[str, ClusterView], leaving: str, now: int
 ) -> Sequence[Step]:
     for cluster in clusters.values():
         # The hub's own records are from a backup: the copies know of an epoch that they do not.
@@ -223,7 +223,7 @@ def _pending(
     return [Choose()] if gang is not None and gang.complete and not leaving else []
 
 
-def _copying(status: DispatchStatus, gang: GangView, cluster: ClusterView | None, now: int) -> Sequence[Step]:
+def _copying(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
     if cluster is None:
         return [WriteStatus(status.ended_attempt("Refused", "the cluster is no member any more", now))]
     if cluster.refusal:
@@ -252,7 +252,7 @@ def _copying(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
     return steps
 
 
-def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None, now: int) -> Sequence[Step]:
+def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
     if cluster is None or cluster.copies is None:
         return _silent(status, gang, cluster, now)
     if status.unknown_since:
@@ -309,7 +309,7 @@ def _granted(status: DispatchStatus, gang: GangView, cluster: ClusterView | None
     return steps
 
 
-def _recalling(status: DispatchStatus, gang: GangView, cluster: ClusterView | None, now: int) -> Sequence[Step]:
+def _recalling(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
     if cluster is None or cluster.copies is None:
         return _silent(status, gang, cluster, now)
     copies = {grant.uid: cluster.copies.get(grant.uid) for grant in status.granted}
@@ -326,12 +326,12 @@ def _recalling(status: DispatchStatus, gang: GangView, cluster: ClusterView | No
     return [RecallCopy(copy.name, copy.uid, copy.version) for copy in left]
 
 
-def _ended(status: DispatchStatus, gang: GangView, now: int) -> DispatchStatus:
+def _ended(status: DispatchStatus, gang: OriginGang, now: int) -> DispatchStatus:
     failed = sum(pod.failed for pod in gang.pods)
     return status.moved(Phase.ENDED, now, failed=failed, succeeded=len(gang.pods) - failed)
 
 
-def _silent(status: DispatchStatus, gang: GangView, cluster: ClusterView | None, now: int) -> Sequence[Step]:
+def _silent(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
     """The cluster does not answer. Only one that nothing can be sent to is lost; one that refuses us goes on."""
     if cluster is None or not cluster.lost:
         return []
@@ -348,7 +348,7 @@ def _silent(status: DispatchStatus, gang: GangView, cluster: ClusterView | None,
     return []
 
 
-def _withdrawing(gang: GangView | None, cluster: ClusterView | None) -> Sequence[Step]:
+def _withdrawing(gang: OriginGang | None, cluster: ClusterView | None) -> Sequence[Step]:
     if cluster is None or cluster.copies is None:
         return []
     origins = {pod.uid: pod for pod in gang.pods} if gang is not None else {}

@@ -20,7 +20,7 @@ class VolumeNeed(msgspec.Struct, frozen=True, cache_hash=True):
     """One thing that a volume of a pod demands of its node. The kinds of it are subclasses."""
 
 
-class Refusal(VolumeNeed, frozen=True, cache_hash=True):
+class UnusableVolume(VolumeNeed, frozen=True, cache_hash=True):
     """A volume for which no node will do; `reason` in kube-scheduler's words."""
 
     reason: str

@@ -14,7 +14,7 @@ from phalanx.model.pod import Pod
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
 from phalanx.simulation.capture import Capture
-from phalanx.simulation.history import JobHistory, Outcome
+from phalanx.simulation.history import JobHistory, JobOutcome
 from phalanx.simulation.present import RunTimes, present_jobs
 from phalanx.simulation.world import JobRun, PodRun, World
 
@@ -113,7 +113,7 @@ def forecast(
     world.apply(events)
     present = present_jobs(state, moment, run_times)
     world.adopt(present)
-    running = frozenset(each.history.name for each in present if each.history.outcome is Outcome.RUNNING)
+    running = frozenset(each.history.name for each in present if each.history.outcome is JobOutcome.RUNNING)
     members = {each.history.name: frozenset(pod.uid for pod, _ in each.pods) for each in present}
     load_promises(world.scheduler.features, capture.promises)
     world.scheduler.history.restore(capture.usages, moment)
@@ -130,7 +130,7 @@ def forecast(
 
     def enough() -> bool:
         if waited:
-            return all(job.outcome is not Outcome.WAITING for job in waited)
+            return all(job.outcome is not JobOutcome.WAITING for job in waited)
         return not world.waiting
 
     world.run(moment + horizon, enough)

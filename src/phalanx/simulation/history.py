@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 
-class Outcome(enum.StrEnum):
+class JobOutcome(enum.StrEnum):
     """How a job ended, or where it stands when the simulation does."""
 
     DONE = "done"
@@ -43,7 +43,7 @@ class JobHistory(msgspec.Struct):
     priority: int = 0
     start: int | None = None
     end: int | None = None
-    outcome: Outcome = Outcome.WAITING
+    outcome: JobOutcome = JobOutcome.WAITING
     evicted: int = 0  # pods that were told to leave
     restarts: int = 0  # how often the whole of it began anew
     lost: int = 0  # pods that a failing node took along

@@ -10,7 +10,7 @@ from math import fsum
 from phalanx.scheduling.reservations.calibration import TOLD, Score
 from phalanx.scheduling.reservations.outcomes import KEPT, NO_CAUSE, PromiseOutcomes
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.simulation.history import JobHistory, Outcome
+from phalanx.simulation.history import JobHistory, JobOutcome
 from phalanx.simulation.job import SimulatedJob
 from phalanx.simulation.timeline import TimelineSample
 
@@ -52,7 +52,7 @@ def jain(shares: Sequence[float]) -> float:
 def job_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int]:
     """About those that have ended where a run time is needed, and about those that have started for waits."""
     started = [job for job in jobs if job.start is not None]
-    ended = [job for job in started if job.end is not None and job.outcome is not Outcome.WITHDRAWN]
+    ended = [job for job in started if job.end is not None and job.outcome is not JobOutcome.WITHDRAWN]
     waits = sorted(float(job.wait(now)) for job in started)
     slowdowns = sorted(bounded_slowdown(job.wait(now), job.run) for job in ended)
     flows = [float(job.wait(now) + job.run) for job in ended]
@@ -60,11 +60,11 @@ def job_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int]:
     ran, useful = sum(job.ran for job in jobs), sum(job.useful for job in jobs)
     return {
         "jobs": len(jobs),
-        "jobs_done": outcomes[Outcome.DONE],
-        "jobs_killed_at_limit": outcomes[Outcome.KILLED],
-        "jobs_withdrawn": outcomes[Outcome.WITHDRAWN],
-        "jobs_running": outcomes[Outcome.RUNNING],
-        "jobs_waiting": outcomes[Outcome.WAITING],
+        "jobs_done": outcomes[JobOutcome.DONE],
+        "jobs_killed_at_limit": outcomes[JobOutcome.KILLED],
+        "jobs_withdrawn": outcomes[JobOutcome.WITHDRAWN],
+        "jobs_running": outcomes[JobOutcome.RUNNING],
+        "jobs_waiting": outcomes[JobOutcome.WAITING],
         "mean_wait_seconds": mean(waits),
         "p50_wait_seconds": percentile(waits, 50),
         "p90_wait_seconds": percentile(waits, 90),

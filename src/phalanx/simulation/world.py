@@ -29,7 +29,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 from phalanx.simulation.event_queue import EventOrder, EventQueue
-from phalanx.simulation.history import Integral, JobHistory, Outcome, Stint
+from phalanx.simulation.history import Integral, JobHistory, JobOutcome, Stint
 from phalanx.simulation.job import SimulatedJob
 from phalanx.simulation.present import PresentJob, replacement
 from phalanx.simulation.promises import PromiseLog
@@ -290,7 +290,7 @@ class World:
             run.history.stints += [stint] if stint.nodes else []
             ended = len(present.ended)
             if run.with_nodes and run.with_nodes + ended >= run.job.minimum:
-                run.history.outcome = Outcome.RUNNING
+                run.history.outcome = JobOutcome.RUNNING
             else:
                 run.history.start = None
                 self.waiting += 1
@@ -373,9 +373,9 @@ class World:
         self._observe(live.pod)
         run.with_nodes += 1
         history = run.history
-        if run.with_nodes >= run.job.minimum and history.outcome is Outcome.WAITING:
+        if run.with_nodes >= run.job.minimum and history.outcome is JobOutcome.WAITING:
             self.waiting -= 1
-            history.outcome = Outcome.RUNNING
+            history.outcome = JobOutcome.RUNNING
             if history.start is None:
                 history.start, history.node = self.now, bind.node
         starting.setdefault(id(run), (run, []))[1].append(live)
@@ -410,13 +410,13 @@ class World:
         self._hold(run, ended, -1)
         run.remaining -= len(ended)
         if ended and not run.remaining:
-            self._finish(run, Outcome.KILLED if killed else Outcome.DONE)
+            self._finish(run, JobOutcome.KILLED if killed else JobOutcome.DONE)
             return
         for live in ended:
             phase = PodPhase.FAILED if killed else PodPhase.SUCCEEDED
             self._observe(msgspec.structs.replace(live.pod, phase=phase))
 
-    def _finish(self, run: JobRun, outcome: Outcome) -> None:
+    def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
         run.history.end, run.history.outcome = self.now, outcome
         self.ended += 1
         self._want(run.job, -1)
@@ -433,7 +433,7 @@ class World:
         self.waiting -= 1
         run.kept += run.pods
         run.pods.clear()
-        self._finish(run, Outcome.WITHDRAWN)
+        self._finish(run, JobOutcome.WITHDRAWN)
 
     # what goes before its time
 
@@ -478,10 +478,10 @@ class World:
             self._give_up(run)
             return
         succeeded = run.job.pods - run.remaining - run.lost
-        if run.with_nodes + succeeded >= run.job.minimum or run.history.outcome is not Outcome.RUNNING:
+        if run.with_nodes + succeeded >= run.job.minimum or run.history.outcome is not JobOutcome.RUNNING:
             return
         run.history.restarts += 1
-        run.history.outcome = Outcome.WAITING
+        run.history.outcome = JobOutcome.WAITING
         self.waiting += 1
         for live in [live for live in run.pods.values() if live.bound is not None and not live.pod.terminating]:
             self._tell_to_leave(run, live)
@@ -505,9 +505,9 @@ class World:
 
     def _give_up(self, run: JobRun) -> None:
         """All that is left of a job are pods that nobody makes again."""
-        if run.history.outcome is Outcome.WAITING:
+        if run.history.outcome is JobOutcome.WAITING:
             self.waiting -= 1
-        self._finish(run, Outcome.KILLED)
+        self._finish(run, JobOutcome.KILLED)
 
     def _release(self, run: JobRun, live: PodRun) -> None:
         """A pod holds its node no longer."""

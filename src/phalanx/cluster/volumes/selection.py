@@ -9,7 +9,7 @@ from phalanx.cluster.nodes.rows import NodeRows
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
-from phalanx.model.volumes import BoundVolume, Refusal
+from phalanx.model.volumes import BoundVolume, UnusableVolume
 
 OUT_OF_REACH = "node(s) didn't match PersistentVolume's node affinity"
 OTHER_ZONE = "node(s) had no available volume zone"
@@ -23,7 +23,7 @@ _ZONE_LABELS = (*_BETA, *_BETA.values())
 
 def is_refused(pod_class: PodClass) -> bool:
     """Whether a claim makes all nodes impossible."""
-    return any(isinstance(need, Refusal) for need in pod_class.volumes)
+    return any(isinstance(need, UnusableVolume) for need in pod_class.volumes)
 
 
 def reachable(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:

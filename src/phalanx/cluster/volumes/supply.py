@@ -21,13 +21,13 @@ from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.volumes import (
     BindClaim,
     ProvisioningTrouble,
-    Refusal,
     StorageCapacity,
     StorageCapacityGone,
     StorageClass,
     StorageClassGone,
     StorageDriver,
     UnboundClaim,
+    UnusableVolume,
     Volume,
     VolumeGone,
 )
@@ -88,13 +88,13 @@ class VolumeSupply(NodeAllocator):
     # what a class may do
 
     def concerns(self, pod_class: PodClass) -> bool:
-        return any(isinstance(need, UnboundClaim | Refusal) for need in pod_class.volumes)
+        return any(isinstance(need, UnboundClaim | UnusableVolume) for need in pod_class.volumes)
 
     def shared(self, pod_class: PodClass) -> bool:
         return any(claim.storage_class in self._wide for claim in _claims(pod_class))
 
     def refuse(self, pod_class: PodClass) -> str | None:
-        return next((need.reason for need in pod_class.volumes if isinstance(need, Refusal)), None)
+        return next((need.reason for need in pod_class.volumes if isinstance(need, UnusableVolume)), None)
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         claims = _claims(pod_class)

@@ -19,7 +19,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.advance_reservation import NO_END
 from phalanx.model.text.quantity import canonical_quantity
-from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, EndReason, GrantPhase, Refusal
+from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, EndReason, GrantPhase, GrantRefusal
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.status_writer import DerivedStatus, StatusWriter
@@ -47,7 +47,7 @@ class ReservationStatus(msgspec.Struct, frozen=True):
     allocated: tuple[tuple[str, str], ...]
     users: tuple[str, ...]
     lost: tuple[str, ...]
-    refusal: Refusal | None
+    refusal: GrantRefusal | None
     reason: str
     problem: str
     occurrences: tuple[int, ...]

@@ -306,7 +306,7 @@ class OrderAnswer(msgspec.Struct, kw_only=True):
     done: bool = False
 
 
-class Refusal(msgspec.Struct, kw_only=True):
+class ErrorAnswer(msgspec.Struct, kw_only=True):
     """Every answer that is no: what is wrong, for people."""
 
     error: str

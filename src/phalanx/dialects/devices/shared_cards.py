@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from phalanx.dialects.core import Container, PodObject
 from phalanx.dialects.devices.device_plans import DEVICE_PLAN, planned_cards
 from phalanx.dialects.devices.device_results import RESULT_KEYS, cards_named
-from phalanx.dialects.pods.requests import Demand
+from phalanx.dialects.pods.requests import StatedRequests
 from phalanx.dialects.signatures import Signer
 from phalanx.model.devices import device_words as words
 from phalanx.model.devices.cards import FULL, CardShare, DeviceNeed, Family
@@ -66,7 +66,7 @@ def device_terms(pod: PodObject) -> dict[str, str]:
     return terms
 
 
-def device_need(pod: PodObject, demand: Demand) -> DeviceNeed | None:
+def device_need(pod: PodObject, demand: StatedRequests) -> DeviceNeed | None:
     """None for a pod that asks for no part of a card. Of several families the first counts."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         resources = container.resources

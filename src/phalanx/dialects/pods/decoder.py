@@ -34,7 +34,7 @@ from phalanx.dialects.pods.evictability import (
 from phalanx.dialects.pods.inter_pod_constraints import context_of, peers_of
 from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
 from phalanx.dialects.pods.ranks import NO_INDEX, RANK_KEYS, index_of, leads
-from phalanx.dialects.pods.requests import Demand, demand_of, hides_amounts, reports_resources, usage_of
+from phalanx.dialects.pods.requests import StatedRequests, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.pods.revocable import revocable_of
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.times import parse_time
@@ -82,7 +82,7 @@ class DecodedTemplate(msgspec.Struct, frozen=True):
     """What pods of one template share."""
 
     pod_class: PodClass
-    demand: Demand
+    demand: StatedRequests
     strategy_faults: tuple[DecodingFault, ...]
     peer_faults: tuple[DecodingFault, ...] = ()
 

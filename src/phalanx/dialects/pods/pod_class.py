@@ -11,7 +11,7 @@ from phalanx.dialects.core import PodSpec, SelectorRequirement, SelectorTerm
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.nodes.images import images_of
 from phalanx.dialects.nodes.numa import whole_cpus
-from phalanx.dialects.pods.requests import Demand
+from phalanx.dialects.pods.requests import StatedRequests
 from phalanx.model.devices.cards import DeviceNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pod import PodClass
@@ -26,7 +26,7 @@ _SCORING_TYPES = ("LeastAllocated", "MostAllocated")
 
 def pod_class_of(
     spec: PodSpec,
-    demand: Demand,
+    demand: StatedRequests,
     strategy: str = "",
     revocable: bool | None = None,
     devices: DeviceNeed | None = None,

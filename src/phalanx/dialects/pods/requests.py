@@ -28,7 +28,7 @@ _SCORING_DEFAULTS = {CPU: DEFAULT_CPU, MEMORY: DEFAULT_MEMORY * 1000}
 _SUMMED_FIELDS = ("spec.containers", "spec.initContainers", "spec.overhead", "spec.resources")
 
 
-class Demand(msgspec.Struct, frozen=True):
+class StatedRequests(msgspec.Struct, frozen=True):
     """The requests of one pod spec. `problems` names amounts that could not be read."""
 
     requests: Requests
@@ -37,14 +37,14 @@ class Demand(msgspec.Struct, frozen=True):
     problems: tuple[DecodingFault, ...] = ()
 
 
-def demand_of(spec: PodSpec) -> Demand:
+def demand_of(spec: PodSpec) -> StatedRequests:
     """What a pending pod asks for: its spec, whatever its status says."""
     problems: list[DecodingFault] = []
     aggregate = _aggregate(_own_containers(spec, problems), {})
     level = _pod_level(spec.resources, aggregate, problems)
     overhead = _amounts(spec.overhead, "spec.overhead", problems)
     scored = _aggregate(_own_containers(spec, []), _scoring_defaults(aggregate | level, level))
-    return Demand(
+    return StatedRequests(
         requests=_whole(_sum(aggregate | level, overhead)),
         scored_cpu=_whole_amount(CPU, _sum(scored | level, overhead).get(CPU, 0)),
         scored_memory=_whole_amount(MEMORY, _sum(scored | level, overhead).get(MEMORY, 0)),

@@ -43,12 +43,12 @@ from phalanx.model.volumes import (
     NodeAttachments,
     NodeStorage,
     PodVolumes,
-    Refusal,
     SoleUse,
     StorageCapacityGone,
     StorageClassGone,
     StorageDriver,
     UnboundClaim,
+    UnusableVolume,
     VolumeGone,
     VolumeNeed,
 )
@@ -195,7 +195,7 @@ class Volumes(PodEnricher):
         attached = list(named.attached)
         refusal = self._refusal(uid, namespace, pod, named)
         if refusal:
-            needs.append(Refusal(refusal))
+            needs.append(UnusableVolume(refusal))
         for use in named.claims:
             key = f"{namespace}/{use.name}"
             claim = self._claims.get(key)

@@ -12,11 +12,11 @@ from phalanx.hub.dispatch import Dispatch
 from phalanx.hub.jobs.copies import TooManyPodsError, job_question
 from phalanx.hub.jobs.kinds import JobKind
 from phalanx.hub.objects import Json
-from phalanx.hub.observed import GangView
+from phalanx.hub.observed import OriginGang
 from phalanx.reports.capture.captured_kinds import captured
 
 
-def kind_of(documents: Sequence[Json], gang: GangView, record: Dispatch, needs: DataNeeds) -> str:
+def kind_of(documents: Sequence[Json], gang: OriginGang, record: Dispatch, needs: DataNeeds) -> str:
     """Gangs of one kind are alike for every cluster: what a scheduler reads of them is the same but for names, and
     they need the same data."""
     name = record.gang.name

@@ -49,7 +49,7 @@ class Account(msgspec.Struct, frozen=True):
         return {name: self.total.get(name, 0) - taken.get(name, 0) for name in {**self.total, **taken}}
 
 
-class Demand(msgspec.Struct, frozen=True):
+class QueueDemand(msgspec.Struct, frozen=True):
     """What a gang asks for: all its pods together, in integer units of each resource (cpu in milli-cores)."""
 
     queue: str = DEFAULT_QUEUE
@@ -63,7 +63,7 @@ class WaitingGang(msgspec.Struct, frozen=True):
     uid: str
     name: str
     created: int
-    demand: Demand
+    demand: QueueDemand
 
 
 def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()) -> Account:
@@ -84,7 +84,7 @@ def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tup
     return Account(total, held, ours)
 
 
-def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> Demand:
+def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> QueueDemand:
     """Of the PodGroup and the pods of one gang; what cannot be read asks for nothing."""
     intake = Intake(schedulers, dialect_options(policy), dialects=installed_dialects())
     events: list[ClusterEvent] = []
@@ -92,14 +92,14 @@ def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequenc
         for document in documents:
             events += take_in(intake, FileObject(str(document.get("kind")), document))
     except (InputError, ValueError, TypeError):
-        return Demand()
+        return QueueDemand()
     amounts: Amounts = {}
     pods = {event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}
     for pod in pods.values():
         _add(amounts, pod.pod_class.charged(pod.pod_class.requests))
     queues = [*_queues_of_gangs(events).values(), *(pod.queue for pod in pods.values())]
     queue = next((each for each in queues if each), DEFAULT_QUEUE)
-    return Demand(queue, max((pod.priority for pod in pods.values()), default=0), amounts)
+    return QueueDemand(queue, max((pod.priority for pod in pods.values()), default=0), amounts)
 
 
 def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]:
@@ -127,14 +127,14 @@ class Ledger:
         for account in accounts:
             _add(self._total, account.total)
             for queue, amounts in account.held.items():
-                self.charge(Demand(queue, 0, amounts))
+                self.charge(QueueDemand(queue, 0, amounts))
 
-    def charge(self, demand: Demand) -> None:
+    def charge(self, demand: QueueDemand) -> None:
         """It holds so much more, and so do the queues above it."""
         for name in self._path(demand.queue):
             _add(self._held.setdefault(name, {}), demand.amounts)
 
-    def refusal(self, demand: Demand) -> str:
+    def refusal(self, demand: QueueDemand) -> str:
         """Why nothing of this demand may be sent now: a ceiling over all clusters, or a queue that is closed."""
         for name in self._path(demand.queue):
             queue = self._queues.get(name)

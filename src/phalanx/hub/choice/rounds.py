@@ -16,15 +16,15 @@ from phalanx.hub import protocol
 from phalanx.hub.choice.asked_objects import declared, kind_of
 from phalanx.hub.choice.assignment import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
 from phalanx.hub.choice.estimates import AskedGang, Estimates
-from phalanx.hub.choice.ledger import Demand, Ledger, WaitingGang, demand_of
+from phalanx.hub.choice.ledger import Ledger, QueueDemand, WaitingGang, demand_of
 from phalanx.hub.data_objects import DataNeeds, bytes_to_move, held_data
-from phalanx.hub.dispatch import Attempt, Dispatch, DispatchStatus, Phase
+from phalanx.hub.dispatch import Dispatch, DispatchAttempt, DispatchStatus, Phase
 from phalanx.hub.gangs import GangKind, HubObjects
 from phalanx.hub.jobs.kinds import JOB_KINDS, JobKind
 from phalanx.hub.members.connection import CONNECTING, ClusterConnection
 from phalanx.hub.names import GROUP_KINDS
 from phalanx.hub.objects import Json, StoredObject, printable
-from phalanx.hub.observed import GangView
+from phalanx.hub.observed import OriginGang
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.account import Account as Queue
 from phalanx.scheduling.framework.policy import Policy
@@ -46,14 +46,14 @@ _AGAIN = 5.0
 _UNSETTLED = 0.3
 
 Write = Callable[[Dispatch, DispatchStatus], Awaitable[bool]]
-Copies = Callable[[Dispatch, GangView, int], Sequence[Json]]
+Copies = Callable[[Dispatch, OriginGang, int], Sequence[Json]]
 
 
 class _Considered(msgspec.Struct):
     """`unasked` says why no cluster is asked about it; it goes where it may go."""
 
     record: Dispatch
-    gang: GangView
+    gang: OriginGang
     waiting: WaitingGang
     asked: AskedGang
     kind: str
@@ -242,13 +242,13 @@ class Rounds:
                 ledger.charge(self.demand(record.gang.uid))
         return ledger
 
-    def demand(self, gang_uid: str) -> Demand:
+    def demand(self, gang_uid: str) -> QueueDemand:
         known = self._considered.get(gang_uid)
         if known is not None:
             return known[1].waiting.demand
         found = self._objects.group(gang_uid)
         if found is None:
-            return Demand()
+            return QueueDemand()
         kind, group = found
         demand = self._demand_of(kind, group)
         gang, record = self._objects.view(gang_uid), self._objects.record(gang_uid)
@@ -261,7 +261,7 @@ class Rounds:
             )
         return demand
 
-    def _demand_of(self, kind: GangKind, group: StoredObject) -> Demand:
+    def _demand_of(self, kind: GangKind, group: StoredObject) -> QueueDemand:
         documents: Sequence[Json]
         if isinstance(kind, JobKind):
             documents, _ = declared(kind, group.document)
@@ -305,7 +305,7 @@ class Rounds:
         return Wish(each.record.uid, each.kind, tuple(candidates), frozenset(asked))
 
     def _standing_answer(
-        self, name: str, record: Dispatch, gang: GangView, needs: DataNeeds, now: int
+        self, name: str, record: Dispatch, gang: OriginGang, needs: DataNeeds, now: int
     ) -> Candidate | None:
         """None for a cluster that the gang may not go to at all; never for one that need not be asked."""
         connection, spec = self._connections[name], self._specs.get(name, {})
@@ -422,5 +422,5 @@ def _most(spec: Json) -> int:
     return most if isinstance(most, int) and most >= 0 else MOST_WAITING
 
 
-def _recent(attempt: Attempt, now: int) -> bool:
+def _recent(attempt: DispatchAttempt, now: int) -> bool:
     return attempt.outcome == "Refused" and now - parse_time(attempt.time) < REFUSED_SECONDS

@@ -40,7 +40,7 @@ from phalanx.simulation.cluster import SimulatedCluster
 from phalanx.simulation.documents import FileObject
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.forecast import Forecast, forecast
-from phalanx.simulation.history import Outcome
+from phalanx.simulation.history import JobOutcome
 from phalanx.simulation.present import RunTimes
 
 _DOMAINS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
@@ -319,7 +319,7 @@ def _evicted(after: Forecast, before: Forecast) -> list[EvictedGang]:
                 format_moment(first),
                 round(hours, 2),
                 format_moment(again) if again is not None else "",
-                after.jobs[job].outcome is Outcome.KILLED,
+                after.jobs[job].outcome is JobOutcome.KILLED,
             )
         )
     return sorted(found, key=lambda each: (each.when, each.name))

@@ -50,7 +50,7 @@ class ShareView(Protocol):
         """resource -> what there is to share: what nodes offer, or hold where that is more."""
 
 
-class QueueView(ShareView, Protocol):
+class QueueSession(ShareView, Protocol):
     """What is asked about the cycle that is being planned."""
 
     state: ClusterState
@@ -171,7 +171,7 @@ class QueueShareRequests:
         self._own: dict[str, dict[str, int]] = {}
         self._sums: dict[AccountKey, dict[str, int]] = {}
 
-    def of(self, session: QueueView, queue: AccountRecord) -> Amounts:
+    def of(self, session: QueueSession, queue: AccountRecord) -> Amounts:
         self._version, changed = session.state.gangs.inqueue.claimed_since(self._version)
         for name, amounts in changed.items():
             record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
@@ -191,7 +191,7 @@ def _real_capabilities(session: ShareView) -> RealCapabilities:
     return RealCapabilities(session.offered(), capability(session.ledger.accounts[ROOT]))
 
 
-def admission_room(session: QueueView, gang: GangRecord) -> int:
+def admission_room(session: QueueSession, gang: GangRecord) -> int:
     """At most how many groups like this one its queue and the queues above may admit now.
 
     A queue may while minResources + held + inqueue - elastic <= real capability, per resource that minResources
@@ -211,7 +211,7 @@ def admission_room(session: QueueView, gang: GangRecord) -> int:
     return room
 
 
-def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str] | None:
+def admission_objection(session: QueueSession, gang: GangRecord) -> tuple[str, str] | None:
     """(which queue has no room for the group, what would help); only what cannot change unnoticed is told."""
     queue, closed = _entrance(session, gang)
     if closed is not None:
@@ -228,7 +228,7 @@ def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str]
     return None
 
 
-def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
+def _entrance(session: QueueSession, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
     """The group's queue, and (why nothing goes into it, what would help)."""
     spec = gang.spec
     if spec is None:
@@ -243,7 +243,7 @@ def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | Non
 
 
 def _bounds(
-    session: QueueView, gang: GangRecord, queue: AccountRecord | None
+    session: QueueSession, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
     """(queue, resource, what the group asks for, real capability, what is held and inqueue of it), leaf first."""
     spec = gang.spec

@@ -22,7 +22,7 @@ from phalanx.scheduling.reservations.advance_grant import (
     EndReason,
     GrantedNode,
     GrantPhase,
-    Refusal,
+    GrantRefusal,
 )
 from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, WholeNodes, smaller
 from phalanx.scheduling.reservations.future import FutureMatrix
@@ -394,7 +394,7 @@ class AdvancePlan:
     ) -> bool:
         spec, question = grant.spec, self._question(grant, parts_of)
         if isinstance(question, str):
-            grant.refusal = Refusal(question)
+            grant.refusal = GrantRefusal(question)
             return False
         search = RoomSearch(future, accounts, self._state.nodes, question)
         start = max(grant.start, int(self._now))
@@ -507,7 +507,7 @@ class AdvancePlan:
         question: RoomQuestion,
         start: int,
         others: Sequence[tuple[str, Window]],
-    ) -> Refusal:
+    ) -> GrantRefusal:
         end = start + grant.spec.duration if grant.spec.flexible_start and grant.spec.duration else grant.end
         count, full = search.count(start, end)
         wanted = question.nodes.count if question.nodes is not None else sum(part.count for part in question.parts)
@@ -522,7 +522,7 @@ class AdvancePlan:
         if blockers:
             text += f"; in the way: {', '.join(blockers)}"
         known = f"it could start at {format_moment(next_start)}" if next_start else "no later start is known"
-        return Refusal(f"{text}; {known}", tuple(blockers), next_start)
+        return GrantRefusal(f"{text}; {known}", tuple(blockers), next_start)
 
     def _blockers(self, full: BoolArray, start: int, end: int, others: Sequence[tuple[str, Window]]) -> list[str]:
         """Who holds the room then, who holds most first."""

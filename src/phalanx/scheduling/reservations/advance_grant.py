@@ -33,7 +33,7 @@ class EndReason(enum.StrEnum):
     UNSCHEDULABLE = "Unschedulable"
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class GrantRefusal(msgspec.Struct, frozen=True):
     """Why there is no room: how much there is, who has the rest, and when there is enough (0: nobody knows)."""
 
     message: str
@@ -93,7 +93,7 @@ class AdvanceGrant:
         self.users: tuple[str, ...] = ()
         self.window: Window | None = None
         self.charged_to: ChargePath | None = None
-        self.refusal: Refusal | None = None
+        self.refusal: GrantRefusal | None = None
         self.lost: tuple[str, ...] = ()
         self.ended: tuple[EndedUse, ...] = ()
         self.last_used = 0
