@@ -200,7 +200,7 @@ class TestGrowthDelay:
     def test_it_stays_as_it_is_for_a_while(self) -> None:
         world = self.world().node("n2", cpu=4).run()
         assert len(world.placed("train")) == 3
-        assert world.why_pod("train-3").code == "GrowthDelayed"
+        assert world.why_pod("train-3").code == "ScaleUpDelayed"
         assert not world.why_pod("train-3").unschedulable
 
     def test_then_all_that_fit_come_at_once(self) -> None:

@@ -10,15 +10,15 @@ from phalanx.scheduling.gang_placement.nominated_placement import nominated_memb
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
-from phalanx.scheduling.queue.signatures import (
-    AdmissionSignature,
-    GroupTreeSignature,
-    NominatedSignature,
-    PodSignature,
-    QuorumSignature,
+from phalanx.scheduling.queue.demands import (
+    AwaitingAdmission,
+    CompositeDemand,
+    Nominated,
+    PodDemand,
+    QuorumDemand,
     QuotaBlocked,
-    SchedulingSignature,
-    SurplusSignature,
+    SurplusDemand,
+    WaitReason,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError
@@ -69,28 +69,28 @@ def recheck(session: Session) -> None:
                 return
 
 
-def _fit_error_now(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> FitError | None:
+def _fit_error_now(session: Session, demand: WaitReason, unit: QueuedUnit) -> FitError | None:
     """Return why the demand of a unit cannot be met now; None if it can."""
     match demand:
-        case PodSignature():
+        case PodDemand():
             return None if demand.fits(session) else FitError(*session.fit_errors.facts(demand, afresh=True))
-        case SurplusSignature(kinds):
+        case SurplusDemand(kinds):
             fits = any(kind.fits(session) for kind in kinds)
             return None if fits else surplus_fit_error(session, demand, afresh=True)
-        case QuorumSignature():
+        case QuorumDemand():
             return assess(session, unit, demand)
-        case AdmissionSignature():
+        case AwaitingAdmission():
             session.forget_totals()
             waiting = next(gang for gang in unit.gangs if awaits_admission(gang))
             if not session.pipeline.admit(session, waiting):
                 return FitError(objection(session, waiting), session.state.version)
             return None
-        case NominatedSignature(_, wanted, _):
+        case Nominated(_, wanted, _):
             held = nominated_members(unit)
             if not held or demand.arrived(session.state.pods.unreleased) or wanted.upper_bound(session):
                 return None
             return FitError(nomination_verdict(held), session.state.version)
-        case GroupTreeSignature():
+        case CompositeDemand():
             return assess_composite(session, unit, demand)
         case QuotaBlocked():
             fault = next((fault for member in unit.members if (fault := session.blocked(member))), None)

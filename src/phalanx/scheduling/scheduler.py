@@ -16,12 +16,12 @@ from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_u
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
-from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
-from phalanx.scheduling.queue.signatures import (
-    AdmissionSignature,
+from phalanx.scheduling.queue.demands import (
+    AwaitingAdmission,
     QuotaBlocked,
-    SchedulingSignature,
+    WaitReason,
 )
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.rechecks import recheck
@@ -242,7 +242,7 @@ class Scheduler:
                 self.queue.add_unschedulable(unit, demand, fit_error)
                 if asks and unit.key not in session.asked:
                     self.queue.ask_preemption_later(unit.key)
-                if isinstance(demand, AdmissionSignature | QuotaBlocked):
+                if isinstance(demand, AwaitingAdmission | QuotaBlocked):
                     question = partial(session.recheck_at, unit)
                     when = ask_plugins(session, f"the time of {unit.name}", question, None)
                     if when is not None:
@@ -264,5 +264,5 @@ class Scheduler:
             session.decisions.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
 
 
-def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> int:
+def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
     return ask_plugins(session, f"room for {unit.name}", partial(session.upper_bound, demand, unit), 1)

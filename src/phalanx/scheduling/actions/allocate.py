@@ -32,7 +32,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     place_where_nominated,
     waits_on,
 )
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, place_gangs, signature_of
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of, place_gangs
 from phalanx.scheduling.gang_placement.shared_verdicts import judge_unit, tell_unit
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, new_mark, unfinished_plan
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
@@ -40,7 +40,7 @@ from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
-from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
@@ -173,7 +173,7 @@ class _Walk:
 
     def _place_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
         """Those that would be lent what they ask for are put off."""
-        session, kind = self._session, PodSignature(first.pod_class, first.charge_path)
+        session, kind = self._session, PodDemand(first.pod_class, first.charge_path)
         while units and session.plan.complete:
             count = len(units)
             free = self._put_off.active and first.nomination is None and not first.pod.problem
@@ -201,7 +201,7 @@ def asks_for_a_slot_only(unit: QueuedUnit) -> bool:
     return record is not None and not record.pod.problem and record.pod_class.spec.best_effort
 
 
-def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -> None:
+def place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand) -> None:
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
     features = session.features
     with features.turn(session, units) as turn:
@@ -211,7 +211,7 @@ def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -
     features.refused(session, units)
 
 
-def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, opened: bool) -> None:
+def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, opened: bool) -> None:
     waiting = _readable(session, units)
     if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
         return
@@ -250,7 +250,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature, 
         session.mark_tried(unit)
 
 
-def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodSignature) -> bool:
+def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodDemand) -> bool:
     """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
     if session.blocked(record) is not None:
         return False
@@ -297,7 +297,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
         for gang in unit.gangs:
             session.decisions.judge_gang(gang, None)
         return True
-    demand = signature_of(placements)
+    demand = demand_of(placements)
     nominated = nominated_members(unit)
     fit_error = session.fit_errors.known(demand) if not nominated and not opened else None
     if fit_error is None:
@@ -326,7 +326,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
     return False
 
 
-def assess(session: Session, unit: QueuedUnit, demand: QuorumSignature) -> FitError | None:
+def assess(session: Session, unit: QueuedUnit, demand: QuorumDemand) -> FitError | None:
     """Why the quorums of a unit cannot be met now; None if they can. Nothing is placed."""
     transaction = session.state.transaction()
     facts = place_gangs(session, [GangPlacement(session, gang) for gang in unit.gangs], demand, transaction)

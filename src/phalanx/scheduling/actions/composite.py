@@ -12,9 +12,9 @@ from phalanx.scheduling.gang_placement.group_tree_attempt import GroupTreeAttemp
 from phalanx.scheduling.gang_placement.group_tree_placer import GroupTreePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, signature_of
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
-from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuotaBlocked
+from phalanx.scheduling.queue.demands import CompositeDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
@@ -50,7 +50,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return fit_error.facts.holds
     least = [attempt.placements[gang] for gang in core(attempt.tree, attempt.placements)] or attempt.open
     lends = loans.active and not nominated and unit.band[0]
-    charges = charges_of(session, least, signature_of(least)) if lends else {}
+    charges = charges_of(session, least, demand_of(least)) if lends else {}
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(nominated)
@@ -67,7 +67,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         transaction.rollback()
         needed = attempt.core_unit(unit)
         if nominated and needed is not None:
-            wanted = signature_of([attempt.placements[gang] for gang in needed.gangs])
+            wanted = demand_of([attempt.placements[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
                 session.mark_tried(unit)
                 return False
@@ -85,7 +85,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     return True
 
 
-def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignature) -> FitError | None:
+def assess_composite(session: Session, unit: QueuedUnit, demand: CompositeDemand) -> FitError | None:
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
     attempt = group_tree_attempt_of(session, unit)

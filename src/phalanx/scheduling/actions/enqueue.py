@@ -12,7 +12,7 @@ from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.signatures import AdmissionSignature, QuotaBlocked
+from phalanx.scheduling.queue.demands import AwaitingAdmission, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
@@ -46,7 +46,7 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
         held = session.blocked(gang)
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
-            demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.charge_path(gang))
+            demand: QuotaBlocked | AwaitingAdmission = QuotaBlocked(session.charge_path(gang))
             tell_unit(session, unit, facts)
             session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
             continue
@@ -67,9 +67,9 @@ def objection(session: Session, gang: GangRecord) -> NotAdmitted:
     return NotAdmitted(*(session.pipeline.why_not_admitted(session, gang) or ()))
 
 
-def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AdmissionSignature:
+def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AwaitingAdmission:
     """What a group of the unit that waits to be admitted asks for."""
     spec = gang.spec
     assert spec is not None
     keys = session.pipeline.admission_keys(gang)
-    return AdmissionSignature(spec.queue, spec.min_resources or (), keys, len(unit.gangs) > 1)
+    return AwaitingAdmission(spec.queue, spec.min_resources or (), keys, len(unit.gangs) > 1)

@@ -15,7 +15,7 @@ from phalanx.scheduling.preemption.commit import commit, commit_for_each
 from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors, preemptors_of
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import SOON, solve
-from phalanx.scheduling.queue.signatures import SchedulingSignature
+from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.session.victim_class_arrays import has_quota
@@ -89,7 +89,7 @@ def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
                 return 1
 
 
-def could_preempt(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> bool:
+def could_preempt(session: Session, unit: QueuedUnit, demand: WaitReason) -> bool:
     """Whether others would go for an unschedulable unit now. (It was refused when there was less to take.) If not
     now, the unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:

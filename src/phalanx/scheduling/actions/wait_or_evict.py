@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import cluster_part
-from phalanx.scheduling.queue.signatures import SchedulingSignature
+from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.session.session import Session
@@ -23,7 +23,7 @@ from phalanx.scheduling.start_reservations.turns import (
 _HOUR = 3600
 
 
-def waits_instead(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> bool:
+def waits_instead(session: Session, unit: QueuedUnit, demand: WaitReason) -> bool:
     """Whether the unit starts by itself so soon that nobody is to go for it: by `waitInsteadSeconds` of the policy.
 
     Who waits for that reason has its start kept, whatever the depth: otherwise others could go before it again.
@@ -75,9 +75,7 @@ def _reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
     return plan.get(unit.key) if plan is not None else None
 
 
-def _start_within(
-    session: Session, unit: QueuedUnit, demand: SchedulingSignature, latest: float
-) -> Reservation | None:
+def _start_within(session: Session, unit: QueuedUnit, demand: WaitReason, latest: float) -> Reservation | None:
     """The start that is kept for the unit, if that is by then; where there is none yet, a new one."""
     plan = plan_of(session)
     assert plan is not None

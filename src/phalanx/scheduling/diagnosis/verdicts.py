@@ -27,7 +27,7 @@ AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
 WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
 BEHIND_IN_QUEUE = "BehindInQueue"
-GROWTH_DELAYED = "GrowthDelayed"
+GROWTH_DELAYED = "ScaleUpDelayed"
 PLANNING_FAILED = "PlanningFailed"
 
 GROWTH_DELAY_KEY = "phalanx.dev/growth-delay"

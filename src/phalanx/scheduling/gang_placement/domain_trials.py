@@ -12,7 +12,7 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.domain_shortage import no_domain, spot_of
 from phalanx.scheduling.diagnosis.shortage import Shortage, Spot
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand
-from phalanx.scheduling.queue.signatures import GangSignature, MemberSignature
+from phalanx.scheduling.queue.demands import GangDemand, MemberDemand
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
@@ -24,11 +24,11 @@ class Together(msgspec.Struct, frozen=True):
     """At least `total` members of several gangs, of which some may be left out."""
 
     total: int
-    members: tuple[MemberSignature, ...]
+    members: tuple[MemberDemand, ...]
     roles: tuple[tuple[str, int], ...] = ()
 
 
-def together(demands: Sequence[GangSignature], least: int) -> Together:
+def together(demands: Sequence[GangDemand], least: int) -> Together:
     """What the smallest `least` of the gangs ask for, out of all that they offer."""
     totals = sorted(demand.total for demand in demands)
     return Together(sum(totals[:least]), tuple(portion for demand in demands for portion in demand.members))

@@ -15,7 +15,7 @@ from phalanx.scheduling.gang_placement.pod_sets import PodBatch
 from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.placement.exact_search import ExactSearch, SearchKind, SearchNeed, SearchPart
-from phalanx.scheduling.queue.signatures import QuorumSignature, gang_signature
+from phalanx.scheduling.queue.demands import QuorumDemand, gang_demand
 from phalanx.scheduling.session.session import Session
 
 # The search is for small gangs; beyond these sizes it would mostly run into its limit.
@@ -82,8 +82,8 @@ def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
         members = (
             ((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in choice.batches
         )
-        demands.append(gang_signature(QuorumRequirement(choice.total, choice.roles), members, ()))
-    return QuorumSignature(tuple(demands)).upper_bound(session)
+        demands.append(gang_demand(QuorumRequirement(choice.total, choice.roles), members, ()))
+    return QuorumDemand(tuple(demands)).upper_bound(session)
 
 
 def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:

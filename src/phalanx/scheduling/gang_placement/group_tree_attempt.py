@@ -8,8 +8,8 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
 from phalanx.scheduling.gang_placement.group_tree import group_tree_of
 from phalanx.scheduling.gang_placement.group_tree_placer import core
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, signature_of
-from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
+from phalanx.scheduling.queue.demands import CompositeDemand, QuorumDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
@@ -32,12 +32,12 @@ class GroupTreeAttempt:
             for each in self.tree.trees():
                 each.least = 0
         self.open = [placement for placement in self.placements.values() if not placement.need.satisfied]
-        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([placement]) for placement in self.open]
+        parts: list[QuorumDemand | QuotaBlocked] = [demand_of([placement]) for placement in self.open]
         held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
         parts += [
             QuotaBlocked(charge_path) for charge_path in dict.fromkeys(session.charge_path(gang) for gang in held)
         ]
-        self.demand = GroupTreeSignature(unit.key, tuple(parts))
+        self.demand = CompositeDemand(unit.key, tuple(parts))
 
     def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
         """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""

@@ -10,7 +10,7 @@ from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot
 from phalanx.scheduling.gang_placement.domain_trials import together, try_domains
 from phalanx.scheduling.gang_placement.group_tree import GroupTree
 from phalanx.scheduling.gang_placement.group_tree_verdicts import Waits
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, place_gangs, signature_of
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
 from phalanx.scheduling.placement.topology_domains import Area, area_of
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
@@ -119,7 +119,7 @@ class GroupTreePlacer:
         if placement.need.satisfied or placement.placed:
             return True
         mark = self._transaction.mark()
-        facts = place_gangs(self._session, [placement], signature_of([placement]), self._transaction, spot)
+        facts = place_gangs(self._session, [placement], demand_of([placement]), self._transaction, spot)
         if facts is None:
             self.lacks.pop(child, None)
             return True

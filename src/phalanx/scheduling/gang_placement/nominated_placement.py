@@ -9,7 +9,7 @@ from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.queue.signatures import NominatedSignature, PodSignature, QuorumSignature
+from phalanx.scheduling.queue.demands import Nominated, PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import Leaving
@@ -64,9 +64,7 @@ def put(session: Session, transaction: Transaction, member: PodRecord, row: int)
     return True
 
 
-def place_nominated(
-    session: Session, record: PodRecord, kind: PodSignature, gang: GangRecord | None = None
-) -> bool:
+def place_nominated(session: Session, record: PodRecord, kind: PodDemand, gang: GangRecord | None = None) -> bool:
     """Places one pod for which room is held, there or elsewhere."""
     transaction = session.state.transaction()
     transaction.lift([record])
@@ -81,7 +79,7 @@ def place_nominated(
     return True
 
 
-def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> bool:
+def waits_on(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> bool:
     """Whether the unit has to wait for others to leave still; if so it is told so.
 
     If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
@@ -142,12 +140,12 @@ def nomination_verdict(held: list[PodRecord]) -> Leaving:
     return Leaving(len(nomination.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
 
 
-def await_victims(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
+def await_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> None:
     """Lets the unit wait until those who must leave for it have left."""
     held = nominated_members(unit)
     nomination = held[0].nomination
     assert nomination is not None
-    demand = NominatedSignature(unit.key, wanted, nomination.victims)
+    demand = Nominated(unit.key, wanted, nomination.victims)
     fit_error = FitError(nomination_verdict(held), session.state.version)
     tell_unit(session, unit, fit_error.facts)
     session.set_unschedulable(unit, demand, fit_error)

@@ -31,12 +31,12 @@ from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, area_of
-from phalanx.scheduling.queue.signatures import (
-    GangSignature,
-    QuorumSignature,
-    SubgroupSignature,
-    gang_signature,
-    member_signatures,
+from phalanx.scheduling.queue.demands import (
+    GangDemand,
+    QuorumDemand,
+    SubgroupDemand,
+    gang_demand,
+    member_demands,
 )
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
@@ -153,33 +153,33 @@ class GangPlacement:
             started[number] = started.get(number, 0) + (len(rows) >= pod_set.total)
         return all(started.get(number, 0) >= least for number, least in enumerate(self.need.subgroups))
 
-    def demand(self) -> GangSignature:
+    def demand(self) -> GangDemand:
         need = self.need
         if need.satisfied:
-            return gang_signature(need, (), ())
-        found = gang_signature(need, _kinds(self.batches), _reserve(self.gang))
+            return gang_demand(need, (), ())
+        found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
         if self.area is None and not (self.parts or self.extras):
             return found
         return msgspec.structs.replace(
             found,
             area=self.area,
-            parts=tuple(subgroup_signature(pod_set) for pod_set in (*self.parts, *self.extras)),
+            parts=tuple(subgroup_demand(pod_set) for pod_set in (*self.parts, *self.extras)),
             subgroups=need.subgroups,
         )
 
 
-def subgroup_signature(pod_set: PodSet) -> SubgroupSignature:
+def subgroup_demand(pod_set: PodSet) -> SubgroupDemand:
     assert pod_set.part is not None
-    portions = member_signatures(_kinds(pod_set.batches), set(), pod_set.total)
-    return SubgroupSignature(pod_set.part.key[0], pod_set.total, portions, pod_set.area)
+    portions = member_demands(_kinds(pod_set.batches), set(), pod_set.total)
+    return SubgroupDemand(pod_set.part.key[0], pod_set.total, portions, pod_set.area)
 
 
-def signature_of(placements: list[GangPlacement]) -> QuorumSignature:
-    return QuorumSignature(tuple(placement.demand() for placement in placements))
+def demand_of(placements: list[GangPlacement]) -> QuorumDemand:
+    return QuorumDemand(tuple(placement.demand() for placement in placements))
 
 
 def copies_of(
-    session: Session, placements: list[GangPlacement], demand: QuorumSignature
+    session: Session, placements: list[GangPlacement], demand: QuorumDemand
 ) -> Iterator[tuple[ChargePath, ClassRecord, int]]:
     """How many pods of which class who pays for, if the first of the portions will do."""
     for placement, part in zip(placements, demand.gangs, strict=True):
@@ -194,7 +194,7 @@ def copies_of(
 
 
 def charges_of(
-    session: Session, placements: list[GangPlacement], demand: QuorumSignature
+    session: Session, placements: list[GangPlacement], demand: QuorumDemand
 ) -> dict[ChargePath, dict[str, int]]:
     """What each charge path would be charged."""
     charges: dict[ChargePath, dict[str, int]] = {}
@@ -206,7 +206,7 @@ def charges_of(
 def place_gangs(
     session: Session,
     placements: list[GangPlacement],
-    demand: QuorumSignature,
+    demand: QuorumDemand,
     transaction: Transaction,
     spot: Spot | None = None,
 ) -> Facts | Gap | None:
@@ -239,7 +239,7 @@ def _gathered(
     session: Session,
     transaction: Transaction,
     placements: list[GangPlacement],
-    demand: QuorumSignature,
+    demand: QuorumDemand,
     spot: Spot | None,
 ) -> bool:
     """Whether all can be placed in another domain than where the first of those who have to be near to each other
@@ -259,7 +259,7 @@ def _all_in_turn(
     session: Session,
     transaction: Transaction,
     placements: list[GangPlacement],
-    demand: QuorumSignature,
+    demand: QuorumDemand,
     order: Order,
     spot: Spot | None,
 ) -> Facts | None:
@@ -283,7 +283,7 @@ class _Turn:
         session: Session,
         transaction: Transaction,
         placement: GangPlacement,
-        demand: GangSignature,
+        demand: GangDemand,
         place: int,
         order: Order,
         spot: Spot | None,
@@ -397,7 +397,7 @@ class _Turn:
             facts = attempt()
         else:
             choice = FallbackPlacement(pod_set.total, (), pod_set.in_order(self._session, hardest_first))
-            facts = self._near(pod_set.area, subgroup_signature(pod_set), choice, attempt)
+            facts = self._near(pod_set.area, subgroup_demand(pod_set), choice, attempt)
         if facts is None:
             return None
         self._transaction.back_to(mark)
@@ -417,7 +417,7 @@ class _Turn:
 
         if pod_set.area is None:
             return attempt()
-        one = msgspec.structs.replace(subgroup_signature(pod_set), total=1)
+        one = msgspec.structs.replace(subgroup_demand(pod_set), total=1)
         return self._near(pod_set.area, one, None, attempt)
 
     def _too_few(self) -> Facts:

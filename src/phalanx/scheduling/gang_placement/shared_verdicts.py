@@ -20,7 +20,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
 )
 from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
 from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
-from phalanx.scheduling.queue.signatures import PodSignature
+from phalanx.scheduling.queue.demands import PodDemand
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
 from phalanx.scheduling.session.session import Session
@@ -74,7 +74,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
                 tell_surplus(session, gang, facts)
 
 
-def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature, Shortage | OverQuota]) -> None:
+def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodDemand, Shortage | OverQuota]) -> None:
     """Judges the members above the minimum, by kind."""
     verdicts, rules = (
         {kind: session.fit_errors.verdict(reason) for kind, reason in facts.items()},
@@ -82,7 +82,7 @@ def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature
     )
     for member in gang.pending.values():
         verdict = verdicts.get(
-            rules.kind(member) if rules is not None else PodSignature(member.pod_class, member.charge_path)
+            rules.kind(member) if rules is not None else PodDemand(member.pod_class, member.charge_path)
         )
         if verdict is not None and not member.pod.problem:
             session.decisions.judge_pod(member, verdict)

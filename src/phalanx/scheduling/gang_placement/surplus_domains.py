@@ -9,7 +9,7 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gangs.quorum import counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.topology_domains import Area, area_of
-from phalanx.scheduling.queue.signatures import PodSignature, SubgroupSignature, member_signatures
+from phalanx.scheduling.queue.demands import PodDemand, SubgroupDemand, member_demands
 from phalanx.scheduling.session.session import Session
 
 Placement = tuple[PodRecord, int]
@@ -21,16 +21,14 @@ class SurplusSubgroup:
 
     __slots__ = ("alike", "kind", "members", "want")
 
-    def __init__(self, kind: PodSignature, members: Sequence[PodRecord], alike: Sequence[PodRecord]) -> None:
+    def __init__(self, kind: PodDemand, members: Sequence[PodRecord], alike: Sequence[PodRecord]) -> None:
         self.kind = kind
         self.members = members
         self.alike = alike
-        self.want: PodSignature | SubgroupSignature = kind
+        self.want: PodDemand | SubgroupDemand = kind
         if len(members) > 1:
             counts = (((member.pod_class, "", member.charge_path), 1) for member in members)
-            self.want = SubgroupSignature(
-                0, len(members), member_signatures(counts, set(), len(members)), kind.area
-            )
+            self.want = SubgroupDemand(0, len(members), member_demands(counts, set(), len(members)), kind.area)
 
 
 class SurplusDomain:
@@ -52,12 +50,12 @@ class SurplusDomain:
         part = self.part(member)
         return part is None or not part.missing
 
-    def kind(self, member: PodRecord) -> PodSignature:
+    def kind(self, member: PodRecord) -> PodDemand:
         part = self.part(member)
         if part is None:
-            return PodSignature(member.pod_class, member.charge_path, self._area)
+            return PodDemand(member.pod_class, member.charge_path, self._area)
         area = _within(self._area, area_of(part.rule.topology, part.members))
-        return PodSignature(member.pod_class, member.charge_path, area, max(1, part.missing))
+        return PodDemand(member.pod_class, member.charge_path, area, max(1, part.missing))
 
     def next(self, members: Sequence[PodRecord]) -> SurplusSubgroup:
         """The group of the first of the waiting members. Of a subgroup that is too small to start all are alike."""
@@ -96,10 +94,10 @@ def _within(outer: Area | None, inner: Area | None) -> Area | None:
     return Area(inner.rule, inner.pins, outer)
 
 
-def kind_of(session: Session, record: PodRecord) -> PodSignature:
+def kind_of(session: Session, record: PodRecord) -> PodDemand:
     """The kind of a pod on its own, or of a member above its gang's minimum."""
     rules = surplus_domain(session, record.gang) if record.gang is not None else None
-    return rules.kind(record) if rules is not None else PodSignature(record.pod_class, record.charge_path)
+    return rules.kind(record) if rules is not None else PodDemand(record.pod_class, record.charge_path)
 
 
 def starts_singly(session: Session, record: PodRecord) -> bool:

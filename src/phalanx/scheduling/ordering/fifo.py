@@ -6,7 +6,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
-from phalanx.scheduling.queue.signatures import FifoBlocked, QuotaBlocked
+from phalanx.scheduling.queue.demands import FifoBlocked, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.quota.limits import BlockedByFifo

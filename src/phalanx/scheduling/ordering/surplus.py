@@ -15,12 +15,12 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
     place_in_domain,
     surplus_domain,
 )
-from phalanx.scheduling.queue.signatures import (
-    GroupTreeSignature,
-    GrowthDelayed,
-    NominatedSignature,
-    PodSignature,
-    SurplusSignature,
+from phalanx.scheduling.queue.demands import (
+    CompositeDemand,
+    Nominated,
+    PodDemand,
+    ScaleUpDelayed,
+    SurplusDemand,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
@@ -37,7 +37,7 @@ class SurplusTurn:
         self.gang = gang
         self.members: list[PodRecord] = []
         self.near: SurplusDomain | None = surplus_domain(session, gang)
-        self.refused: dict[PodSignature, None] = {}
+        self.refused: dict[PodDemand, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
         spec = gang.spec
         topology = spec.topology if spec is not None and spec.rules.by_native_rules else None
@@ -96,7 +96,7 @@ class SurplusTurns:
         for member in gang.pending.values():
             session.decisions.judge_pod(member, verdict)
         session.mark_tried(unit)
-        session.set_unschedulable(unit, GrowthDelayed(unit.key), FitError(None, session.state.version))
+        session.set_unschedulable(unit, ScaleUpDelayed(unit.key), FitError(None, session.state.version))
         session.queue.recheck_at(unit, until)
         return True
 
@@ -111,7 +111,7 @@ class SurplusTurns:
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
-        kind = PodSignature(head.pod_class, head.charge_path)
+        kind = PodDemand(head.pod_class, head.charge_path)
         rows: list[int] = []
         if session.fit_errors.known(kind) is None:
             wanted = min(
@@ -187,16 +187,16 @@ class SurplusTurns:
         if any(turn.members for turn in turns):
             return
         session.mark_tried(unit)
-        if isinstance(session.unschedulable.get(unit.key, (None,))[0], NominatedSignature):
+        if isinstance(session.unschedulable.get(unit.key, (None,))[0], Nominated):
             return
         refused = {kind for turn in turns for kind in turn.refused}
         if refused:
-            demand = SurplusSignature(tuple(sorted(refused, key=_place)))
+            demand = SurplusDemand(tuple(sorted(refused, key=_place)))
             fit_error = surplus_fit_error(session, demand)
             match session.unschedulable.get(unit.key):
-                case (GroupTreeSignature(key, parts), known):
+                case (CompositeDemand(key, parts), known):
                     # Gangs of the same tree wait as well: whoever may get something first wakes all.
-                    session.set_unschedulable(unit, GroupTreeSignature(key, (*parts, demand)), known)
+                    session.set_unschedulable(unit, CompositeDemand(key, (*parts, demand)), known)
                 case _:
                     session.set_unschedulable(unit, demand, fit_error)
             tell_unit(session, unit, fit_error.facts)
@@ -219,14 +219,14 @@ def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
     return unit.composite is None or session.requirement(gang).satisfied
 
 
-def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool = False) -> FitError:
+def surplus_fit_error(session: Session, demand: SurplusDemand, afresh: bool = False) -> FitError:
     """Why none of the kinds has room: a reason for each."""
     found = {kind: session.fit_errors.facts(kind, afresh) for kind in demand.kinds}
     facts = {kind: reason for kind, (reason, _) in found.items()}
     return session.fit_errors.record(demand, facts, min(version for _, version in found.values()))
 
 
-def _place(kind: PodSignature) -> tuple[int, object, str]:
+def _place(kind: PodDemand) -> tuple[int, object, str]:
     return kind.pod_class.number, kind.charge_path.key if kind.charge_path is not None else "", repr(kind.area)
 
 

@@ -16,8 +16,8 @@ from phalanx.scheduling.gang_placement.quorum_placement import (
     GangPlacement,
     charges_of,
     copies_of,
+    demand_of,
     place_gangs,
-    signature_of,
 )
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusSubgroup,
@@ -27,12 +27,12 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
 )
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.signatures import (
-    GroupTreeSignature,
-    PodSignature,
-    QuorumSignature,
-    SchedulingSignature,
-    SurplusSignature,
+from phalanx.scheduling.queue.demands import (
+    CompositeDemand,
+    PodDemand,
+    QuorumDemand,
+    SurplusDemand,
+    WaitReason,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
@@ -52,7 +52,7 @@ class QuorumPreemptor:
         """`least` is the lowest priority of members that may be placed (None: all)."""
         self.unit = unit
         self.placements = [GangPlacement(session, gang, least) for gang in unit.gangs]
-        self.demand: PodSignature | QuorumSignature = signature_of(self.placements)
+        self.demand: PodDemand | QuorumDemand = demand_of(self.placements)
         self.gangs = unit.gangs
         asking = [placement for placement in self.placements if not placement.need.satisfied]
         names = [str(placement.gang.key) for placement in asking]
@@ -75,14 +75,14 @@ class QuorumPreemptor:
     @property
     def required_domain(self) -> tuple[Area, DomainDemand] | None:
         """Where the first gang has to be, and who of it; None for everywhere."""
-        assert isinstance(self.demand, QuorumSignature)
+        assert isinstance(self.demand, QuorumDemand)
         for gang in self.demand.gangs:
             if gang.area is not None and gang.area.rule.hard and gang.total:
                 return gang.area, gang
         return None
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
-        assert isinstance(self.demand, QuorumSignature)
+        assert isinstance(self.demand, QuorumDemand)
         facts = place_gangs(session, self.placements, self.demand, transaction)
         self.placed = (
             [] if facts is not None else [entry for placement in self.placements for entry in placement.placed]
@@ -139,7 +139,7 @@ class PodPreemptor:
         self.units = units
         self.records = records
         self.kind = kind_of(session, first)
-        self.demand: PodSignature | QuorumSignature = self.kind
+        self.demand: PodDemand | QuorumDemand = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
         spec = first.gang.spec if first.gang is not None else None
@@ -203,7 +203,7 @@ def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[Que
 def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
     demand, record = session.unschedulable[unit.key][0], unit.pod
-    if record is None or not isinstance(demand, PodSignature) or record.nomination is not None:
+    if record is None or not isinstance(demand, PodDemand) or record.nomination is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
 
@@ -216,27 +216,27 @@ def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[
         most //= 2
 
 
-def least_preemptor_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Preemptor | None:
+def least_preemptor_of(session: Session, unit: QueuedUnit, demand: WaitReason) -> Preemptor | None:
     """For whom of a unit that waits with this demand others may have to go, at the least; None where nobody may."""
-    if isinstance(demand, SurplusSignature):
+    if isinstance(demand, SurplusDemand):
         return next((PodPreemptor(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
     return next(preemptors_of(session, unit, demand), None)
 
 
-def preemptors_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Iterator[Preemptor]:
+def preemptors_of(session: Session, unit: QueuedUnit, demand: WaitReason) -> Iterator[Preemptor]:
     """All for whom others may have to go, to be asked about in this order: of surplus as many at once as are alike,
     then fewer, down to one; then those of another kind."""
     match demand:
-        case PodSignature() if unit.pod is not None:
+        case PodDemand() if unit.pod is not None:
             yield PodPreemptor(session, [unit], unit.pod)
-        case QuorumSignature():
+        case QuorumDemand():
             yield from _quorum_preemptors(session, unit)
-        case GroupTreeSignature():
+        case CompositeDemand():
             attempt = group_tree_attempt_of(session, unit)
             core = attempt.core_unit(unit) if attempt is not None else None
             if core is not None:
                 yield QuorumPreemptor(session, core)
-        case SurplusSignature():
+        case SurplusDemand():
             for alike in _surplus_of(session, unit):
                 most = len(alike)
                 while most:

@@ -12,12 +12,12 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.queue.signatures import (
-    GroupTreeSignature,
-    PodSignature,
-    QuorumSignature,
-    SchedulingSignature,
-    SurplusSignature,
+from phalanx.scheduling.queue.demands import (
+    CompositeDemand,
+    PodDemand,
+    QuorumDemand,
+    SurplusDemand,
+    WaitReason,
     helped_by_placements,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
@@ -40,8 +40,8 @@ class SchedulingQueue:
         self._forest = state.gangs.composites
         # With the unit where it is known and in its place in the order, None where it must be looked up.
         self._active: dict[UnitKey, QueuedUnit | None] = {}
-        self._unschedulable: dict[UnitKey, SchedulingSignature] = {}
-        self._groups: dict[SchedulingSignature, UnschedulableUnits] = {}
+        self._unschedulable: dict[UnitKey, WaitReason] = {}
+        self._groups: dict[WaitReason, UnschedulableUnits] = {}
         self._satisfied: dict[GangKey, GangRecord] = {}
         self._orphaned: dict[str, PodRecord] = {}
         self._unasked: dict[UnitKey, None] = {}
@@ -92,7 +92,7 @@ class SchedulingQueue:
 
     def pop_active(
         self,
-        bound: Callable[[SchedulingSignature, QueuedUnit], int],
+        bound: Callable[[WaitReason, QueuedUnit], int],
         rank: Callable[[QueuedUnit], Rank] | None = None,
     ) -> list[QueuedUnit]:
         """The active units, in no particular order; each leaves the list unless `add_unschedulable` or `requeue`
@@ -162,7 +162,7 @@ class SchedulingQueue:
             member for uid, member in orphaned.items() if member.nomination is not None and known.get(uid) is member
         ]
 
-    def add_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, fit_error: FitError) -> None:
+    def add_unschedulable(self, unit: QueuedUnit, demand: WaitReason, fit_error: FitError) -> None:
         group = self._groups.get(demand)
         if group is None:
             group = self._groups[demand] = UnschedulableUnits(fit_error)
@@ -192,13 +192,13 @@ class SchedulingQueue:
         for demand in self._groups:
             unit = (
                 self.first_preemptor(demand)
-                if isinstance(demand, PodSignature | QuorumSignature | SurplusSignature | GroupTreeSignature)
+                if isinstance(demand, PodDemand | QuorumDemand | SurplusDemand | CompositeDemand)
                 else None
             )
             if unit is not None:
                 self._unasked[unit.key] = None
 
-    def first_preemptor(self, demand: SchedulingSignature) -> QueuedUnit | None:
+    def first_preemptor(self, demand: WaitReason) -> QueuedUnit | None:
         """Of those who wait with the demand the first that may evict others."""
         group = self._groups[demand]
         first = group.first()
@@ -219,7 +219,7 @@ class SchedulingQueue:
         members = (member for gang in unit.gangs for member in gang.pending.values())
         return all(member.pod.preempts for member in members) and all(map(self._forest.preempts, unit.gangs))
 
-    def pop_unasked(self) -> list[tuple[QueuedUnit, SchedulingSignature, FitError]]:
+    def pop_unasked(self) -> list[tuple[QueuedUnit, WaitReason, FitError]]:
         """The unschedulable units that nobody has asked about, with what they wait for; to be added again."""
         found = []
         if self._bound_version != self._state.bound_version:
@@ -243,7 +243,7 @@ class SchedulingQueue:
         """Leaves a unit active (the cycle's time was up before its turn)."""
         self._active[unit.key] = unit
 
-    def known_fit_error(self, demand: SchedulingSignature) -> FitError | None:
+    def known_fit_error(self, demand: WaitReason) -> FitError | None:
         """The fit error of a demand for which room has not grown since."""
         group = self._groups.get(demand)
         if (
@@ -255,13 +255,13 @@ class SchedulingQueue:
             return None
         return group.fit_error
 
-    def _has_opened(self, demand: SchedulingSignature) -> bool:
+    def _has_opened(self, demand: WaitReason) -> bool:
         """Whether those have been placed since the last cycle began for whose sake it may be met."""
         return self._affinity_version != self._state.affinity_version and helped_by_placements(demand)
 
     # whether what unschedulable units were told is still true
 
-    def next_outdated(self) -> tuple[SchedulingSignature, QueuedUnit] | None:
+    def next_outdated(self) -> tuple[WaitReason, QueuedUnit] | None:
         """A demand that was refused when the cluster looked otherwise, and the first unit that waits with it."""
         if self._all_true_at == self._state.version:
             return None
@@ -274,7 +274,7 @@ class SchedulingQueue:
         self._all_true_at = self._state.version
         return None
 
-    def update_fit_error(self, demand: SchedulingSignature, fit_error: FitError) -> Iterator[QueuedUnit]:
+    def update_fit_error(self, demand: WaitReason, fit_error: FitError) -> Iterator[QueuedUnit]:
         """Takes in what holds now; yields the units that have not been told yet."""
         group = self._groups.pop(demand)
         self._groups[demand] = group  # last in the dict: looked at last the next time
@@ -285,7 +285,7 @@ class SchedulingQueue:
             if unit is not None:
                 yield unit
 
-    def activate_first(self, demand: SchedulingSignature) -> None:
+    def activate_first(self, demand: WaitReason) -> None:
         """The first unit with this demand may get something after all."""
         group = self._groups[demand]
         group.may_fit = True
@@ -313,7 +313,7 @@ class SchedulingQueue:
         """Whether the unit asks for something still."""
         return self._index.unit(key) is not None
 
-    def demand_of(self, key: UnitKey) -> SchedulingSignature | None:
+    def demand_of(self, key: UnitKey) -> WaitReason | None:
         """What an unschedulable unit waits with; None where it is not unschedulable."""
         return self._unschedulable.get(key)
 
@@ -363,7 +363,7 @@ class SchedulingQueue:
             del heads[key]
         return min(heads.values(), key=lambda head: head[0], default=None)
 
-    def activate_all_of(self, demand: SchedulingSignature) -> None:
+    def activate_all_of(self, demand: WaitReason) -> None:
         """All units with this demand may get something now."""
         group = self._groups.get(demand)
         for key in list(group.units) if group is not None else ():
@@ -407,9 +407,9 @@ class SchedulingQueue:
 
     def _wake(
         self,
-        demand: SchedulingSignature,
+        demand: WaitReason,
         group: UnschedulableUnits,
-        bound: Callable[[SchedulingSignature, QueuedUnit], int],
+        bound: Callable[[WaitReason, QueuedUnit], int],
         rank: Callable[[QueuedUnit], Rank] | None,
     ) -> None:
         key = group.first()

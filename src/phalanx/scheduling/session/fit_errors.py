@@ -12,12 +12,12 @@ from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
 from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
-from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
-from phalanx.scheduling.queue.signatures import (
-    PodSignature,
-    SchedulingSignature,
+from phalanx.scheduling.queue.demands import (
+    PodDemand,
+    WaitReason,
     helped_by_placements,
 )
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.quota.quota_check import QuotaCheck
@@ -46,11 +46,11 @@ class FitErrors:
         self._queue = queue
         self._quota_check = quota_check
         # With the `affinity_version` as of then.
-        self._found: dict[SchedulingSignature, tuple[FitError, int]] = {}
+        self._found: dict[WaitReason, tuple[FitError, int]] = {}
         self._verdicts: dict[Shortage | OverQuota, Verdict] = {}
         self._shortages: dict[ClassRecord, FitError] = {}
 
-    def known(self, demand: SchedulingSignature) -> FitError | None:
+    def known(self, demand: WaitReason) -> FitError | None:
         """The fit error of a demand after which room has not grown: in a cycle it only shrinks, except for pods
         that hope for others to be placed."""
         found, affinity_version = self._found.get(demand, (None, 0))
@@ -59,7 +59,7 @@ class FitErrors:
             return found if current or not helped_by_placements(demand) else None
         return self._queue.known_fit_error(demand)
 
-    def record(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
+    def record(self, demand: WaitReason, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
         fit_error = FitError(facts, self.state.version if version is None else version)
         self._found[demand] = (fit_error, self.state.affinity_version)
@@ -81,7 +81,7 @@ class FitErrors:
             self._verdicts[facts] = verdict
         return verdict
 
-    def facts_now(self, kind: PodSignature) -> Shortage | OverQuota:
+    def facts_now(self, kind: PodDemand) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
         excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
         if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
@@ -90,7 +90,7 @@ class FitErrors:
             return no_room_near(self, kind.area, kind)
         return shortage(self.pipeline, self.state.nodes, kind.pod_class)
 
-    def facts(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
+    def facts(self, kind: PodDemand, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
         excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
         if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):

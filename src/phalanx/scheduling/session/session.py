@@ -19,16 +19,16 @@ from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
-from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
-from phalanx.scheduling.queue.signatures import (
+from phalanx.scheduling.queue.demands import (
     UNBOUNDED,
-    AdmissionSignature,
+    AwaitingAdmission,
+    CompositeDemand,
     FifoBlocked,
-    GroupTreeSignature,
-    NominatedSignature,
+    Nominated,
     QuotaBlocked,
-    SchedulingSignature,
+    WaitReason,
 )
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Blocked, Limit
@@ -94,7 +94,7 @@ class Session:
         self.tried: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
-        self.unschedulable: dict[UnitKey, tuple[SchedulingSignature, FitError]] = {}
+        self.unschedulable: dict[UnitKey, tuple[WaitReason, FitError]] = {}
         self.queue = work
         self._priorities = Priorities(state.gangs.composites)
         self._memory = memory
@@ -278,18 +278,18 @@ class Session:
         found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
         return next((colocation for colocation in found if colocation is not None), None)
 
-    def upper_bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
+    def upper_bound(self, demand: WaitReason, unit: QueuedUnit) -> int:
         """At most how many units with the demand of this one could get something now."""
         if isinstance(demand, FifoBlocked):
             return UNBOUNDED
-        if isinstance(demand, GroupTreeSignature):
+        if isinstance(demand, CompositeDemand):
             return UNBOUNDED if any(self.upper_bound(part, unit) for part in demand.parts) else 0
-        if isinstance(demand, NominatedSignature):
+        if isinstance(demand, Nominated):
             here = demand.arrived(self.state.pods.unreleased)
             return UNBOUNDED if here or demand.wanted.upper_bound(self) else 0
         if isinstance(demand, QuotaBlocked):
             return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
-        if not isinstance(demand, AdmissionSignature):
+        if not isinstance(demand, AwaitingAdmission):
             return demand.upper_bound(self)
         if demand.bundled:
             return UNBOUNDED
@@ -336,7 +336,7 @@ class Session:
         self.tried.add(unit.key)
         self.decisions.steps += 1
 
-    def set_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, fit_error: FitError) -> None:
+    def set_unschedulable(self, unit: QueuedUnit, demand: WaitReason, fit_error: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
         self.unschedulable[unit.key] = (demand, fit_error)
 

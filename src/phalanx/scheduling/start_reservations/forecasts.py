@@ -11,7 +11,7 @@ from phalanx.model.pod import ACTIVE
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.queue_order import QueueOrder
-from phalanx.scheduling.queue.signatures import FifoBlocked, PodSignature, QuorumSignature
+from phalanx.scheduling.queue.demands import FifoBlocked, PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.forecast import (
@@ -148,7 +148,7 @@ def _priority(session: Session, unit: QueuedUnit) -> int:
 def _startable_parts(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
     """What it needs to start; nothing where room is not what it waits for."""
     demand = session.queue.demand_of(unit.key)
-    waits_for_room = isinstance(demand, QuorumSignature | PodSignature | FifoBlocked)
+    waits_for_room = isinstance(demand, QuorumDemand | PodDemand | FifoBlocked)
     if unit.composite is not None or not (waits_for_room or session.queue.awaits_turn(unit.key)):
         return ()
     if unit.pod is not None:

@@ -15,7 +15,7 @@ from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.placement.topology_domains import area_of
-from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, SchedulingSignature
+from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, Bar
@@ -184,10 +184,10 @@ def keep_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Non
         )
 
 
-def waits_for_room(demand: SchedulingSignature) -> bool:
+def waits_for_room(demand: WaitReason) -> bool:
     """Whether who waits with a demand waits for room or quota, and not for its turn or to be let in: nobody knows
     when that will be."""
-    return isinstance(demand, QuorumSignature | PodSignature)
+    return isinstance(demand, QuorumDemand | PodDemand)
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:

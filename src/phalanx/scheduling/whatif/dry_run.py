@@ -12,7 +12,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import nominated_memb
 from phalanx.scheduling.preemption.preemptor import Preemptor, least_preemptor_of
 from phalanx.scheduling.preemption.solution import Eviction, EvictionCost
 from phalanx.scheduling.preemption.solver import solve
-from phalanx.scheduling.queue.signatures import SurplusSignature
+from phalanx.scheduling.queue.demands import SurplusDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never, untimed
 from phalanx.scheduling.session.session import Session
@@ -71,7 +71,7 @@ class DryRun(Scheduler):
             return None
         preemptor = least_preemptor_of(self.session, unit, wait[0])
         if preemptor is None:
-            return NothingHelps(None) if isinstance(wait[0], SurplusSignature) else None
+            return NothingHelps(None) if isinstance(wait[0], SurplusDemand) else None
         now = solve(self.session, preemptor)
         if isinstance(now, Eviction):
             return now

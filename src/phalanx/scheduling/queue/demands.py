@@ -34,7 +34,7 @@ class RoomEstimates(Protocol):
         """What the amounts exceed, per resource, that which all nodes together have idle."""
 
 
-class PodSignature(msgspec.Struct, frozen=True):
+class PodDemand(msgspec.Struct, frozen=True):
     """A pod of this class and charge path that needs no other; or `count` of them that start together.
 
     `area` is set for members of a gang that have to be, or should be, close to each other.
@@ -53,7 +53,7 @@ class PodSignature(msgspec.Struct, frozen=True):
         return self.count
 
     @property
-    def members(self) -> tuple[PodSignature, ...]:
+    def members(self) -> tuple[PodDemand, ...]:
         return (self,)
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
@@ -74,16 +74,16 @@ class PodSignature(msgspec.Struct, frozen=True):
         )
 
 
-class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
+class SurplusDemand(msgspec.Struct, frozen=True, cache_hash=True):
     """Gangs whose quorum holds and that have further members of these kinds."""
 
-    kinds: tuple[PodSignature, ...]
+    kinds: tuple[PodDemand, ...]
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
         return sum(kind.upper_bound(rooms) for kind in self.kinds)
 
 
-class GrowthDelayed(msgspec.Struct, frozen=True):
+class ScaleUpDelayed(msgspec.Struct, frozen=True):
     """Gangs that are to stay as they are for a while before they grow: the time wakes them, not room."""
 
     unit: Hashable
@@ -104,7 +104,7 @@ class FifoBlocked(msgspec.Struct, frozen=True):
     queue: AccountKey
 
 
-class AdmissionSignature(msgspec.Struct, frozen=True, cache_hash=True):
+class AwaitingAdmission(msgspec.Struct, frozen=True, cache_hash=True):
     """Groups of one announced size that wait for one queue; `keys` is what else the votes depend on.
 
     Units of several gangs are kept apart (`bundled`): they may wait for the admission of a group that is a unit of
@@ -117,7 +117,7 @@ class AdmissionSignature(msgspec.Struct, frozen=True, cache_hash=True):
     bundled: bool = False
 
 
-class MemberSignature(msgspec.Struct, frozen=True, cache_hash=True):
+class MemberDemand(msgspec.Struct, frozen=True, cache_hash=True):
     """`count` members of one class, role and charge path."""
 
     pod_class: ClassRecord
@@ -126,17 +126,17 @@ class MemberSignature(msgspec.Struct, frozen=True, cache_hash=True):
     charge_path: ChargePath | None = None
 
 
-class SubgroupSignature(msgspec.Struct, frozen=True, cache_hash=True):
+class SubgroupDemand(msgspec.Struct, frozen=True, cache_hash=True):
     """A subgroup that could start: `total` members of the portions at once. `rule` is the place of its rule."""
 
     rule: int
     total: int
-    members: tuple[MemberSignature, ...]
+    members: tuple[MemberDemand, ...]
     area: Area | None = None
     roles: tuple[tuple[str, int], ...] = ()
 
 
-class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
+class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
     """`total` members of the portions, of which `roles[role]` of each named role; `reserve` must be idle in sum.
 
     All go into one domain of the `area`. `parts` are the subgroups among them, of which `subgroups[rule]` more must
@@ -145,10 +145,10 @@ class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
     total: int
     roles: tuple[tuple[str, int], ...]
-    members: tuple[MemberSignature, ...]
+    members: tuple[MemberDemand, ...]
     reserve: Requests = ()
     area: Area | None = None
-    parts: tuple[SubgroupSignature, ...] = ()
+    parts: tuple[SubgroupDemand, ...] = ()
     subgroups: tuple[int, ...] = ()
 
     def least_amounts(self) -> Mapping[str, int]:
@@ -180,10 +180,10 @@ class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
         return max(by_role, self.total - others, 0)
 
 
-class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
+class QuorumDemand(msgspec.Struct, frozen=True, cache_hash=True):
     """The quorums of all gangs of a bundle, which go together."""
 
-    gangs: tuple[GangSignature, ...]
+    gangs: tuple[GangDemand, ...]
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
@@ -211,22 +211,22 @@ class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
 
-class GroupTreeSignature(msgspec.Struct, frozen=True):
+class CompositeDemand(msgspec.Struct, frozen=True):
     """A group of groups whose open gangs ask for these each: it wakes when any of them may get something."""
 
     unit: Hashable
-    parts: tuple[QuorumSignature | SurplusSignature | QuotaBlocked, ...]
+    parts: tuple[QuorumDemand | SurplusDemand | QuotaBlocked, ...]
 
     def __hash__(self) -> int:
         return hash(self.unit)
 
 
-class NominatedSignature(msgspec.Struct, frozen=True):
+class Nominated(msgspec.Struct, frozen=True):
     """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
     that elsewhere, it need not wait. `victims` are the uids of those who must leave."""
 
     unit: Hashable
-    wanted: PodSignature | QuorumSignature
+    wanted: PodDemand | QuorumDemand
     victims: frozenset[str]
 
     def __hash__(self) -> int:
@@ -237,32 +237,32 @@ class NominatedSignature(msgspec.Struct, frozen=True):
         return not any(uid in leaving for uid in self.victims)
 
 
-SchedulingSignature = (
-    PodSignature
-    | SurplusSignature
-    | QuorumSignature
-    | GroupTreeSignature
-    | AdmissionSignature
+WaitReason = (
+    PodDemand
+    | SurplusDemand
+    | QuorumDemand
+    | CompositeDemand
+    | AwaitingAdmission
     | QuotaBlocked
     | FifoBlocked
-    | GrowthDelayed
-    | NominatedSignature
+    | ScaleUpDelayed
+    | Nominated
 )
 
 
-def helped_by_placements(demand: SchedulingSignature) -> bool:
+def helped_by_placements(demand: WaitReason) -> bool:
     """Whether it may be met because others are placed: those to whom pods have to be near, or who fill up what was
     too empty."""
     match demand:
-        case PodSignature():
+        case PodDemand():
             return demand.pod_class.affinity.may_be_unblocked
-        case SurplusSignature():
+        case SurplusDemand():
             return any(kind.pod_class.affinity.may_be_unblocked for kind in demand.kinds)
-        case QuorumSignature():
+        case QuorumDemand():
             return any(pod_class.affinity.may_be_unblocked for pod_class in demand.classes)
-        case GroupTreeSignature():
+        case CompositeDemand():
             return any(map(helped_by_placements, demand.parts))
-        case NominatedSignature():
+        case Nominated():
             return helped_by_placements(demand.wanted)
     return False
 
@@ -271,21 +271,21 @@ MemberKind = tuple[ClassRecord, str, ChargePath | None]
 """(class, role, charge path) of a member."""
 
 
-def gang_signature(
+def gang_demand(
     need: QuorumRequirement, members: Iterable[tuple[MemberKind, int]], reserve: Requests
-) -> GangSignature:
+) -> GangDemand:
     """`members` are those who may take part, counted by kind, in any order.
 
     What cannot matter is left out, so that more demands are equal: roles without a minimum, and members of a
     kind beyond the gang's need.
     """
     named = {role for role, _ in need.roles}
-    return GangSignature(need.total, need.roles, member_signatures(members, named, need.total), reserve)
+    return GangDemand(need.total, need.roles, member_demands(members, named, need.total), reserve)
 
 
-def member_signatures(
+def member_demands(
     members: Iterable[tuple[MemberKind, int]], named: set[str], total: int
-) -> tuple[MemberSignature, ...]:
+) -> tuple[MemberDemand, ...]:
     """The members by kind, in one order whatever theirs is; of each kind at most `total`."""
     counts: dict[MemberKind, int] = {}
     for (pod_class, role, charge_path), count in members:
@@ -293,7 +293,7 @@ def member_signatures(
         counts[kind] = counts.get(kind, 0) + count
     portions = sorted(counts.items(), key=_place) if len(counts) > 1 else list(counts.items())
     return tuple(
-        MemberSignature(pod_class, role, min(count, total), charge_path)
+        MemberDemand(pod_class, role, min(count, total), charge_path)
         for (pod_class, role, charge_path), count in portions
     )
 
