@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gang_placement.group_tree import GroupTree, group_tree_of
+from phalanx.scheduling.gang_placement.composite_tree import CompositeTree, composite_tree_of
 
 from ..extent import examples
 from .scenario import NAMESPACE
@@ -69,18 +69,18 @@ def _vanish(world: World, at: float) -> None:
         world.gone(names[int(at * len(names))])
 
 
-def forest(world: World) -> dict[GangKey, GroupTree]:
+def forest(world: World) -> dict[GangKey, CompositeTree]:
     """The trees that make sense."""
     composites = world.state.gangs.composites
     roots = {composites.root_of(key) for key in composites.specs}
-    return {root: group_tree_of(composites, root) for root in roots if composites.fault(root) is None}
+    return {root: composite_tree_of(composites, root) for root in roots if composites.fault(root) is None}
 
 
-def holds(world: World, tree: GroupTree, bound: Counter[GangKey]) -> bool:
+def holds(world: World, tree: CompositeTree, bound: Counter[GangKey]) -> bool:
     """Whether enough of it is placed, this plan's bindings included."""
     count = 0
     for child in tree.children:
-        if isinstance(child, GroupTree):
+        if isinstance(child, CompositeTree):
             count += holds(world, child, bound)
         else:
             assert child.spec is not None

@@ -29,7 +29,7 @@ from phalanx.reports.run_times import RunTimeEntry, run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND, to_count
 from phalanx.scheduling.framework.policy import Policy
-from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
+from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.scheduler import never

@@ -18,7 +18,7 @@ from phalanx.kube.retry import RetryPolicy
 from phalanx.model.composite import Composite
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
+from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.status.group_disruption import disruption_condition
 from phalanx.status.group_status import ever_scheduled
 from phalanx.status.status_endpoint import StatusEndpoint

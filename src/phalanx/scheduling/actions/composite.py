@@ -8,9 +8,9 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.gang_placement.group_tree_attempt import GroupTreeAttempt, group_tree_attempt_of
-from phalanx.scheduling.gang_placement.group_tree_placer import GroupTreePlacer, core, hold_up
-from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
+from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_attempt_of
+from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
+from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
@@ -35,7 +35,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
-    attempt, nominated = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
+    attempt, nominated = CompositeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.tree, attempt.placements, attempt.lacks):
         session.decisions.withdraw_nominations(nominated)
         _wait(session, unit, attempt, attempt.lacks, unschedulable=False)
@@ -45,7 +45,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return True
     fit_error = session.fit_errors.known(attempt.demand) if not nominated else None
     if fit_error is not None:
-        assert isinstance(fit_error.facts, GroupTreeFitError)
+        assert isinstance(fit_error.facts, CompositeFitError)
         _tell(session, unit, attempt, fit_error)
         return fit_error.facts.holds
     least = [attempt.placements[gang] for gang in core(attempt.tree, attempt.placements)] or attempt.open
@@ -62,7 +62,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     if kept and not place_where_nominated(session, transaction, kept):
         for placement in kept:
             placement.placed = []
-    placer = GroupTreePlacer(session, attempt.placements, attempt.lacks, transaction)
+    placer = CompositePlacer(session, attempt.placements, attempt.lacks, transaction)
     if not placer.run(attempt.tree):
         transaction.rollback()
         needed = attempt.core_unit(unit)
@@ -88,13 +88,13 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
 def assess_composite(session: Session, unit: QueuedUnit, demand: CompositeDemand) -> FitError | None:
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
-    attempt = group_tree_attempt_of(session, unit)
+    attempt = composite_attempt_of(session, unit)
     if attempt is None or attempt.demand != demand or hold_up(attempt.tree, attempt.placements, attempt.lacks):
         return None
     if any(isinstance(part, QuotaBlocked) for part in demand.parts):
         return None
     transaction = session.state.transaction()
-    placer = GroupTreePlacer(session, attempt.placements, attempt.lacks, transaction)
+    placer = CompositePlacer(session, attempt.placements, attempt.lacks, transaction)
     holds = placer.run(attempt.tree)
     placed = transaction.placed
     transaction.rollback()
@@ -102,16 +102,16 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: CompositeDemand
 
 
 def _lacks(
-    unit: QueuedUnit, attempt: GroupTreeAttempt, lacks: Mapping[GangRecord, object], holds: bool
-) -> GroupTreeFitError:
+    unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, object], holds: bool
+) -> CompositeFitError:
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
-    return GroupTreeFitError(of, holds)
+    return CompositeFitError(of, holds)
 
 
 def _holds(
     session: Session,
     unit: QueuedUnit,
-    attempt: GroupTreeAttempt,
+    attempt: CompositeAttempt,
     lacks: Mapping[GangRecord, object],
     unschedulable: bool = True,
 ) -> None:
@@ -126,7 +126,7 @@ def _holds(
 def _wait(
     session: Session,
     unit: QueuedUnit,
-    attempt: GroupTreeAttempt,
+    attempt: CompositeAttempt,
     lacks: Mapping[GangRecord, object],
     unschedulable: bool = True,
     holds: bool = False,
@@ -136,11 +136,11 @@ def _wait(
 
 
 def _tell(
-    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, fit_error: FitError, unschedulable: bool = True
+    session: Session, unit: QueuedUnit, attempt: CompositeAttempt, fit_error: FitError, unschedulable: bool = True
 ) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
-    assert isinstance(fit_error.facts, GroupTreeFitError)
-    tell_group_tree(session, unit, fit_error.facts)
+    assert isinstance(fit_error.facts, CompositeFitError)
+    explain_composite(session, unit, fit_error.facts)
     if unschedulable or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
         session.set_unschedulable(unit, attempt.demand, fit_error)
     session.mark_tried(unit)

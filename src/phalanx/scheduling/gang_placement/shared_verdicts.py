@@ -18,7 +18,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
     waiting_for_bundle,
     waiting_for_leavers,
 )
-from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
+from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
 from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
 from phalanx.scheduling.queue.demands import PodDemand
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
@@ -57,8 +57,8 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
                     session.decisions.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
-        case GroupTreeFitError():
-            tell_group_tree(session, unit, facts)
+        case CompositeFitError():
+            explain_composite(session, unit, facts)
         case Leaving() if unit.pod is not None:
             session.decisions.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
         case Leaving():

@@ -10,7 +10,7 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.gang_placement.group_tree_attempt import group_tree_attempt_of
+from phalanx.scheduling.gang_placement.composite_attempt import composite_attempt_of
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.quorum_placement import (
     GangPlacement,
@@ -232,7 +232,7 @@ def preemptors_of(session: Session, unit: QueuedUnit, demand: WaitReason) -> Ite
         case QuorumDemand():
             yield from _quorum_preemptors(session, unit)
         case CompositeDemand():
-            attempt = group_tree_attempt_of(session, unit)
+            attempt = composite_attempt_of(session, unit)
             core = attempt.core_unit(unit) if attempt is not None else None
             if core is not None:
                 yield QuorumPreemptor(session, core)

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot
+from phalanx.scheduling.gang_placement.composite_tree import CompositeTree
+from phalanx.scheduling.gang_placement.composite_verdicts import Waits
 from phalanx.scheduling.gang_placement.domain_trials import together, try_domains
-from phalanx.scheduling.gang_placement.group_tree import GroupTree
-from phalanx.scheduling.gang_placement.group_tree_verdicts import Waits
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
 from phalanx.scheduling.placement.topology_domains import Area, area_of
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
-class GroupTreePlacer:
+class CompositePlacer:
     """One attempt. `placements` are the gangs that may take part, those whose quorums hold included; `lacks` says
     what keeps the others from it. Afterwards `placed` of each of them tells who and where, `lacks` why every gang
     that is still open waits. A tree with a topology is placed in the smallest domain that takes it."""
@@ -32,9 +32,9 @@ class GroupTreePlacer:
         self._placements = placements
         self._transaction = transaction
         self.lacks = dict(lacks)
-        self._failed: dict[GroupTree, list[GroupTree | GangRecord]] = {}
+        self._failed: dict[CompositeTree, list[CompositeTree | GangRecord]] = {}
 
-    def run(self, tree: GroupTree, spot: Spot | None = None) -> bool:
+    def run(self, tree: CompositeTree, spot: Spot | None = None) -> bool:
         """Whether the tree holds now; if not, nothing of it has been placed."""
         mark = self._transaction.mark()
         placed = {gang: list(self._placements[gang].placed) for gang in tree.gangs() if gang in self._placements}
@@ -48,7 +48,7 @@ class GroupTreePlacer:
         note_waiting(tree, failed, self._placements, self.lacks)
         return False
 
-    def _near(self, tree: GroupTree, outer: Spot | None) -> object:
+    def _near(self, tree: CompositeTree, outer: Spot | None) -> object:
         """Looks for a domain that takes all children, else for one that takes as many as are needed."""
         session, placements = (
             self._session,
@@ -100,7 +100,7 @@ class GroupTreePlacer:
                 self.lacks[first] = facts
         return facts
 
-    def _children(self, tree: GroupTree, spot: Spot | None) -> object:
+    def _children(self, tree: CompositeTree, spot: Spot | None) -> object:
         """Places every child that can be placed; why the first one cannot, if they are too few."""
         failed = self._failed[tree] = [each for each in tree.children if not self._take(each, spot)]
         able = len(tree.children) - len(failed)
@@ -110,8 +110,8 @@ class GroupTreePlacer:
         facts = next(lacks, None)
         return facts if facts is not None else able
 
-    def _take(self, child: GroupTree | GangRecord, spot: Spot | None) -> bool:
-        if isinstance(child, GroupTree):
+    def _take(self, child: CompositeTree | GangRecord, spot: Spot | None) -> bool:
+        if isinstance(child, CompositeTree):
             return self.run(child, spot)
         placement = self._placements.get(child)
         if placement is None:
@@ -136,14 +136,14 @@ def _asks(gang: GangRecord, facts: object) -> bool:
 
 
 def note_waiting(
-    tree: GroupTree,
-    failed: Sequence[GroupTree | GangRecord],
+    tree: CompositeTree,
+    failed: Sequence[CompositeTree | GangRecord],
     placements: Mapping[GangRecord, GangPlacement],
     lacks: dict[GangRecord, object],
 ) -> None:
     """Notes that the open gangs of a tree that does not hold wait for it, unless they lack something. Of the
     children that `failed` the first gang that lacks something is in their way."""
-    below = (gang for child in failed for gang in (child.gangs() if isinstance(child, GroupTree) else (child,)))
+    below = (gang for child in failed for gang in (child.gangs() if isinstance(child, CompositeTree) else (child,)))
     culprit = next((gang.key for gang in below if not isinstance(lacks.get(gang), Waits | None)), None)
     waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), culprit)
     for gang in tree.gangs():
@@ -152,12 +152,12 @@ def note_waiting(
 
 
 def hold_up(
-    tree: GroupTree, placements: Mapping[GangRecord, GangPlacement], lacks: dict[GangRecord, object]
+    tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement], lacks: dict[GangRecord, object]
 ) -> bool:
     """Whether too few of the children may take part; then everybody below waits for them."""
 
-    def fails(child: GroupTree | GangRecord) -> bool:
-        return hold_up(child, placements, lacks) if isinstance(child, GroupTree) else child not in placements
+    def fails(child: CompositeTree | GangRecord) -> bool:
+        return hold_up(child, placements, lacks) if isinstance(child, CompositeTree) else child not in placements
 
     failed = [child for child in tree.children if fails(child)]
     if len(tree.children) - len(failed) >= max(1, tree.least):
@@ -166,12 +166,12 @@ def hold_up(
     return True
 
 
-def core(tree: GroupTree, placements: Mapping[GangRecord, GangPlacement]) -> list[GangRecord]:
+def core(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement]) -> list[GangRecord]:
     """The gangs that have to be placed so that the tree holds: the first that may take part. Of one in which
     each child stands for itself, the first child. Empty if it holds, or if too few may take part."""
     holding, open_children = 0, list[list[GangRecord]]()
     for child in tree.children:
-        if isinstance(child, GroupTree):
+        if isinstance(child, CompositeTree):
             if could_hold(child, placements, asked=True):
                 holding += 1
             elif could_hold(child, placements):
@@ -187,11 +187,11 @@ def core(tree: GroupTree, placements: Mapping[GangRecord, GangPlacement]) -> lis
     return [gang for gangs in open_children[:wanted] for gang in gangs]
 
 
-def could_hold(tree: GroupTree, placements: Mapping[GangRecord, GangPlacement], asked: bool = False) -> bool:
+def could_hold(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement], asked: bool = False) -> bool:
     """Whether enough of the children may take part; with `asked` only those count that hold already."""
 
-    def holds(child: GroupTree | GangRecord) -> bool:
-        if isinstance(child, GroupTree):
+    def holds(child: CompositeTree | GangRecord) -> bool:
+        if isinstance(child, CompositeTree):
             return could_hold(child, placements, asked)
         return child in placements and (not asked or placements[child].need.satisfied)
 

@@ -26,7 +26,7 @@ class Waits(msgspec.Struct, frozen=True):
     culprit: GangKey | None
 
 
-class GroupTreeFitError(msgspec.Struct, frozen=True):
+class CompositeFitError(msgspec.Struct, frozen=True):
     """What which gang lacks, by its place in the unit: facts of a refusal, a verdict, or for whom it waits. `holds`
     where the tree has what it needs, and these wait for themselves."""
 
@@ -34,7 +34,7 @@ class GroupTreeFitError(msgspec.Struct, frozen=True):
     holds: bool = False
 
 
-def tell_group_tree(session: Session, unit: QueuedUnit, lacks: GroupTreeFitError) -> None:
+def explain_composite(session: Session, unit: QueuedUnit, lacks: CompositeFitError) -> None:
     facts = {unit.gangs[place]: lack for place, lack in lacks.of}
     verdicts = {gang: _verdict(lack, gang) for gang, lack in facts.items() if not isinstance(lack, Waits)}
     by_key = {gang.key: verdict for gang, verdict in verdicts.items()}

@@ -10,7 +10,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.topology import TopologyRule
 
 
-class GroupTree:
+class CompositeTree:
     """`least` of the children must hold, or nothing of the tree is placed; with 0 each stands for itself.
 
     A child holds when its own quorum does: a gang's that of its members, a tree's that of its children. Those
@@ -24,7 +24,7 @@ class GroupTree:
         self,
         key: GangKey,
         least: int,
-        children: tuple[GroupTree | GangRecord, ...],
+        children: tuple[CompositeTree | GangRecord, ...],
         topology: TopologyRule | None = None,
     ) -> None:
         self.key = key
@@ -33,37 +33,37 @@ class GroupTree:
         self.topology = topology
 
     def __repr__(self) -> str:
-        return f"GroupTree({self.key}, {self.least} of {list(self.children)})"
+        return f"CompositeTree({self.key}, {self.least} of {list(self.children)})"
 
     def gangs(self) -> Iterator[GangRecord]:
         """All gangs below, depth first, in the order in which they are tried."""
         for child in self.children:
-            if isinstance(child, GroupTree):
+            if isinstance(child, CompositeTree):
                 yield from child.gangs()
             else:
                 yield child
 
-    def trees(self) -> Iterator[GroupTree]:
+    def trees(self) -> Iterator[CompositeTree]:
         """This one and all below it, parents first."""
         yield self
         for child in self.children:
-            if isinstance(child, GroupTree):
+            if isinstance(child, CompositeTree):
                 yield from child.trees()
 
 
-def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
+def composite_tree_of(composites: Composites, root: GangKey) -> CompositeTree:
     """The tree of a root that is declared and without fault.
 
     A composite that has been placed once asks for nothing more while anybody below it is left, as a gang does.
     """
     spec = composites.specs[root]
     below, gangs = composites.children(root)
-    found: list[tuple[int, GangKey, GroupTree | GangRecord]] = [
-        (child.created, child.key, group_tree_of(composites, child.key)) for child in below
+    found: list[tuple[int, GangKey, CompositeTree | GangRecord]] = [
+        (child.created, child.key, composite_tree_of(composites, child.key)) for child in below
     ]
     found += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
     children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
-    whole = GroupTree(root, spec.min_groups, children, spec.topology)
+    whole = CompositeTree(root, spec.min_groups, children, spec.topology)
     if spec.initiated and any(gang.active for gang in whole.gangs()):
         whole.least = 0
     return whole

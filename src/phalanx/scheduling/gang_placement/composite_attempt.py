@@ -6,19 +6,19 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.gang_placement.group_tree import group_tree_of
-from phalanx.scheduling.gang_placement.group_tree_placer import core
+from phalanx.scheduling.gang_placement.composite_placer import core
+from phalanx.scheduling.gang_placement.composite_tree import composite_tree_of
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
 from phalanx.scheduling.queue.demands import CompositeDemand, QuorumDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
-class GroupTreeAttempt:
+class CompositeAttempt:
     """What a group `tree` is now, the gangs that may take part (`placements`), and what the others lack."""
 
     def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
-        self.tree = group_tree_of(session.state.gangs.composites, root)
+        self.tree = composite_tree_of(session.state.gangs.composites, root)
         self.lacks: dict[GangRecord, object] = {}
         self.placements: dict[GangRecord, GangPlacement] = {}
         for gang in self.tree.gangs():
@@ -45,11 +45,11 @@ class GroupTreeAttempt:
         return QueuedUnit(unit.key, None, gangs) if gangs else None
 
 
-def group_tree_attempt_of(session: Session, unit: QueuedUnit) -> GroupTreeAttempt | None:
+def composite_attempt_of(session: Session, unit: QueuedUnit) -> CompositeAttempt | None:
     """None where something is wrong with the tree."""
     assert unit.composite is not None
     fault = session.state.gangs.composites.fault(unit.composite)
-    return GroupTreeAttempt(session, unit, unit.composite) if fault is None else None
+    return CompositeAttempt(session, unit, unit.composite) if fault is None else None
 
 
 def _obstacle(session: Session, gang: GangRecord) -> object:
