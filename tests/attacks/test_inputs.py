@@ -18,7 +18,7 @@ KOORDINATOR = "gang.scheduling.koordinator.sh"
 GROUPS: dict[str, dict[str, str]] = {
     "a nested topology": {f"{KOORDINATOR}/network-topology-spec": NESTED},
     "a nested budget": {"phalanx.dev/budget": NESTED},
-    "a nested bundle": {f"{KOORDINATOR}/groups": NESTED},
+    "a nested list of gang groups": {f"{KOORDINATOR}/groups": NESTED},
     "a tier of many digits": {
         "volcano.sh/network-topology-mode": "hard",
         "volcano.sh/network-topology-highest-tier": DIGITS,

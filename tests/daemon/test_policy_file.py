@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.daemon.policy_file import PolicyFile
+from phalanx.daemon.policy_file import PolicyFile, dialect_options, parse_policy
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY
@@ -111,3 +111,9 @@ def test_dialect_options_wait_for_the_next_start(followed: Followed, caplog: pyt
     followed.write(f"{GOOD}phalanx:\n  dialects:\n    failOnAnyMember: true\n")
     followed.file.reload_if_changed()
     assert "takes effect at the next start" in caplog.text
+
+
+def test_former_key_of_gang_group_namespaces_is_accepted_with_a_notice() -> None:
+    policy = parse_policy("phalanx: {dialects: {bundleNamespaces: [[a, b]]}}", "")
+    assert dialect_options(policy).gang_group_namespaces == (frozenset("ab"),)
+    assert any("bundleNamespaces is called gangGroupNamespaces now" in sentence for sentence in policy.inactive)

@@ -210,7 +210,7 @@ def test_replicas_of_a_workload_are_gangs_of_their_own() -> None:
         door.pod(pod(f"p{replica}", workloadRef=reference))
     gangs = [door._gangs.gang(GangKey("default", f"job/w/{replica}")) for replica in ("0", "1")]
     assert [found.min_member for found in gangs if found is not None] == [2, 2]
-    assert all(found is not None and found.bundle == () for found in gangs)
+    assert all(found is not None and found.gang_group == () for found in gangs)
 
 
 def _with(**spec: Any) -> dict[str, Any]:

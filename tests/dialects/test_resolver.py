@@ -474,10 +474,10 @@ def test_extra_a_topology_that_cannot_be_honoured_holds_the_gang(annotations: di
     assert found.problem.code == code
 
 
-def test_extra_the_bundle_is_sorted_and_holds_the_gang_itself() -> None:
+def test_extra_the_gang_group_is_sorted_and_holds_the_gang_itself() -> None:
     groups = '["default/z", "default/a"]'
     found = gang(labelled(annotations={KO + "groups": groups}))
-    assert found.bundle == (GangKey("default", "a"), GangKey("default", "g"), GangKey("default", "z"))
+    assert found.gang_group == (GangKey("default", "a"), GangKey("default", "g"), GangKey("default", "z"))
 
 
 @pytest.mark.parametrize(
@@ -488,34 +488,34 @@ def test_extra_gangs_of_another_namespace_are_named_where_the_policy_allows_it(
     allowed: list[list[str]], may: bool
 ) -> None:
     """Nobody learns from it what is there."""
-    options: Any = {"bundle_namespaces": tuple(map(frozenset, allowed))}
+    options: Any = {"gang_group_namespaces": tuple(map(frozenset, allowed))}
     found = gang(labelled(annotations={KO + "groups": '["other/z", "default/g"]'}), **options)
-    assert (GangKey("other", "z") in found.bundle) == may
+    assert (GangKey("other", "z") in found.gang_group) == may
     assert (found.problem is None) == may
     if found.problem is not None:
         assert found.problem.code == "InvalidGangGroups"
         assert "namespace 'other'" in found.problem.message
 
 
-def test_extra_a_bundle_has_an_end() -> None:
+def test_extra_a_gang_group_has_an_end() -> None:
     most, over = ([f"default/g{number}" for number in range(count)] for count in (MOST_GANGS - 1, MOST_GANGS))
     assert gang(labelled(annotations={KO + "groups": json.dumps(most)})).problem is None
     found = gang(labelled(annotations={KO + "groups": json.dumps(over)}))
-    assert found.bundle == ()
+    assert found.gang_group == ()
     assert found.problem is not None
     assert found.problem.message == "gang default/g: its gang groups name 33 gangs; at most 32 start together"
 
 
 @pytest.mark.parametrize("groups", ['["default/g"]', "[]"])
-def test_extra_a_bundle_of_one_is_none(groups: str) -> None:
+def test_extra_a_gang_group_of_one_is_none(groups: str) -> None:
     found = gang(labelled(annotations={KO + "groups": groups}))
-    assert (found.bundle, found.warnings) == ((), ())
+    assert (found.gang_group, found.warnings) == ((), ())
 
 
 @pytest.mark.parametrize("groups", ["a/b", "[1]", '["b"]', '["a/b/c"]', '{"a": 1}', '["/b"]'])
-def test_extra_a_bundle_that_cannot_be_read_is_only_the_gang_itself(groups: str) -> None:
+def test_extra_a_gang_group_that_cannot_be_read_is_only_the_gang_itself(groups: str) -> None:
     found = gang(labelled(annotations={KO + "groups": groups}))
-    assert found.bundle == ()
+    assert found.gang_group == ()
     assert codes(found) == ["InvalidGangGroups"]
 
 

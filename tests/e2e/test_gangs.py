@@ -1,4 +1,5 @@
-"""Gangs through their lives: roles, bundles, match policies, edits, surplus, gates, and the cluster around them."""
+"""Gangs through their lives: roles, gang groups, match policies, edits, surplus, gates, and the cluster around
+them."""
 
 from __future__ import annotations
 
@@ -73,19 +74,19 @@ async def test_each_role_has_a_minimum_of_its_own(world: World) -> None:
     await world.until_bound("w-0", "w-1", "w-2", "ps-0")
 
 
-async def test_gangs_of_a_bundle_start_together_over_two_namespaces(world: World, tmp_path: Path) -> None:
+async def test_gangs_of_a_gang_group_start_together_over_two_namespaces(world: World, tmp_path: Path) -> None:
     """Where the administrator lets them."""
     other = f"{world.name}-b"
     await world.open(other)
     world.namespace = world.name
-    bundle = json.dumps([f"{world.name}/ps", f"{other}/workers"])
+    gang_group = json.dumps([f"{world.name}/ps", f"{other}/workers"])
 
     def member(name: str, minimum: int) -> dict[str, str]:
-        return {f"{KO}/name": name, f"{KO}/min-available": str(minimum), f"{KO}/groups": bundle}
+        return {f"{KO}/name": name, f"{KO}/min-available": str(minimum), f"{KO}/groups": gang_group}
 
     await world.node("n1", cpu="2")
     policy = tmp_path / "policy.yaml"
-    allowed = {"dialects": {"bundleNamespaces": [[world.name, other]]}}
+    allowed = {"dialects": {"gangGroupNamespaces": [[world.name, other]]}}
     policy.write_text(f'actions: "allocate"\ntiers: []\nphalanx: {json.dumps(allowed)}\n')
     await world.scheduler(config=str(policy))
     await world.pod("ps", annotations=member("ps", 1))

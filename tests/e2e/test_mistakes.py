@@ -68,7 +68,7 @@ async def test_a_bad_declaration_holds_its_own_gang(world: World, mistake: str) 
 
 # Declarations that are set aside -> (pod, reason of the event, words of the event). The gang starts.
 SET_ASIDE: dict[str, tuple[dict[str, Any], str, str]] = {
-    "a bundle that is no JSON": (notes(groups="ns/a, ns/b"), "InvalidGangGroups", "ns/a, ns/b"),
+    "a gang group that is no JSON": (notes(groups="ns/a, ns/b"), "InvalidGangGroups", "ns/a, ns/b"),
     "an unknown match policy": (notes(match_policy="sometimes"), "UnknownMatchPolicy", "sometimes"),
     "an unknown mode": (notes(mode="Lenient"), "UnknownMode", "Lenient"),
     "a waiting time that is none": (notes(waiting_time="ten minutes"), "InvalidTimeout", "ten minutes"),

@@ -65,7 +65,7 @@ def spoken() -> Iterator[Verdict]:
     yield verdicts.awaiting_admission(gang, spec, NotAdmitted())
     yield verdicts.behind(f"gang {G}", BlockedByFifo("Queue q", "gang ns/first"))
     yield verdicts.waiting_for_leavers(f"gang {G}", Leaving(1, 3, ("n",)))
-    yield verdicts.waiting_for_bundle(G, G, "it has too few members")
+    yield verdicts.waiting_for_gang_group(G, G, "it has too few members")
     yield verdicts.unrequited(G, G, G)
     yield verdicts.gap(Gap((("cpu", 1000),)), gang, spec)
     yield verdicts.unreadable(state.pods["uid-g-0"])

@@ -153,8 +153,8 @@ class Scenario:
         """Declares a gang; fields left out keep what was declared before."""
         record = self.state.gangs.get(self._key(name))
         spec = record.spec if record is not None and record.spec is not None else Gang(self._key(name))
-        if isinstance(fields.get("bundle"), list):
-            fields["bundle"] = tuple(sorted(key(mate) for mate in fields["bundle"]))  # type: ignore[attr-defined]
+        if isinstance(fields.get("gang_group"), list):
+            fields["gang_group"] = tuple(sorted(key(mate) for mate in fields["gang_group"]))  # type: ignore[attr-defined]
         spec = msgspec.structs.replace(spec, min_member=minimum, **fields)
         return self.observe(f"gang {name}", GangUpdated(spec))
 

@@ -62,8 +62,8 @@ class Case:
         roles = [member[1] for member in members if member[1]]
         least = {role: draw.randint(1, roles.count(role)) for role in sorted(set(roles)) if draw.random() < 0.4}
         minimum = max(draw.randint(max(1, len(members) - 2), len(members)), sum(least.values()))
-        bundle = tuple(GangKey("ns", other) for other in "ab" if self._of(other))
-        return Gang(GangKey("ns", name), min_member=minimum, roles=tuple(least.items()), bundle=bundle)
+        gang_group = tuple(GangKey("ns", other) for other in "ab" if self._of(other))
+        return Gang(GangKey("ns", name), min_member=minimum, roles=tuple(least.items()), gang_group=gang_group)
 
     def fits(self) -> bool:
         """Whether any choice of members and nodes meets all quorums."""

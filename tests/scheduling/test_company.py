@@ -308,11 +308,11 @@ class TestWhereAGangGathers:
         found.node("x2", labels={ZONE: "x", HOST: "x2"}, cpu=1).run()
         assert zones_of(found, "job") == {"x": 5}
 
-    def test_gangs_of_a_bundle_follow_each_other_whatever_their_names(self) -> None:
+    def test_gangs_of_a_gang_group_follow_each_other_whatever_their_names(self) -> None:
         for follower, leader in (("a", "b"), ("b", "a")):
             found = world(per_zone=1)
             for name in "ab":
-                found.gang(name, 2, bundle=["a", "b"])
+                found.gang(name, 2, gang_group=["a", "b"])
             pods(found, f"{follower}-w", 2, "worker", near("ps"), gang=follower, cpu=1)
             pods(found, f"{leader}-p", 2, "ps", Peers(), gang=leader, cpu=1).run()
             assert len(found.placed()) == 4

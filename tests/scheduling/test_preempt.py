@@ -342,7 +342,7 @@ def test_a_victim_is_told_both_priorities_and_its_preemptor_once() -> None:
 
 def test_gangs_that_must_start_together_go_together() -> None:
     scenario = Scenario().nodes(4, cpu=4)
-    scenario.gang("ps", 1, bundle=["ps", "workers"]).gang("workers", 2, bundle=["ps", "workers"])
+    scenario.gang("ps", 1, gang_group=["ps", "workers"]).gang("workers", 2, gang_group=["ps", "workers"])
     scenario.pod("ps-0", gang="ps", cpu=4).pods("workers", 2, gang="workers", cpu=4).pod(
         "single", cpu=4, priority=5
     )

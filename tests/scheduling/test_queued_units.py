@@ -47,7 +47,7 @@ class GeneralIndex(UnitIndex):
 
 
 def seen(unit: QueuedUnit) -> tuple[object, ...]:
-    return unit.key, [gang.key for gang in unit.gangs], unit.missing, unit.composite, unit.overbundled
+    return unit.key, [gang.key for gang in unit.gangs], unit.missing, unit.composite, unit.oversized_group
 
 
 class Story:
@@ -70,7 +70,7 @@ class Story:
                 state.apply(GangUpdated(spec))
             case "tied":
                 named = tuple(sorted(key(other) for other in draw.sample(NAMES, draw.randint(1, 3))))
-                state.apply(GangUpdated(Gang(key(name), bundle=named)))
+                state.apply(GangUpdated(Gang(key(name), gang_group=named)))
             case "in a tree":
                 state.apply(GangUpdated(Gang(key(name), composite=key(draw.choice("tu")))))
             case "tree":
@@ -106,7 +106,9 @@ def test_what_is_known_follows_all_changes_by_short_ways(seed: int) -> None:
         waiting = {unit.key: seen(unit) for unit in queue.all_units() if unit.pod is None}
         anew = GeneralIndex(story.state)
         anew.update(sorted(story.state.gangs))
-        assert waiting == {unit: seen(found) for unit in anew.bundles() if (found := anew.unit(unit)) is not None}
+        assert waiting == {
+            unit: seen(found) for unit in anew.gang_groups() if (found := anew.unit(unit)) is not None
+        }
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

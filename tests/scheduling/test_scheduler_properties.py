@@ -26,7 +26,7 @@ def needs(world: Scenario) -> dict[GangKey, QuorumRequirement]:
 
 
 def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: Plan) -> None:
-    """Every gang got its whole requirement or nothing, every pod one node, every bundle all or none."""
+    """Every gang got its whole requirement or nothing, every pod one node, every gang group all or none."""
     counts = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
     for key, placed in counts.items():
         assert placed >= before[key].total, f"{key} started in part"
@@ -36,12 +36,12 @@ def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: 
         spec = world.state.gangs[key].spec
         assert spec is not None
         assert spec.problem is None
-        for mate in bundle(world, key):
+        for mate in gang_group(world, key):
             assert counts[mate] >= before[mate].total
     assert len({bind.uid for bind in plan.binds}) == len(plan.binds)
 
 
-def bundle(world: Scenario, key: GangKey) -> set[GangKey]:
+def gang_group(world: Scenario, key: GangKey) -> set[GangKey]:
     """The gangs that it names, that they name, and so on."""
     found: set[GangKey] = set()
     ask = [key]
@@ -52,7 +52,7 @@ def bundle(world: Scenario, key: GangKey) -> set[GangKey]:
             record = world.state.gangs.get(key)
             assert record is not None
             assert record.spec is not None
-            ask.extend(record.spec.bundle)
+            ask.extend(record.spec.gang_group)
     return found
 
 

@@ -129,9 +129,9 @@ class TestGangs:
         scenario = world().job("gang", 3, cpu=1).run().becomes("gang-2", critical=True)
         assert sweep(scenario, "gang-1", whole=True) == []
 
-    def test_its_bundle_goes_with_it(self) -> None:
+    def test_its_gang_group_goes_with_it(self) -> None:
         scenario = world().job("ps", 2, cpu=1).job("worker", 2, cpu=1)
-        scenario.gang("ps", 2, bundle=["ps", "worker"]).gang("worker", 2, bundle=["ps", "worker"]).run()
+        scenario.gang("ps", 2, gang_group=["ps", "worker"]).gang("worker", 2, gang_group=["ps", "worker"]).run()
         assert sorted(sweep(scenario, "worker-0", whole=True)) == ["ps-0", "ps-1", "worker-0", "worker-1"]
 
     def test_a_gang_whose_members_may_only_be_disrupted_together(self) -> None:

@@ -106,7 +106,7 @@ class Script:
             max(draw.randint(1, 4), len(least)),
             roles=least,
             match_policy=_policy(name, draw.choice(_POLICIES)),
-            bundle=draw.choice([[]] * 6 + [["a", "b"], ["c", "d"]]) if name in "abcd" else [],
+            gang_group=draw.choice([[]] * 6 + [["a", "b"], ["c", "d"]]) if name in "abcd" else [],
             priority=draw.choice([None, None, 0, 5]),
             created=draw.randrange(5),
             admission=admission,

@@ -253,13 +253,13 @@ def _job(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
         more["roles"] = tuple((role, 1) for role in roles)
     if mate and cluster.knows_gang(mate):
         both = sorted(GangKey(cluster.namespace, each) for each in (name, mate))
-        more["bundle"] = tuple(both)
+        more["gang_group"] = tuple(both)
         found = cluster.state.gangs[GangKey(cluster.namespace, mate)].spec
         assert found is not None
-        if found.bundle:
-            more.pop("bundle")
+        if found.gang_group:
+            more.pop("gang_group")
         else:
-            cluster.gang(mate, found.min_member, bundle=tuple(both))
+            cluster.gang(mate, found.min_member, gang_group=tuple(both))
     cluster.gang(name, minimum, created=cluster.now, queue=how["queue"], topology=near, **more)
     for number in range(members):
         _pod(cluster, f"{name}-{number}", how | {"role": roles[number % len(roles)]}, gang=name)

@@ -37,14 +37,14 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
     `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does. `user_label`
     and `user_annotation` are the keys under which pods say who is behind them, the label first.
-    `bundle_namespaces` are sets of namespaces whose gangs may name each other in gang groups ("*" stands for all);
-    else gangs are tied within their namespace only. Koordinator's quotas and ACK's tree may claim namespaces other
-    than their own where they stand in one of `quota_namespaces`, which administrators write only. `default_spread`
-    wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler does; it
-    watches those. In `system_namespaces`, beside kube-system, pods and groups may be critical. Pods of the kinds of
-    workloads `ungrouped` ("*": of all) are in no gang by their owner alone; `workloads` adds further kinds.
-    With `enforces_run_times` pods are killed that run longer than their queue or their own word allows (it follows
-    from the policy's phalanx.exceededRunTimes).
+    `gang_group_namespaces` are sets of namespaces whose gangs may name each other in gang groups ("*" stands for
+    all); else gangs are tied within their namespace only. Koordinator's quotas and ACK's tree may claim namespaces
+    other than their own where they stand in one of `quota_namespaces`, which administrators write only.
+    `default_spread` wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler
+    does; it watches those. In `system_namespaces`, beside kube-system, pods and groups may be critical. Pods of the
+    kinds of workloads `ungrouped` ("*": of all) are in no gang by their owner alone; `workloads` adds further
+    kinds. With `enforces_run_times` pods are killed that run longer than their queue or their own word allows (it
+    follows from the policy's phalanx.exceededRunTimes).
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
@@ -54,7 +54,7 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     user_annotation: str = ""
     default_spread: bool = True
     system_namespaces: tuple[str, ...] = ()
-    bundle_namespaces: tuple[frozenset[str], ...] = ()
+    gang_group_namespaces: tuple[frozenset[str], ...] = ()
     quota_namespaces: frozenset[str] = frozenset(ADMINISTRATIVE_NAMESPACES)
     ungrouped: frozenset[str] = frozenset()
     workloads: tuple[StatedWorkload, ...] = ()
@@ -67,4 +67,4 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
         """Whether gangs of the two namespaces may have to start together."""
         if namespace == other:
             return True
-        return any({namespace, other} <= each or "*" in each for each in self.bundle_namespaces)
+        return any({namespace, other} <= each or "*" in each for each in self.gang_group_namespaces)

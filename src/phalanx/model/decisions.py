@@ -125,8 +125,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct):
     """The outcome of one cycle, in the order in which it was decided.
 
-    `binds` of one gang (and of one bundle) stand together. The `nominations` of a decision are to be written before
-    its `evictions`. `gangs` and `pods` hold verdicts that are news: those
+    `binds` of one gang (and of one gang group) stand together. The `nominations` of a decision are to be written
+    before its `evictions`. `gangs` and `pods` hold verdicts that are news: those
     that differ from what was last said, or that concern members who have not heard it. `complete` is False when
     the time budget ended the cycle early. `failures` tell what raised: whom it concerned was set aside, and
     everybody else was planned for as usual.

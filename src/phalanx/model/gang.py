@@ -1,4 +1,4 @@
-"""Gangs: pods that start together or not at all, and the bundles that tie gangs to each other."""
+"""Gangs: pods that start together or not at all, and the gang groups that tie gangs to each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from phalanx.model.tasks import TaskTopology
 from phalanx.model.text.decoding import legible
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
-# Every further gang of a bundle makes the search for room for all of them harder, and everybody waits meanwhile.
+# Every further gang of a gang group makes the search for room for all of them harder, and everybody waits
+# meanwhile.
 MOST_GANGS = 32
 # The most members for which one leader may have room held.
 MOST_EXPECTED = 5000
@@ -132,7 +133,7 @@ class ExpectedMembers(msgspec.Struct, frozen=True):
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """One gang after every declaration of it has been resolved.
 
-    `roles` are the per-role minima. `bundle` holds the keys of all gangs that must be satisfied together, this
+    `roles` are the per-role minima. `gang_group` holds the keys of all gangs that must be satisfied together, this
     one included, sorted. `priority` is None where the members' own priorities decide. `min_resources` is a hint
     about the size of the whole group. `timeout` is in seconds, `sla_waiting_time` too: how long the group may
     wait before it goes first (Volcano). `once_satisfied` tells that its API says the
@@ -149,7 +150,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     stated_member: int = 0  # what its object states, where that counts members that cannot exist yet; else 0
     roles: tuple[tuple[str, int], ...] = ()
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
-    bundle: tuple[GangKey, ...] = ()
+    gang_group: tuple[GangKey, ...] = ()
     priority: int | None = None
     queue: str = "default"
     min_resources: Requests | None = None

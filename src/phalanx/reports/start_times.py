@@ -52,7 +52,7 @@ def start_entries(
 
 
 def _entries(each: UnitStart, start: PromisedStart) -> list[StartEntry]:
-    """A bundle starts as one and is several gangs."""
+    """A gang group starts as one and is several gangs."""
     unit = each.unit
     if unit.pod is not None:
         pod = unit.pod.pod

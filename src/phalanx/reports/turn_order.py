@@ -109,10 +109,10 @@ class _Line:
         return list(found.values())
 
     def waiting(self, unit: QueuedUnit, position: int, behind: str) -> list[TurnEntry]:
-        """Of a bundle its gangs, one after the other."""
+        """Of a gang group its gangs, one after the other."""
         entries = []
         for number, member in enumerate(unit.members):
-            entry = self._entry(member, position + number, WAITING, "bundle" if number else behind)
+            entry = self._entry(member, position + number, WAITING, "gang group" if number else behind)
             entry.reserved = unit.reserved
             verdict = self._verdict(member)
             if verdict is not None:

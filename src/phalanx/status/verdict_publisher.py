@@ -22,7 +22,7 @@ from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.status.event_publisher import EventPublisher
 
 #: Verdicts on gangs that are not all there yet: nobody has tried to place them.
-INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
+INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForGangGroup"})
 # One that never stands still is told after this many settling times.
 _RESTLESS = 3
 # An amount in a sentence; digits in a name are none.

@@ -64,7 +64,7 @@ class ExtrasResolver:
         gang = msgspec.structs.replace(
             gang,
             match_policy=self._match_policy(gang.match_policy),
-            bundle=self._bundle() or gang.bundle,
+            gang_group=self._gang_group() or gang.gang_group,
             timeout=self._timeout() if gang.timeout is None else gang.timeout,
             sla_waiting_time=self._sla_waiting_time(),
             total=self._total(gang.min_member),
@@ -103,7 +103,7 @@ class ExtrasResolver:
         else:
             self._said.warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
-    def _bundle(self) -> tuple[GangKey, ...]:
+    def _gang_group(self) -> tuple[GangKey, ...]:
         named: tuple[GangKey, ...] = self._extra(
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
             "until then the gang stands alone",
@@ -114,17 +114,17 @@ class ExtrasResolver:
             self._said.refuse(
                 "InvalidGangGroups",
                 f"gang {self._said.key}: its gang groups name gangs in namespace {foreign[0]!r}; the scheduler's "
-                "policy ties gangs of one namespace only (phalanx.dialects.bundleNamespaces); take them out",
+                "policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces); take them out",
             )
-        bundle = {self._said.key, *(key for key in named if self._may_tie(key))}
-        if len(bundle) > MOST_GANGS:
+        gang_group = {self._said.key, *(key for key in named if self._may_tie(key))}
+        if len(gang_group) > MOST_GANGS:
             self._said.refuse(
                 "InvalidGangGroups",
-                f"gang {self._said.key}: its gang groups name {len(bundle)} gangs; at most {MOST_GANGS} start "
+                f"gang {self._said.key}: its gang groups name {len(gang_group)} gangs; at most {MOST_GANGS} start "
                 "together",
             )
             return ()
-        return tuple(sorted(bundle)) if len(bundle) > 1 else ()
+        return tuple(sorted(gang_group)) if len(gang_group) > 1 else ()
 
     def _may_tie(self, key: GangKey) -> bool:
         return self._options.may_tie(self._said.key.namespace, key.namespace)

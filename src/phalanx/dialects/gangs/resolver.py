@@ -166,7 +166,7 @@ class _Resolution:
             min_member=min_member,
             roles=size.roles if size else (),
             match_policy=self._usual_match_policy(),
-            bundle=size.bundle_of(self.key) if size else (),
+            gang_group=size.gang_group_of(self.key) if size else (),
             queue=self._queue(),
             created=min(member.created for member in self.members),
             unit=self._unit(),

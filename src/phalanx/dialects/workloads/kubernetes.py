@@ -65,7 +65,7 @@ _JOBSET = WantedKind("jobset.x-k8s.io", "jobsets", "JobSet", ("v1", "v1alpha2"))
 
 
 def _jobset_member(pod: PodObject) -> Membership | None:
-    """A gang for each replicatedJob and attempt; those that exist at the same time start together (a bundle).
+    """A gang for each replicatedJob and attempt; those that exist at the same time start together (a gang group).
 
     Where topology is exclusive, the first pod of each Job comes first: the others are created once it has a node.
     """
@@ -113,12 +113,12 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
         gang, least = f"{base}/{part.name}", 1 if apart else max(1, part.jobs * part.pods)
         stage = () if apart else stages.get(part.after, ())
         names = tuple(f"{base}/{each.name}{'+leaders' if each.exclusive else ''}" for each in stage)
-        bundle, later = names if len(names) > 1 else (), _later(part, parts)
+        gang_group, later = names if len(names) > 1 else (), _later(part, parts)
         if not part.exclusive:
-            sizes.append(WorkloadSize(gang, least, bundle=bundle, later=later, uid=jobset.uid))
+            sizes.append(WorkloadSize(gang, least, gang_group=gang_group, later=later, uid=jobset.uid))
             continue
         first, others = (1, 1) if apart else (part.jobs, max(1, part.pods - 1))
-        sizes.append(WorkloadSize(f"{gang}+leaders", first, bundle=bundle, later=later, uid=jobset.uid))
+        sizes.append(WorkloadSize(f"{gang}+leaders", first, gang_group=gang_group, later=later, uid=jobset.uid))
         sizes.append(WorkloadSize(f"{gang}+followers", others, uid=jobset.uid))
     if not jobset.opts_out():
         sizes = _tied_stages(base, parts, sizes)
@@ -246,12 +246,12 @@ def _lws_sizes(lws: OwnerReader) -> tuple[WorkloadSize, ...]:
     elif f"{_LWS_KEY}exclusive-topology" in lws.annotations:
         after = "has a node"
     parts = (f"{base}/leader", f"{base}/workers")
-    bundle = parts if size > 1 and not after else ()
+    gang_group = parts if size > 1 and not after else ()
     later = f"{size - 1} workers are created only after their leader {after}" if after and size > 1 else ""
     asked = requests_of_template(inner(template, "spec.leaderWorkerTemplate.workerTemplate")) if later else ()
-    leader = WorkloadSize(parts[0], 1, bundle=bundle, later=later)
+    leader = WorkloadSize(parts[0], 1, gang_group=gang_group, later=later)
     # (The number of workers is that of the pods' own revision: 0 leaves it to them.)
-    return tied(leader, WorkloadSize(parts[1], 0, bundle=bundle), size - 1, asked)
+    return tied(leader, WorkloadSize(parts[1], 0, gang_group=gang_group), size - 1, asked)
 
 
 LEADER_WORKER_SET = WorkloadRule(

@@ -68,8 +68,8 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     Of pods that the owner creates only when those of the gang run so many are `expected`, each of which asks for
     `requests`: they are `later_gangs`, each of which is `expected_by` this one.
 
-    `gang` is the gang's name, of which `NAME/PART/REPLICA` shares what is said of `NAME/PART`. `bundle` names the
-    gangs that start with it (of the same replica). `later` tells which pods the owner creates only later.
+    `gang` is the gang's name, of which `NAME/PART/REPLICA` shares what is said of `NAME/PART`. `gang_group` names
+    the gangs that start with it (of the same replica). `later` tells which pods the owner creates only later.
 
     Of a gang named by `group_of` a PodGroup states the size; `parts` are what it may count.
     """
@@ -78,7 +78,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     min_member: int = 1
     roles: tuple[tuple[str, int], ...] = ()
     subgroups: tuple[SubgroupRule, ...] = ()
-    bundle: tuple[str, ...] = ()
+    gang_group: tuple[str, ...] = ()
     later: str = ""
     uid: str = ""
     parts: tuple[WorkloadPart, ...] = ()
@@ -87,9 +87,9 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     later_gangs: tuple[str, ...] = ()
     expected_by: str = ""
 
-    def bundle_of(self, key: GangKey) -> tuple[GangKey, ...]:
+    def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """The gangs of the same replica that start together with the one of this key."""
-        return self._of_replica(key, self.bundle if len(self.bundle) <= MOST_GANGS else ())
+        return self._of_replica(key, self.gang_group if len(self.gang_group) <= MOST_GANGS else ())
 
     def later_gangs_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """Those of the same replica that it expects."""

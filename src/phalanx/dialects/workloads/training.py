@@ -109,8 +109,8 @@ def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
         sizes = tied(WorkloadSize(worker, least, later=later), WorkloadSize(launcher), 1, asked)
         return (*sizes, WorkloadSize(group_of(job.uid), parts=parts))
     return (
-        WorkloadSize(launcher, bundle=(launcher, worker)),
-        WorkloadSize(worker, least, bundle=(launcher, worker)),
+        WorkloadSize(launcher, gang_group=(launcher, worker)),
+        WorkloadSize(worker, least, gang_group=(launcher, worker)),
     )
 
 

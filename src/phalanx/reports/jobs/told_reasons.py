@@ -26,7 +26,7 @@ _BEGINNINGS = tuple(
         (r"gang \S+ waits behind .+, which keeps its order", "BehindInQueue"),
         (r"(gang|pod) \S+ waits for \d+ pod\(s\) to leave; ", "WaitingForEvictedPods"),
         (r"gang \S+ waits for CompositePodGroup ", "WaitingForComposite"),
-        (r"gang \S+ waits for gang \S+( of its bundle:|, which does not name) ", "WaitingForBundle"),
+        (r"gang \S+ waits for gang \S+( of its gang group:|, which does not name) ", "WaitingForGangGroup"),
         (r"gang \S+ needs .+, and all nodes together offer ", "NotEnoughResources"),
         (r"gang \S+ asks for minResources that the cluster lacks", "NotEnoughResources"),
         (r"pod \S+ cannot be scheduled: ", "UnreadablePod"),

@@ -24,7 +24,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
     unreadable,
     unreadable_members,
     unrequited,
-    waiting_for_bundle,
+    waiting_for_gang_group,
 )
 from phalanx.scheduling.gang_placement.nominated_placement import (
     nominated_members,
@@ -275,7 +275,7 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
 
 
 def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
-    """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
+    """Places the quorum of every gang of a gang group in one transaction, or nothing. True if all quorums hold."""
     with session.features.turn(session, [unit]) as turn:
         placed = _place_unit(session, unit, loans, turn.opened)
         if placed:
@@ -337,7 +337,7 @@ def assess(session: Session, unit: QueuedUnit, demand: QuorumDemand) -> FitError
 def _held(session: Session, unit: QueuedUnit) -> bool:
     """Whether something holds the unit before any node is looked at; says what."""
     asks = any(gang.pending for gang in unit.gangs)
-    if unit.overbundled:
+    if unit.oversized_group:
         for gang in unit.gangs:
             session.decisions.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
         return True
@@ -374,12 +374,12 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
 
 
 def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
-    """Which gang of the bundle is not there, or does not say that it is of the bundle."""
+    """Which gang of the gang group is not there, or does not say that it is of the gang group."""
     mate = unit.missing[0]
     record = session.state.gangs.get(mate)
     if record is None or record.spec is None:
-        return waiting_for_bundle(gang, mate, "no pod or object declares it")
-    by = next(each.key for each in unit.gangs if each.spec is not None and mate in each.spec.bundle)
+        return waiting_for_gang_group(gang, mate, "no pod or object declares it")
+    by = next(each.key for each in unit.gangs if each.spec is not None and mate in each.spec.gang_group)
     return unrequited(gang, mate, by)
 
 

@@ -33,8 +33,8 @@ class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
 
     `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
     change that would help. `refusal` is set where the pod itself is at fault, `unready` where what it refers to is
-    not there or not ready. `culprit` is the place, in its bundle, of the gang whose member it is. `where` names the
-    domain that came nearest, for members that have to be in one: then the nodes are those of the domain. `part`
+    not there or not ready. `culprit` is the place, in its gang group, of the gang whose member it is. `where` names
+    the domain that came nearest, for members that have to be in one: then the nodes are those of the domain. `part`
     names the subgroup that the member is in.
     """
 

@@ -22,7 +22,7 @@ NOT_CONSIDERED = "NotConsidered"
 UNSUPPORTED = "UnsupportedField"
 UNREADABLE = "UnreadablePod"
 PREREQUISITE_MISSING = "PrerequisiteMissing"
-WAITING_FOR_BUNDLE = "WaitingForBundle"
+WAITING_FOR_GANG_GROUP = "WaitingForGangGroup"
 AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
 WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
@@ -169,11 +169,11 @@ def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
     )
 
 
-def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
+def waiting_for_gang_group(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
     """`why` and `remedy` are those of the mate."""
     return Verdict(
-        WAITING_FOR_BUNDLE,
-        f"gang {gang} waits for gang {mate} of its bundle: {why}",
+        WAITING_FOR_GANG_GROUP,
+        f"gang {gang} waits for gang {mate} of its gang group: {why}",
         change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
     )
 
@@ -181,7 +181,7 @@ def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "")
 def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
     """`by` names the mate, which does not name it."""
     return Verdict(
-        WAITING_FOR_BUNDLE,
+        WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
         change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
     )
@@ -189,7 +189,7 @@ def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
 
 def too_many_tied(gang: GangKey, most: int) -> Verdict:
     return Verdict(
-        WAITING_FOR_BUNDLE,
+        WAITING_FOR_GANG_GROUP,
         f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
         change=f"name at most {most} gangs that start together",
     )

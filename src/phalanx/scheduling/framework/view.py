@@ -90,7 +90,7 @@ class View(AccountView, Protocol):
 
 
 class WaitingUnit(Protocol):
-    """What takes its turn as one: the gangs of a bundle (mostly one), or a pod on its own."""
+    """What takes its turn as one: the gangs of a gang group (mostly one), or a pod on its own."""
 
     @property
     def pod(self) -> PodRecord | None:

@@ -40,7 +40,7 @@ class CompositeAttempt:
         self.demand = CompositeDemand(unit.key, tuple(parts))
 
     def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
-        """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
+        """The gangs that have to be placed so that the tree holds, as one gang group; None if it holds."""
         gangs = tuple(core(self.tree, self.placements))
         return QueuedUnit(unit.key, None, gangs) if gangs else None
 

@@ -1,4 +1,4 @@
-"""Putting quorums together: all members that the gangs of a bundle need, in one transaction, or none."""
+"""Putting quorums together: all members that the gangs of a gang group need, in one transaction, or none."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def _all_in_turn(
     spot: Spot | None,
 ) -> Facts | None:
     start = transaction.mark()
-    # Gangs of a bundle may have to be near to each other as well.
+    # Gangs of a gang group may have to be near to each other as well.
     for place, placement in leaders_first(
         list(enumerate(placements)), lambda entry: {batch.pod_class for batch in entry[1].batches}
     ):

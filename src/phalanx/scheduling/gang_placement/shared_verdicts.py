@@ -15,7 +15,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
     held_account,
     no_room_for_gang,
     over_ceiling_for_gang,
-    waiting_for_bundle,
+    waiting_for_gang_group,
     waiting_for_leavers,
 )
 from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
@@ -95,5 +95,5 @@ def judge_unit(session: Session, unit: QueuedUnit, culprit: GangRecord, verdict:
             session.decisions.judge_gang(gang, verdict)
         elif gang.pending:
             session.decisions.judge_gang(
-                gang, waiting_for_bundle(gang.key, culprit.key, verdict.message, verdict.change)
+                gang, waiting_for_gang_group(gang.key, culprit.key, verdict.message, verdict.change)
             )

@@ -1,1 +1,1 @@
-"""What makes a gang whole: quorum, subgroups, bundles, priorities."""
+"""What makes a gang whole: quorum, subgroups, gang groups, priorities."""

@@ -260,7 +260,7 @@ class QueueOrder:
         return known[0]
 
     def _charge_path(self, unit: QueuedUnit) -> ChargePath:
-        """The charge path of the first gang of a bundle, or of the pod."""
+        """The charge path of the first gang of a gang group, or of the pod."""
         if unit.pod is not None:
             return self._session.charge_path(unit.pod)
         if len(unit.gangs) == 1:

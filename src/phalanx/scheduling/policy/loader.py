@@ -81,6 +81,9 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     return policy
 
 
+_FORMER_DIALECT_KEYS = {"bundleNamespaces": "gangGroupNamespaces"}
+
+
 def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
     """The policy as far as it can be read, and every mistake in it; with mistakes it is not to be used."""
     errors: list[str] = []
@@ -95,7 +98,7 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
     eviction = eviction_options(actions, arguments, options, errors)
     reservations = reservation_settings(actions, arguments, errors)
     defragmentation = defragment_settings(actions, arguments, errors)
-    own = _own_settings(document.get("phalanx") or {}, errors)
+    own = _own_settings(document.get("phalanx") or {}, errors, inactive)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.disabled_points for entry in plugins):
         inactive.append(NO_FILTER)
     always = standing_plugins(eviction)
@@ -316,7 +319,7 @@ def _configurations(
 
 
 def _own_settings(
-    own: object, errors: list[str]
+    own: object, errors: list[str], inactive: list[str]
 ) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
@@ -333,6 +336,11 @@ def _own_settings(
     if not isinstance(dialects, Mapping):
         errors.append("phalanx.dialects: expected a mapping")
         dialects = {}
+    dialects = dict(dialects)
+    for former, name in _FORMER_DIALECT_KEYS.items():
+        if former in dialects:
+            dialects.setdefault(name, dialects.pop(former))
+            inactive.append(f"phalanx.dialects: {former} is called {name} now; it counts until a later release")
     evictions = own.get("evictions", "delete")
     if evictions not in ("delete", "eviction-api"):
         errors.append(f"phalanx.evictions: {evictions!r} is not delete or eviction-api")
@@ -353,7 +361,7 @@ def _own_settings(
     if signals not in ("honour", "ignore"):
         errors.append(f"phalanx.maintenanceSignals: {signals!r} is not honour or ignore")
     protected, heeds = SelfProtection(str(protection)), signals == "honour"
-    return str(partial), budget / 1000, dict(dialects), str(evictions), protected, create, str(exceeded), heeds
+    return str(partial), budget / 1000, dialects, str(evictions), protected, create, str(exceeded), heeds
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

@@ -1,4 +1,5 @@
-"""For whom others may have to go: a bundle's quorums, one pod, or pods that are alike; and who of them is first."""
+"""For whom others may have to go: a gang group's quorums, one pod, or pods that are alike; and who of them is
+first."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class QuorumPreemptor:
-    """The quorums of all gangs of a bundle.
+    """The quorums of all gangs of a gang group.
 
     `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
     `gangs` are compared with `pod_priority`. `charge_paths` tells what each charge path would be charged, `total`
@@ -57,7 +58,7 @@ class QuorumPreemptor:
         asking = [placement for placement in self.placements if not placement.need.satisfied]
         names = [str(placement.gang.key) for placement in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
-        # Of several gangs the lowest counts: the bundle as a whole is worth no more.
+        # Of several gangs the lowest counts: the gang group as a whole is worth no more.
         composites = session.state.gangs.composites
         self.priority = min(_preempting_priority(placement, composites, least) for placement in asking)
         members = [member for placement in asking for batch in placement.batches for member in batch.members]
@@ -131,7 +132,7 @@ def _quorum_preemptors(session: Session, unit: QueuedUnit) -> Iterator[QuorumPre
 
 class PodPreemptor:
     """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
-    unit of its own. The same is known of them as of a bundle."""
+    unit of its own. The same is known of them as of a gang group."""
 
     def __init__(self, session: Session, units: Sequence[QueuedUnit], *records: PodRecord) -> None:
         first = records[0]

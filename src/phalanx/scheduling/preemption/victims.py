@@ -17,8 +17,8 @@ from phalanx.scheduling.gangs.subgroups import PartKey
 from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
 from phalanx.scheduling.preemption.rules.min_available import (
     SubgroupQuorum,
-    bundle_of,
     dispensable_members,
+    gang_group_of,
     holds_quorum,
     is_leader,
 )
@@ -163,15 +163,15 @@ class VictimBuilder:
                 members.setdefault(record.gang, []).append(record)
             elif self._may_go(record):
                 found.append(self._victim([record]))
-        bundles: dict[frozenset[GangKey], list[GangRecord]] = {}
+        gang_groups: dict[frozenset[GangKey], list[GangRecord]] = {}
         for gang in members:
-            mates = bundle_of(gang, self._state.gangs, self._composites)
-            bundles.setdefault(frozenset(mate.key for mate in mates), mates)
-        for mates in bundles.values():
-            found.extend(self._of_bundle(mates, members))
+            mates = gang_group_of(gang, self._state.gangs, self._composites)
+            gang_groups.setdefault(frozenset(mate.key for mate in mates), mates)
+        for mates in gang_groups.values():
+            found.extend(self._of_gang_group(mates, members))
         return found
 
-    def _of_bundle(
+    def _of_gang_group(
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[Victim]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""

@@ -36,7 +36,7 @@ class VoluntaryEvictions:
         return objection or self._count([record])
 
     def try_add_gang(self, record: PodRecord) -> list[PodRecord] | str:
-        """Counts the pod's whole gang as leaving (with its bundle): who that is, or why they may not."""
+        """Counts the pod's whole gang as leaving (with its gang group): who that is, or why they may not."""
         members = whole_gang_of(record, self._session.state)
         if isinstance(members, str):
             return members

@@ -107,14 +107,14 @@ class FifoBlocked(msgspec.Struct, frozen=True):
 class AwaitingAdmission(msgspec.Struct, frozen=True, cache_hash=True):
     """Groups of one announced size that wait for one queue; `keys` is what else the votes depend on.
 
-    Units of several gangs are kept apart (`bundled`): they may wait for the admission of a group that is a unit of
+    Units of several gangs are kept apart (`grouped`): they may wait for the admission of a group that is a unit of
     its own as well, so they cannot be counted.
     """
 
     queue: str
     size: Requests
     keys: tuple[object, ...] = ()
-    bundled: bool = False
+    grouped: bool = False
 
 
 class MemberDemand(msgspec.Struct, frozen=True, cache_hash=True):
@@ -181,7 +181,7 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class QuorumDemand(msgspec.Struct, frozen=True, cache_hash=True):
-    """The quorums of all gangs of a bundle, which go together."""
+    """The quorums of all gangs of a gang group, which go together."""
 
     gangs: tuple[GangDemand, ...]
 

@@ -136,8 +136,10 @@ class SchedulingQueue:
         counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
         counts["gated"] = sum(record.state is MemberState.GATED for record in self._state.pods.values())
         waiting: dict[UnitKey, int] = dict.fromkeys(self._state.pods.standalone, 1)
-        for bundle in self._index.bundles():
-            waiting[bundle] = sum(len(self._state.gangs[key].pending) for key in self._index.gangs_of(bundle))
+        for gang_group in self._index.gang_groups():
+            waiting[gang_group] = sum(
+                len(self._state.gangs[key].pending) for key in self._index.gangs_of(gang_group)
+            )
         for key, pods in waiting.items():
             if key in self._active:
                 counts["active"] += pods

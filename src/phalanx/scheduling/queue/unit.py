@@ -8,15 +8,16 @@ from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
 
 
 class QueuedUnit:
-    """The unit of the queue: a bundle of gangs (mostly of one), or a pod on its own.
+    """The unit of the queue: a gang group (mostly of one), or a pod on its own.
 
-    `gangs` are tied to each other (`bundles`), `missing` are keys that they name and that nobody declares, or that
-    do not name them in turn: they are waited for. A gang is `overbundled` where more are tied to it than may start
-    as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank` and
-    `band` (a prefix of it) are set when the cycle puts its units in order, `reserved` where a start is kept for it.
+    `gangs` are tied to each other (`gang_groups`), `missing` are keys that they name and that nobody declares, or
+    that do not name them in turn: they are waited for. A gang is `oversized_group` where more are tied to it than
+    may start as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank`
+    and `band` (a prefix of it) are set when the cycle puts its units in order, `reserved` where a start is kept for
+    it.
     """
 
-    __slots__ = ("band", "composite", "gangs", "key", "missing", "overbundled", "pod", "rank", "reserved")
+    __slots__ = ("band", "composite", "gangs", "key", "missing", "oversized_group", "pod", "rank", "reserved")
 
     def __init__(
         self,
@@ -25,14 +26,14 @@ class QueuedUnit:
         gangs: tuple[GangRecord, ...] = (),
         missing: tuple[GangKey, ...] = (),
         composite: GangKey | None = None,
-        overbundled: bool = False,
+        oversized_group: bool = False,
     ) -> None:
         self.composite = composite
         self.key = key
         self.pod = pod
         self.gangs = gangs
         self.missing = missing
-        self.overbundled = overbundled
+        self.oversized_group = oversized_group
         self.reserved = False
         self.rank: Rank = ()
         self.band: Rank = ()

@@ -1,13 +1,13 @@
-"""Which unit each gang belongs to: bundles, groups of groups, gangs and pods on their own."""
+"""Which unit each gang belongs to: gang groups, groups of groups, gangs and pods on their own."""
 
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.bundles import bundle_of_gangs
+from phalanx.scheduling.gangs.gang_groups import gang_group_of_gangs
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
-from phalanx.scheduling.queue.unschedulable import BundleKey, UnitKey
+from phalanx.scheduling.queue.unschedulable import GangGroupKey, UnitKey
 
 
 class UnitIndex:
@@ -18,23 +18,23 @@ class UnitIndex:
         self._gangs = state.gangs
         self._lone_pods = state.pods.standalone
         # The units of gangs that are tied to no other, as nearly all are.
-        self._alone: dict[GangKey, BundleKey] = {}
+        self._alone: dict[GangKey, GangGroupKey] = {}
         # Of the others: a gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
-        self._unit_of: dict[GangKey, BundleKey] = {}
-        self._owners: dict[BundleKey, set[GangKey]] = {}
-        self._units_with: dict[GangKey, set[BundleKey]] = {}
-        self._overbundled: set[GangKey] = set()
+        self._unit_of: dict[GangKey, GangGroupKey] = {}
+        self._owners: dict[GangGroupKey, set[GangKey]] = {}
+        self._units_with: dict[GangKey, set[GangGroupKey]] = {}
+        self._oversized_groups: set[GangKey] = set()
 
-    def bundles(self) -> list[BundleKey]:
+    def gang_groups(self) -> list[GangGroupKey]:
         """All units of gangs, in order."""
         return sorted([*self._alone.values(), *self._owners])
 
-    def asking(self) -> list[BundleKey]:
+    def asking(self) -> list[GangGroupKey]:
         """Those that ask for something, in order; nearly all have what they want."""
         alone = [unit for gang, unit in self._alone.items() if self._asks(gang)]
         return sorted([*alone, *(unit for unit, owners in self._owners.items() if any(map(self._asks, owners)))])
 
-    def units_with(self, gang: GangKey) -> set[BundleKey]:
+    def units_with(self, gang: GangKey) -> set[GangGroupKey]:
         """The units in which a gang takes part."""
         alone = self._alone.get(gang)
         return {alone} if alone is not None else self._units_with.get(gang, set())
@@ -45,17 +45,17 @@ class UnitIndex:
             len(self._units_with.get(gang, ())) == 1 and self._unit_of.get(gang) == (gang,)
         )
 
-    def gangs_of(self, unit: BundleKey) -> set[GangKey]:
+    def gangs_of(self, unit: GangGroupKey) -> set[GangKey]:
         """The gangs whose own unit it is."""
         return set(unit) if self._is_alone(unit) else self._owners[unit]
 
-    def update(self, keys: list[GangKey]) -> tuple[set[BundleKey], list[BundleKey]]:
+    def update(self, keys: list[GangKey]) -> tuple[set[GangGroupKey], list[GangGroupKey]]:
         """Follows declarations that may have changed: the gangs' own units, and those that name them.
 
         (the units that are new because of that, of a tree that a gang has left, say; those that are no more)
         """
-        fresh: set[BundleKey] = set()
-        dropped: list[BundleKey] = []
+        fresh: set[GangGroupKey] = set()
+        dropped: list[GangGroupKey] = []
         ask = dict.fromkeys(key for key in keys if not self._stays_alone(key))
         for key in list(ask):
             self._tie(key)
@@ -66,7 +66,7 @@ class UnitIndex:
             gang, _ = ask.popitem()
             if gang in settled:
                 continue
-            unit, owners = self._bundle(gang)
+            unit, owners = self._gang_group(gang)
             for owner in owners:
                 # Whoever was tied to it may not be any more, or be so to others that were too many before.
                 news = self._move(owner, unit, dropped)
@@ -79,7 +79,7 @@ class UnitIndex:
     def _stays_alone(self, key: GangKey) -> bool:
         """Whether a gang is tied to no other and never was, as nearly all are: its unit is itself."""
         record = self._gangs.get(key)
-        if record is None or (spec := record.spec) is None or spec.bundle or spec.composite is not None:
+        if record is None or (spec := record.spec) is None or spec.gang_group or spec.composite is not None:
             return False
         if key in self._alone:
             return True
@@ -87,7 +87,7 @@ class UnitIndex:
             self._alone[key] = (key,)
         return self.stands_alone(key)
 
-    def _is_alone(self, unit: BundleKey) -> bool:
+    def _is_alone(self, unit: GangGroupKey) -> bool:
         return len(unit) == 1 and unit[0] in self._alone
 
     def _tie(self, key: GangKey) -> None:
@@ -98,7 +98,7 @@ class UnitIndex:
             self._owners[own] = {key}
             self._units_with[key] = {own}
 
-    def _move(self, gang: GangKey, unit: BundleKey | None, dropped: list[BundleKey]) -> set[GangKey]:
+    def _move(self, gang: GangKey, unit: GangGroupKey | None, dropped: list[GangGroupKey]) -> set[GangKey]:
         """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
         for each in (gang, *(unit or ())):
             self._tie(each)
@@ -118,24 +118,24 @@ class UnitIndex:
                 self._units_with.setdefault(member, set()).add(unit)
         return {*(last or ()), *(unit or ())} - {gang}
 
-    def _bundle(self, key: GangKey) -> tuple[BundleKey | None, tuple[GangKey, ...]]:
+    def _gang_group(self, key: GangKey) -> tuple[GangGroupKey | None, tuple[GangKey, ...]]:
         """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
         record = self._declared(key)
-        self._overbundled.discard(key)
+        self._oversized_groups.discard(key)
         if record is None or record.spec is None:
             return None, (key,)
         if record.spec.composite is not None:
             return self._forest.gangs_of_tree(key), (key,)
-        if not record.spec.bundle:
+        if not record.spec.gang_group:
             return (key,), (key,)
-        bundle = bundle_of_gangs(record, self._gangs)
-        if bundle is None:
-            self._overbundled.add(key)
-            bundle = {key: record}
+        gang_group = gang_group_of_gangs(record, self._gangs)
+        if gang_group is None:
+            self._oversized_groups.add(key)
+            gang_group = {key: record}
         else:
-            self._overbundled -= bundle.keys()
-        named = (each.spec.bundle for each in bundle.values() if each.spec is not None)
-        return tuple(sorted({key}.union(*named))), tuple(bundle)
+            self._oversized_groups -= gang_group.keys()
+        named = (each.spec.gang_group for each in gang_group.values() if each.spec is not None)
+        return tuple(sorted({key}.union(*named))), tuple(gang_group)
 
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._gangs.get(key)
@@ -145,7 +145,7 @@ class UnitIndex:
         record = self._declared(key)
         return record is not None and _asks(record)
 
-    def _drop(self, unit: BundleKey) -> None:
+    def _drop(self, unit: GangGroupKey) -> None:
         del self._owners[unit]
         for member in unit:
             units = self._units_with[member]
@@ -165,7 +165,7 @@ class UnitIndex:
         if not any(map(_asks, gangs)):
             return None
         composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
-        over = any(gang.key in self._overbundled for gang in gangs)
+        over = any(gang.key in self._oversized_groups for gang in gangs)
         return QueuedUnit(key, None, gangs, missing, composite, over)
 
 

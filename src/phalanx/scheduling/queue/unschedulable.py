@@ -6,8 +6,8 @@ import heapq
 
 from phalanx.model.gang import GangKey
 
-BundleKey = tuple[GangKey, ...]
-UnitKey = BundleKey | str
+GangGroupKey = tuple[GangKey, ...]
+UnitKey = GangGroupKey | str
 Rank = tuple[object, ...]
 """The place in the order of the cycle; smaller goes first."""
 

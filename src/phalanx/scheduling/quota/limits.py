@@ -95,8 +95,8 @@ class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
     """An account does not allow one more: `used + wanted` of a resource would be above its ceiling.
 
     Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
-    of `need` members were allowed before. `culprit` is the place, in its bundle, of the gang whose member it is.
-    `beyond` is (a resource, how much of it the gang needs, the less that all nodes together offer).
+    of `need` members were allowed before. `culprit` is the place, in its gang group, of the gang whose member it
+    is. `beyond` is (a resource, how much of it the gang needs, the less that all nodes together offer).
     """
 
     account: AccountRecord

@@ -291,7 +291,7 @@ class Session:
             return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
         if not isinstance(demand, AwaitingAdmission):
             return demand.upper_bound(self)
-        if demand.bundled:
+        if demand.grouped:
             return UNBOUNDED
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
         return min((self.pipeline.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)

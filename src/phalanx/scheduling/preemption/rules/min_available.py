@@ -11,17 +11,19 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import Gang, GangCounts, GangKey, MatchPolicy
 from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState
-from phalanx.scheduling.gangs.bundles import bundle_of_gangs
+from phalanx.scheduling.gangs.gang_groups import gang_group_of_gangs
 from phalanx.scheduling.gangs.subgroups import PartKey, part_key, subgroups_of
 
 
-def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites: Composites) -> list[GangRecord]:
+def gang_group_of(
+    gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites: Composites
+) -> list[GangRecord]:
     """The gangs that must be satisfied, or may only be disrupted, together with this one (included), by key."""
     together = composites.tied(gang)
     if together:
         return together
-    bundle = bundle_of_gangs(gang, gangs) or {gang.key: gang}
-    return [bundle[key] for key in sorted(bundle)]
+    gang_group = gang_group_of_gangs(gang, gangs) or {gang.key: gang}
+    return [gang_group[key] for key in sorted(gang_group)]
 
 
 def disrupted_as_a_unit(gang: GangRecord, composites: Composites) -> bool:
@@ -55,7 +57,7 @@ def is_leader(record: PodRecord) -> bool:
 
 def any_member_suffices(spec: Gang) -> bool:
     """Whether any member will do for the gang: it is not torn apart as long as those who leave come back."""
-    return spec.min_member <= 1 and not (spec.roles or spec.subgroups) and len(spec.bundle) <= 1
+    return spec.min_member <= 1 and not (spec.roles or spec.subgroups) and len(spec.gang_group) <= 1
 
 
 def holds_quorum(gang: GangRecord) -> bool:
@@ -176,10 +178,10 @@ class MinAvailableCheck:
 
 
 def whole_gang_of(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
-    """Everyone who leaves if a pod's gang leaves as a whole, those of its bundle too; or why nobody can now."""
+    """Everyone who leaves if a pod's gang leaves as a whole, those of its gang group too; or why nobody can now."""
     if record.gang is None:
         return [record]
-    gangs = bundle_of(record.gang, state.gangs, state.gangs.composites)
+    gangs = gang_group_of(record.gang, state.gangs, state.gangs.composites)
     members = [member for gang in gangs for member in gang.members.values()]
     if any(member.state is MemberState.ASSUMED for member in members):
         return "belongs to a gang of which a member is on its way to a node"

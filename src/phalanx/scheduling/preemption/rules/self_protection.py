@@ -17,7 +17,7 @@ from phalanx.model.pod import ACTIVE, bound_at
 from phalanx.model.text.duration import format_duration
 from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
-from phalanx.scheduling.preemption.rules.min_available import bundle_of, dispensable_members
+from phalanx.scheduling.preemption.rules.min_available import dispensable_members, gang_group_of
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
@@ -191,7 +191,7 @@ class ProtectedPods:
             if record.gang.key in seen:
                 continue
             core, single = list[PodRecord](), list[PodRecord]()
-            mates = bundle_of(record.gang, self._session.state.gangs, composites)
+            mates = gang_group_of(record.gang, self._session.state.gangs, composites)
             seen.update(mate.key for mate in mates)
             for mate in mates:
                 members = sorted(_active(mate), key=lambda each: (each.pod.uid not in uids, *_age(each)))

@@ -1,4 +1,4 @@
-"""Bundles (Koordinator's gang groups): gangs that name each other and start together or not at all."""
+"""Gang groups (Koordinator's): gangs that name each other and start together or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import MOST_GANGS, GangKey
 
 
-def bundle_of_gangs(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> dict[GangKey, GangRecord] | None:
+def gang_group_of_gangs(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> dict[GangKey, GangRecord] | None:
     """The gang and all that are tied to it: those that it names and that name it, those of them, and so on.
 
     Nobody is tied by what another says alone. None where more than `MOST_GANGS` would be tied.
@@ -31,4 +31,4 @@ def bundle_of_gangs(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> di
 
 
 def _named(gang: GangRecord) -> frozenset[GangKey]:
-    return frozenset(gang.spec.bundle) if gang.spec is not None else frozenset()
+    return frozenset(gang.spec.gang_group) if gang.spec is not None else frozenset()

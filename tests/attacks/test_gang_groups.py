@@ -1,4 +1,4 @@
-"""Gangs that name gangs of others in their bundles: nobody speaks for another."""
+"""Gangs that name gangs of others in their gang groups: nobody speaks for another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 GANG = "gang.scheduling.koordinator.sh"
 
 
-def bundle(*keys: str) -> dict[str, str]:
+def gang_group(*keys: str) -> dict[str, str]:
     return {f"{GANG}/groups": json.dumps(list(keys))}
 
 
@@ -29,7 +29,7 @@ async def test_naming_others_shields_nobody_and_has_no_innocents_evicted(arena: 
     await tenant.group("shielded", 1)
     await tenant.pod("s-0", cpu="4", **member("shielded"))
     await tenant.until_bound("s-0")
-    named = bundle(f"{innocent.namespace}/bystander")
+    named = gang_group(f"{innocent.namespace}/bystander")
     await tenant.patch(X_K8S, "shielded", {"metadata": {"annotations": named}})
     await other.pod("high", cpu="4", priorityClassName=await arena.priority(1000))
     await other.until_bound("high")
@@ -42,7 +42,7 @@ async def test_naming_others_does_not_hold_them_up(arena: Arena) -> None:
     await arena.node("n1", cpu="4")
     await arena.scheduler()
     tenant, other = await arena.tenant(), await arena.tenant("other")
-    await tenant.group("never", 2, annotations=bundle(f"{other.namespace}/g"))
+    await tenant.group("never", 2, annotations=gang_group(f"{other.namespace}/g"))
     await tenant.pod("n-0", **member("never"))
     await other.group("g", 2)
     await other.pods("g-0", "g-1", **member("g"))
@@ -64,7 +64,7 @@ async def test_naming_others_does_not_tell_whether_they_exist_or_how_big_they_ar
     await other.pods(*(f"s-{number}" for number in range(5)), **member("secret"))
     texts = []
     for named in ("secret", "absent"):
-        await tenant.group(f"asks-{named}", 2, annotations=bundle(f"{other.namespace}/{named}"))
+        await tenant.group(f"asks-{named}", 2, annotations=gang_group(f"{other.namespace}/{named}"))
         names = [f"{named}-0", f"{named}-1"]
         await tenant.pods(*names, **member(f"asks-{named}"))
         texts.append((await said(tenant, names[0])).replace(named, "NAMED"))
@@ -77,7 +77,7 @@ async def test_many_gangs_that_name_each_other_stall_nobody(arena: Arena) -> Non
     await arena.node("n1", cpu="1")
     tenant = await arena.tenant()
     names = [f"t-{number}" for number in range(300)]
-    keys = bundle(*(f"{tenant.namespace}/{name}" for name in names))
+    keys = gang_group(*(f"{tenant.namespace}/{name}" for name in names))
     for name in names:
         notes = {f"{GANG}/name": name, f"{GANG}/min-available": "1", **keys}
         await tenant.pod(name, annotations=notes, cpu="1")
