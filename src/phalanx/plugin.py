@@ -17,7 +17,6 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
-from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 from phalanx.scheduling.framework.load import Load
@@ -36,6 +35,7 @@ from phalanx.scheduling.framework.points import (
     SortKey,
     Vote,
 )
+from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.framework.view import AccountView, ActionView, PodPlacer, View, WaitingUnit
 from phalanx.scheduling.quota.limits import Limit
@@ -53,7 +53,6 @@ __all__ = [
     "BoolArray",
     "ChargePath",
     "ClassRecord",
-    "ColocationGroups",
     "EvictVeto",
     "Evictee",
     "EvictionPlugin",
@@ -77,6 +76,7 @@ __all__ = [
     "Rows",
     "ScorePlugin",
     "SortKey",
+    "TaskBuckets",
     "Timers",
     "TopologySettings",
     "Tree",

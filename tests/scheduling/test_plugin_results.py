@@ -71,7 +71,7 @@ SOUND: dict[str, set[str]] = {
     **dict.fromkeys(("time_key", "admission_key"), _HASHABLE),
     **dict.fromkeys(("recheck_at", "next_wake"), _TIMES),
     **dict.fromkeys(("configure", "admitted"), ANSWERS.keys() - {"raises", "ends the process"}),
-    **dict.fromkeys(("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto"), _NONE),
+    **dict.fromkeys(("task_buckets", "limit", "deserved", "nominal_quota", "blocked", "evict_veto"), _NONE),
     **dict.fromkeys(("deserved_with_request", "static_score", "why_not_admitted"), _NONE),
     "pre_filter": {"none", "text"},
     "pre_bind_check": {"true"},

@@ -16,9 +16,9 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.limits import Limit
 
@@ -85,7 +85,7 @@ class OrderPlugin:
         """Which member of a gang comes first."""
         raise NotImplementedError
 
-    def colocation_groups(self, session: View, gang: GangRecord) -> ColocationGroups | None:
+    def task_buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
         """Which members of a gang would rather be on one node; None if it is all the same. The first plugin that
         says something is followed."""
         raise NotImplementedError

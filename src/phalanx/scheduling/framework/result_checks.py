@@ -15,10 +15,10 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.points import POINTS, Evictee, EvictVeto, Vote
+from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.quota.limits import Limit
 
 MOST_POINTS = 1e9
@@ -65,10 +65,10 @@ class CheckedPoint:
             yield evictee
 
 
-class CheckedColocationGroups:
+class CheckedTaskBuckets:
     """What a plugin gave as the groups of one gang."""
 
-    def __init__(self, point: CheckedPoint, groups: ColocationGroups, nodes: int) -> None:
+    def __init__(self, point: CheckedPoint, groups: TaskBuckets, nodes: int) -> None:
         self.plugin = point.plugin
         self.point = point.point
         self._groups = groups
@@ -256,12 +256,12 @@ def _resources(point: CheckedPoint, found: object, asked: Any) -> frozenset[str]
     raise unexpected("frozenset[str]", found)
 
 
-def _groups(point: CheckedPoint, found: object, asked: Any) -> ColocationGroups | None:
+def _groups(point: CheckedPoint, found: object, asked: Any) -> TaskBuckets | None:
     if found is None:
         return None
     if not all(callable(getattr(found, name, None)) for name in ("group_of", "scores")):
-        raise unexpected("ColocationGroups or None", found)
-    return CheckedColocationGroups(point, found, asked[0].state.nodes.capacity)  # type: ignore[arg-type]
+        raise unexpected("TaskBuckets or None", found)
+    return CheckedTaskBuckets(point, found, asked[0].state.nodes.capacity)  # type: ignore[arg-type]
 
 
 def _evictees(point: CheckedPoint, found: object, asked: Any) -> Iterator[Evictee]:
@@ -307,7 +307,7 @@ def _some_amounts(point: CheckedPoint, found: object, asked: Any) -> dict[str, i
 _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
     **dict.fromkeys(("queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"), _key),
     "subqueues": _accounts,
-    "colocation_groups": _groups,
+    "task_buckets": _groups,
     "limit": _limit,
     **dict.fromkeys(("deserved", "nominal_quota", "deserved_with_request"), _some_amounts),
     "declared_resources": _resources,

@@ -11,17 +11,17 @@ import numpy as np
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
 class PodBatch:
-    """Members of one gang that are alike: same priority, class, role, charge path and colocation group; `members`
+    """Members of one gang that are alike: same priority, class, role, charge path and task bucket; `members`
     in their order."""
 
-    __slots__ = ("charge_path", "colocation_group", "members", "pod_class", "priority", "role")
+    __slots__ = ("charge_path", "members", "pod_class", "priority", "role", "task_bucket")
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class PodBatch:
         pod_class: ClassRecord,
         role: str,
         charge_path: ChargePath | None,
-        colocation_group: int | None = None,
+        task_bucket: int | None = None,
     ) -> None:
         self.priority = priority
         self.pod_class = pod_class
         self.role = role
         self.charge_path = charge_path
-        self.colocation_group = colocation_group
+        self.task_bucket = task_bucket
         self.members: list[PodRecord] = []
 
 
@@ -43,7 +43,7 @@ Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
 
 
 def batches_of(
-    members: list[PodRecord], roles: set[str], charged: bool, colocation: ColocationGroups | None = None
+    members: list[PodRecord], roles: set[str], charged: bool, buckets: TaskBuckets | None = None
 ) -> list[PodBatch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
     found: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
@@ -57,7 +57,7 @@ def batches_of(
             member.pod_class,
             role,
             charge_path,
-            colocation.group_of(member) if colocation is not None else None,
+            buckets.group_of(member) if buckets is not None else None,
         )
         batch = found.get(key)
         if batch is None:

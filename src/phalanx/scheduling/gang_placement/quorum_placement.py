@@ -14,7 +14,7 @@ from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot, shortage
-from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
 from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
 from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
@@ -76,7 +76,7 @@ class GangPlacement:
     started already, `extras` further members of subgroups that are whole, `placed` who has been placed where.
     """
 
-    __slots__ = ("area", "colocation", "extras", "gang", "need", "parts", "placed", "rest")
+    __slots__ = ("area", "buckets", "extras", "gang", "need", "parts", "placed", "rest")
 
     def __init__(self, session: Session, gang: GangRecord, least: int | None = None) -> None:
         """`least` is the lowest priority of members that may take part (None: all)."""
@@ -87,7 +87,7 @@ class GangPlacement:
         self.extras: list[PodSet] = []
         self.placed: list[tuple[PodRecord, int]] = []
         self.area: Area | None = None
-        self.colocation: ColocationGroups | None = None
+        self.buckets: TaskBuckets | None = None
         if not self.need.satisfied:
             spec = gang.spec
             assert spec is not None
@@ -97,20 +97,20 @@ class GangPlacement:
             members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
             if least is not None:
                 members = [member for member in members if member.pod.priority >= least]
-            self.colocation = session.colocation_groups(gang)
+            self.buckets = session.task_buckets(gang)
             if not spec.subgroups:
-                self.rest = PodSet(batches_of(members, roles, charged, self.colocation))
+                self.rest = PodSet(batches_of(members, roles, charged, self.buckets))
                 return
             policy, repair = spec.match_policy, self.need.repair
             found = subgroups_of(spec, gang.members.values(), lambda each: counted(each, policy, repair))
             waiting: dict[object, list[PodRecord]] = {}
             for member in members:
                 waiting.setdefault(part_key(spec.subgroups, member), []).append(member)
-            self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.colocation))
+            self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.buckets))
             for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
                 if part.can_start or (part.waiting and not part.missing):
                     area = area_of(part.rule.topology, part.members)
-                    batches = batches_of(waiting[key], roles, charged, self.colocation)
+                    batches = batches_of(waiting[key], roles, charged, self.buckets)
                     pod_sets = self.parts if part.missing else self.extras
                     pod_sets.append(PodSet(batches, part.missing or part.waiting, area, part))
             self._enlarge()
@@ -475,7 +475,7 @@ class _Turn:
         session, pod_class, done = self._session, batch.pod_class, 0
         wanted = min(len(members), session.quota_check.room(batch.charge_path, pod_class.footprint))
         while done < wanted:
-            with session.placer.with_extra_score(self._colocation_scores(members[done])):
+            with session.placer.with_extra_score(self._bucket_scores(members[done])):
                 rows = session.placer.place(pod_class, wanted - done)
             if not rows:
                 break
@@ -485,10 +485,10 @@ class _Turn:
             done += len(rows)
         return done
 
-    def _colocation_scores(self, member: PodRecord) -> FloatArray | None:
+    def _bucket_scores(self, member: PodRecord) -> FloatArray | None:
         """How good each row is for the member because of who is there."""
-        colocation = self._placement.colocation
-        return colocation.scores(member, self._placement.placed) if colocation is not None else None
+        buckets = self._placement.buckets
+        return buckets.scores(member, self._placement.placed) if buckets is not None else None
 
     def _short_of(
         self, failed: int, left: Sequence[tuple[PodBatch, int]], missing: int, start: int, need: int

@@ -15,7 +15,7 @@ from typing import TypeVar
 from phalanx.model.decisions import Failure
 from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.result_checks import CheckedColocationGroups, CheckedPoint
+from phalanx.scheduling.framework.result_checks import CheckedPoint, CheckedTaskBuckets
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -29,7 +29,7 @@ _ORDERS = frozenset({"queue_order", "subqueue_order", "gang_order", "pod_order",
 _PREFERENCES = frozenset(
     {
         "subqueues",
-        "colocation_groups",
+        "task_buckets",
         "static_score",
         "score",
         "explain",
@@ -183,7 +183,7 @@ def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")
-        if isinstance(who, CheckedPoint | CheckedColocationGroups):
+        if isinstance(who, CheckedPoint | CheckedTaskBuckets):
             checked = who.plugin, who.point
         elif outer[0] is None and id(who) in plugins and isinstance(who, Plugin):
             outer = who, _point(who, step.tb_frame.f_code)

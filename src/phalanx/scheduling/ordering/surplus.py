@@ -119,8 +119,8 @@ class SurplusTurns:
                 most,
                 session.quota_check.room(kind.charge_path, head.pod_class.footprint),
             )
-            colocation = session.colocation_groups(turn.gang) if wanted else None
-            with session.placer.with_extra_score(colocation.scores(head, ()) if colocation is not None else None):
+            buckets = session.task_buckets(turn.gang) if wanted else None
+            with session.placer.with_extra_score(buckets.scores(head, ()) if buckets is not None else None):
                 rows = session.placer.place(head.pod_class, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)

@@ -15,11 +15,12 @@ RENAMED: MappingProxyType[str, str] = MappingProxyType(
     {
         "admission_room": "max_admissions",
         "ceiling": "limit",
+        "colocation_groups": "task_buckets",
         "consents": "pre_bind_check",
         "entitled": "nominal_quota",
         "equip": "configure",
         "held": "blocked",
-        "huddles": "colocation_groups",
+        "huddles": "task_buckets",
         "objection": "why_not_admitted",
         "outcasts": "evictees",
         "peers": "inter_pod_rules",

@@ -13,7 +13,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Admit, Plan
 from phalanx.model.resources import Requests
 from phalanx.scheduling.framework.capabilities import UsageDecay
-from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.view import WaitingUnit
 from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
@@ -273,10 +273,10 @@ class Session:
             key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
         )
 
-    def colocation_groups(self, gang: GangRecord) -> ColocationGroups | None:
+    def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:
         """Which members of a gang would rather be on one node."""
-        found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
-        return next((colocation for colocation in found if colocation is not None), None)
+        found = (plugin.task_buckets(self, gang) for plugin in self.pipeline.plugins("task_buckets"))
+        return next((buckets for buckets in found if buckets is not None), None)
 
     def upper_bound(self, demand: WaitReason, unit: QueuedUnit) -> int:
         """At most how many units with the demand of this one could get something now."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.plugin import Arguments, ColocationGroups, GangRecord, Plugin, PodRecord, View
-from phalanx.scheduling.plugins.order.task_buckets import TaskBuckets
+from phalanx.plugin import Arguments, GangRecord, Plugin, PodRecord, TaskBuckets, View
+from phalanx.scheduling.plugins.order.topology_task_buckets import TopologyTaskBuckets
 
 
 class TaskTopologyPlugin(Plugin):
@@ -17,7 +17,7 @@ class TaskTopologyPlugin(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("task-topology.weight", 1, least=0)
 
-    def colocation_groups(self, session: View, gang: GangRecord) -> ColocationGroups | None:
+    def task_buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
         return self._buckets(session, gang) if self._weight else None
 
     def pod_order(self, session: View, pod: PodRecord) -> tuple[int, ...]:
@@ -25,14 +25,14 @@ class TaskTopologyPlugin(Plugin):
         buckets = self._buckets(session, pod.gang) if pod.gang is not None else None
         return buckets.order(pod) if buckets is not None else (1,)
 
-    def _buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
+    def _buckets(self, session: View, gang: GangRecord) -> TopologyTaskBuckets | None:
         spec = gang.spec
         if spec is None or spec.tasks is None:
             return None
         version = session.state.version
         match gang.task_buckets:
-            case (known, stated, TaskBuckets() as found) if known == version and stated is spec:
+            case (known, stated, TopologyTaskBuckets() as found) if known == version and stated is spec:
                 return found
-        found = TaskBuckets(spec.tasks, gang.members.values(), session.state.nodes, self._weight)
+        found = TopologyTaskBuckets(spec.tasks, gang.members.values(), session.state.nodes, self._weight)
         gang.task_buckets = version, spec, found
         return found

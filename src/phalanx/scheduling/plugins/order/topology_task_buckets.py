@@ -77,7 +77,7 @@ class TaskBucket:
         return len(self.waiting) + self.rows.total()
 
 
-class TaskBuckets:
+class TopologyTaskBuckets:
     """The buckets of one gang, as of now; members whose task no rule names are in none."""
 
     def __init__(self, topology: TaskTopology, members: Iterable[PodRecord], nodes: NodeTable, weight: int) -> None:

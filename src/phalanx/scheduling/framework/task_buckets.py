@@ -1,4 +1,4 @@
-"""Members of a gang who would rather be on one node: colocation groups."""
+"""Members of a gang who would rather be on one node: task buckets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import FloatArray
 
 
-class ColocationGroups(Protocol):
+class TaskBuckets(Protocol):
     """One gang's, as of one moment."""
 
     def group_of(self, record: PodRecord) -> int | None:
