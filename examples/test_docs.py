@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.scheduling.framework.points import POINTS
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 
 HERE = Path(__file__).parent
 DOCS = (HERE.parent / "docs" / "plugins.md").read_text("utf-8")
@@ -26,4 +26,4 @@ def test_the_code_shown_is_that_of_the_example(file: str) -> None:
 
 
 def test_the_table_has_every_point_in_order() -> None:
-    assert tuple(re.findall(r"^\| `(\w+)` \|", DOCS, re.MULTILINE)) == POINTS
+    assert tuple(re.findall(r"^\| `(\w+)` \|", DOCS, re.MULTILINE)) == EXTENSION_POINTS

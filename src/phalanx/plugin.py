@@ -18,11 +18,7 @@ from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
 from phalanx.scheduling.framework.errors import PolicyError
-from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
-from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import (
+from phalanx.scheduling.framework.extension_points import (
     AdmissionPlugin,
     Evictee,
     EvictionPlugin,
@@ -35,6 +31,10 @@ from phalanx.scheduling.framework.points import (
     SortKey,
     Vote,
 )
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.framework.view import AccountView, ActionView, PodPlacer, View, WaitingUnit

@@ -124,7 +124,7 @@ def test_a_copy_gives_what_the_cluster_gives(text: str, seed: int) -> None:
         world.now += choice.choice([1, 1800])
         world.settle()
         session = world.scheduler.new_session(world.now)
-        told = ToldShares(session, session.pipeline)
+        told = ToldShares(session, session.plugin_runtime)
         expected = {
             key: told.of("deserved", record)
             for key, record in session.ledger.accounts.items()

@@ -96,11 +96,11 @@ class Ours:
         return {self.state.nodes.names[row]: float(view.score[row]) for row in rows.tolist()}
 
     def _verdicts_on(self, uid: str) -> dict[str, tuple[str, ...]]:
-        record, nodes, pipeline = self.state.pods[uid], self.state.nodes, self.scheduler.pipeline
+        record, nodes, plugin_runtime = self.state.pods[uid], self.state.nodes, self.scheduler.plugin_runtime
         cls = record.pod_class
         view = self.scheduler.placer.class_view(cls)
-        reasons = pipeline.explain(cls, nodes, slice(None))
-        refusal = record.pod.problem or pipeline.pre_filter(cls)
+        reasons = plugin_runtime.explain(cls, nodes, slice(None))
+        refusal = record.pod.problem or plugin_runtime.pre_filter(cls)
         found = {}
         for row in np.flatnonzero(nodes.alive).tolist():
             if view.score[row] > NOWHERE and not refusal:

@@ -70,7 +70,7 @@ class Diagram:
         )
 
 
-def pipeline() -> Diagram:
+def plugin_runtime() -> Diagram:
     """How a gang goes from its pods to its bindings."""
     drawn = Diagram(960, 400, "How a gang goes through the scheduler")
     drawn.box(20, 30, 150, 80, "pods, PodGroup", "the API's watch", look="outside")
@@ -128,7 +128,7 @@ def house() -> Diagram:
     return drawn
 
 
-DIAGRAMS = {"pipeline.svg": pipeline, "processes.svg": house}
+DIAGRAMS = {"pipeline.svg": plugin_runtime, "processes.svg": house}
 
 
 def draw(directory: Path) -> list[Path]:

@@ -33,7 +33,7 @@ class Desk:
         self._policy = scheduler.policy
         self.session = Session(
             scenario.state,
-            scheduler.pipeline,
+            scheduler.plugin_runtime,
             scheduler.placer,
             scheduler.queue,
             Plan(0),

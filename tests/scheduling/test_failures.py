@@ -10,8 +10,8 @@ import pytest
 from phalanx.cluster.pods import occupancy
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import POINTS
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.ordering.failures import OPINIONS
 from phalanx.scheduling.policy.loader import load_policy
@@ -71,7 +71,7 @@ def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
     assert all(text.startswith(f"plugin broken at {point}: LookupError") for text in failed)
 
 
-@pytest.mark.parametrize("point", sorted(set(POINTS) - OPINIONS - {"configure"}))
+@pytest.mark.parametrize("point", sorted(set(EXTENSION_POINTS) - OPINIONS - {"configure"}))
 def test_a_veto_that_raises_is_no_permission(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)

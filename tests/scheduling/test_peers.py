@@ -17,7 +17,7 @@ from phalanx.model.peers import Peers, PeerTerm, PodSelection, PreferredPeers, S
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import Requirement, Toleration
-from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.placement.placer import Placer, build_placer
 from phalanx.scheduling.policy.loader import load_policy
 
@@ -147,10 +147,12 @@ def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_goes_where_its_pods_would_go_one_by_one(seed: int, peers: Peers, other: Peers, policy: str) -> None:
     world = World(seed, peers, [Peers(), peers, other])
-    pipeline = Pipeline(load_policy(f"actions: allocate\ntiers: [{{plugins: [{{name: predicates}}, {policy}]}}]"))
+    plugin_runtime = PluginRuntime(
+        load_policy(f"actions: allocate\ntiers: [{{plugins: [{{name: predicates}}, {policy}]}}]")
+    )
     waiting = world.waiting()
-    one_by_one = placed(world.state, build_placer(pipeline, world.state.nodes), waiting, 1)
-    placer = build_placer(pipeline, world.state.nodes)
+    one_by_one = placed(world.state, build_placer(plugin_runtime, world.state.nodes), waiting, 1)
+    placer = build_placer(plugin_runtime, world.state.nodes)
     room, before = (
         placer.total_copies(waiting[0].pod_class),
         counts(world.state, waiting[0].pod_class) if peers != Peers() else [],

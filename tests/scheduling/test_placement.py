@@ -17,8 +17,8 @@ from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Taint
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import overrides
+from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.placement.placer import Placer, build_placer
 from phalanx.scheduling.policy.loader import load_policy
@@ -40,11 +40,11 @@ POLICIES = {
 }
 
 
-def pipeline(name: str) -> Pipeline:
-    return Pipeline(load_policy(f"actions: allocate\ntiers: [{{plugins: {POLICIES[name]}}}]"))
+def plugin_runtime(name: str) -> PluginRuntime:
+    return PluginRuntime(load_policy(f"actions: allocate\ntiers: [{{plugins: {POLICIES[name]}}}]"))
 
 
-def one_by_one(state: ClusterState, pipe: Pipeline, cls: ClassRecord, count: int) -> list[int]:
+def one_by_one(state: ClusterState, pipe: PluginRuntime, cls: ClassRecord, count: int) -> list[int]:
     """Places copies one after the other, looking at every node each time; takes everything back at the end."""
     nodes = state.nodes
     rows: list[int] = []
@@ -60,7 +60,7 @@ def one_by_one(state: ClusterState, pipe: Pipeline, cls: ClassRecord, count: int
     return rows
 
 
-def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
+def scores(nodes: NodeTable, pipe: PluginRuntime, cls: ClassRecord) -> list[float]:
     mask = nodes.alive.copy()
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
@@ -174,7 +174,7 @@ def zone(name: str) -> NodeSelectorTerm:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_rows_are_those_of_the_one_by_one_loop(policy: str, seed: int) -> None:
     world = World(seed, size=world_size(seed))
-    pipe = pipeline(policy)
+    pipe = plugin_runtime(policy)
     placer = build_placer(pipe, world.state.nodes)
     classes = [world.pod_class() for _ in range(6)]
     for _ in range(12):
@@ -195,7 +195,7 @@ def world_size(seed: int) -> int:
 @pytest.mark.parametrize("count", [255, 256, 257, 300])
 def test_runs_longer_than_a_block_are_placed_the_same(policy: str, count: int) -> None:
     world = World(seed=count, size=40)
-    pipe = pipeline(policy)
+    pipe = plugin_runtime(policy)
     cls = world.state.classes.record(PodClass(requests=(("cpu", 20),), scored_cpu=20, scored_memory=100))
     expected = one_by_one(world.state, pipe, cls, count)
     assert len(expected) == count, "the cluster is too small for the test"
@@ -205,7 +205,7 @@ def test_runs_longer_than_a_block_are_placed_the_same(policy: str, count: int) -
 @pytest.mark.parametrize("seed", range(6))
 def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
     world = World(seed, size=world_size(seed))
-    pipe = pipeline("mixed")
+    pipe = plugin_runtime("mixed")
     placer = build_placer(pipe, world.state.nodes)
     classes = [PodClass(requests=(("cpu", 1000),)), PodClass(host_ports=(HostPort(80),)), world.pod_class()]
     for _ in range(15):
@@ -222,7 +222,7 @@ def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("phalanx.scheduling.placement.class_views._FEWEST_VIEWS", 2)
     monkeypatch.setattr("phalanx.scheduling.placement.class_views._VIEW_BYTES", 0)
     world = World(3, size=30)
-    pipe = pipeline("mixed")
+    pipe = plugin_runtime("mixed")
     placer = build_placer(pipe, world.state.nodes)
     classes = [world.pod_class() for _ in range(5)]
     for _ in range(20):
@@ -245,7 +245,7 @@ def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
             state.apply(PodUpdated(Pod("ns", f"busy-{number}", f"busy-{number}", half, node=f"n{number}")))
     wishes = (PreferredTerm(100, zone("best")), PreferredTerm(1, zone("good")))
     cls = state.classes.record(PodClass(requests=(("cpu", 1000),), preferred=wishes, scored_cpu=1000))
-    placer = build_placer(pipeline("spread"), state.nodes)
+    placer = build_placer(plugin_runtime("spread"), state.nodes)
     assert placer.place(cls, 3) == [7, 7, 7]
     state.apply(NodeUpdated(Node("n7", allocatable=(("cpu", 4000), ("pods", 9)))))
     assert placer.place(cls, 6) == [20, 21, 22, 23, 24, 20]
@@ -253,7 +253,7 @@ def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
 
 def test_an_empty_cluster_takes_nothing() -> None:
     state = ClusterState()
-    placer = build_placer(pipeline("spread"), state.nodes)
+    placer = build_placer(plugin_runtime("spread"), state.nodes)
     cls = state.classes.record(PodClass(requests=(("cpu", 1),)))
     assert placer.place(cls, 1) == []
     assert placer.place(cls, 5) == []
@@ -316,7 +316,7 @@ def test_scores_follow_their_formula(
     world = World(seed, size=40)
     for _ in range(10):
         world.change()
-    (plugin,) = Pipeline(load_policy(f"actions: allocate\ntiers: [{{plugins: {plugins}}}]")).plugins("score")
+    (plugin,) = PluginRuntime(load_policy(f"actions: allocate\ntiers: [{{plugins: {plugins}}}]")).plugins("score")
     assert overrides(plugin, "score")
     for _ in range(10):
         cls = world.state.classes.record(world.pod_class())

@@ -14,9 +14,9 @@ import pytest
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS, Vote
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import POINTS, Vote
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.ordering.failures import OPINIONS
 from phalanx.scheduling.policy.loader import load_policy
@@ -157,7 +157,7 @@ def undisturbed() -> tuple[dict[str, str], set[str], list[str]]:
 
 
 @pytest.mark.parametrize("names", [QUICK, pytest.param(ANSWERS.keys() - QUICK, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("point", sorted({*POINTS} - {"configure"}))
+@pytest.mark.parametrize("point", sorted({*EXTENSION_POINTS} - {"configure"}))
 def test_nonsense_costs_the_plugin_its_opinion_and_nobody_else_anything(
     point: str, names: set[str], undisturbed: tuple[dict[str, str], set[str], list[str]]
 ) -> None:

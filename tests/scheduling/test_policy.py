@@ -9,9 +9,9 @@ import pytest
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import POINTS
+from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.policy.registry import builtin_plugins
@@ -368,7 +368,7 @@ class TestEvictions:
         self, actions: str, switches: str, speaks: bool
     ) -> None:
         text = with_plugin(f"{{name: conformance{switches}}}", f"'{actions}'")
-        speakers = dict(Pipeline(load_policy(text)).describe())["evict_veto"]
+        speakers = dict(PluginRuntime(load_policy(text)).describe())["evict_veto"]
         assert ("conformance" in speakers) is speaks
         assert "protection" in speakers
 
@@ -376,7 +376,7 @@ class TestEvictions:
 class TestPipeline:
     def test_a_switch_silences_what_it_covers_and_nothing_else(self) -> None:
         def speakers(options: str) -> dict[str, list[str]]:
-            return dict(Pipeline(load_policy(with_plugin(f"{{name: priority{options}}}"))).describe())
+            return dict(PluginRuntime(load_policy(with_plugin(f"{{name: priority{options}}}"))).describe())
 
         assert speakers("")["gang_order"] == speakers("")["pod_order"] == ["priority"]
         assert speakers(", enableJobOrder: false")["gang_order"] == []
@@ -386,7 +386,7 @@ class TestPipeline:
 
     def test_plugins_speak_in_the_order_of_the_tiers(self) -> None:
         text = "tiers: [{plugins: [{name: gang}]}, {plugins: [{name: priority}, {name: predicates}]}]"
-        assert dict(Pipeline(load_policy(text)).describe())["gang_order"] == ["gang", "priority"]
+        assert dict(PluginRuntime(load_policy(text)).describe())["gang_order"] == ["gang", "priority"]
 
 
 class Custom(Plugin):
@@ -468,8 +468,8 @@ class TestPluginsOfOthers:
 
 def test_policy_show_has_every_extension_point() -> None:
     points = {"admission_key", "max_admissions", "why_not_admitted", "deserved_with_request", "filter", "score"}
-    shown = Pipeline(load_policy()).describe()
-    assert tuple(point for point, _ in shown) == POINTS
-    assert points <= {*POINTS}
+    shown = PluginRuntime(load_policy()).describe()
+    assert tuple(point for point, _ in shown) == EXTENSION_POINTS
+    assert points <= {*EXTENSION_POINTS}
     asked = {name for name, method in vars(Plugin).items() if callable(method) and name[0] != "_"}
     assert not asked, "points belong to a protocol"

@@ -9,7 +9,7 @@ import pytest
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.framework.points import EvictVeto
+from phalanx.scheduling.framework.extension_points import EvictVeto
 
 from .desk import policy
 from .scenario import NAMESPACE, Scenario
@@ -22,7 +22,7 @@ def spared(scenario: Scenario, name: str = "p") -> list[EvictVeto]:
     """Every objection to the eviction of a pod."""
     session = scenario.scheduler.new_session(scenario.now)
     record = scenario.state.pods[name]
-    said = [plugin.evict_veto(session, record) for plugin in session.pipeline.plugins("evict_veto")]
+    said = [plugin.evict_veto(session, record) for plugin in session.plugin_runtime.plugins("evict_veto")]
     return [each for each in said if each is not None]
 
 

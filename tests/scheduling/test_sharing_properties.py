@@ -92,7 +92,7 @@ def excesses(world: Scenario) -> dict[tuple[AccountKey, str, str], int]:
     desk = Desk(world)
     found = {}
     for account in desk.session.ledger.accounts.values():
-        for plugin in desk.session.pipeline.plugins("limit"):
+        for plugin in desk.session.plugin_runtime.plugins("limit"):
             ceiling = plugin.limit(desk.session, account)
             for name, limit in ceiling.limits.items() if ceiling is not None else ():
                 over = account.used.get(name, 0) - limit

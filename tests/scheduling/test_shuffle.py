@@ -16,8 +16,8 @@ from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.extension_points import Evictee
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.framework.policy import ConfiguredPlugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.policy.loader import load_policy

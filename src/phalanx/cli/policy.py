@@ -22,13 +22,13 @@ def show(config: str, output: str) -> None:
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.scheduling.framework.eviction_options import describe
-    from phalanx.scheduling.framework.pipeline import Pipeline
+    from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
     try:
         loaded = read_policy(config)
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
-    points = Pipeline(loaded).describe()
+    points = PluginRuntime(loaded).describe()
     if output != "table":
         document = {
             "actions": list(loaded.actions),

@@ -128,7 +128,7 @@ class Inspection:
         """What the policy gives queues. A standby has not counted what they used before, so it tells nothing."""
         checks = self._checks()
         if not checks["leader"] or not checks["synced"]:
-            return nothing if self._scheduler().pipeline.plugins("deserved") else None
+            return nothing if self._scheduler().plugin_runtime.plugins("deserved") else None
         try:
             return self._deserved.as_of(copies)
         except Exception as error:

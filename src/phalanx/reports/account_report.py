@@ -46,7 +46,7 @@ class AccountReport:
         used = {name: amount for name, (_, amount) in session.totals().items()}
         self._idle = {name: max(0, offered - used[name]) for name, offered in self.totals.items()}
         self._busiest = dominant_resource(used.items(), self.totals) or CPU
-        self._shares = ToldShares(session, session.pipeline)
+        self._shares = ToldShares(session, session.plugin_runtime)
         self._gangs = self._count_gangs()
         self._refused = self._refused_demand()
         self._rights: dict[AccountKey, Mapping[str, int]] = {}
@@ -203,7 +203,7 @@ class AccountReport:
     # numbers
 
     def _ceilings(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
-        plugins = self._session.pipeline.plugins("limit")
+        plugins = self._session.plugin_runtime.plugins("limit")
         found = [plugin.limit(self._session, record) for plugin in plugins]
         return [(each.word, each.limits) for each in found if each is not None and each.limits]
 

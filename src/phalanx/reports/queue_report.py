@@ -50,7 +50,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
     for key, unit in first_in_queue(after, scheduler.waiting_units(after)).items():
         if key in told:
             told[key].first = verdicts.waiting(unit)
-    plugins = {plugin.name: None for point in _POINTS for plugin in scheduler.pipeline.plugins(point)}
+    plugins = {plugin.name: None for point in _POINTS for plugin in scheduler.plugin_runtime.plugins(point)}
     return QueueReport(
         amounts(accounts.totals), list(plugins), list(queues.values()), list(quotas.values()), warnings
     )

@@ -92,8 +92,8 @@ class _Line:
         self._session = session
         self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
-        self._queue_plugins = session.pipeline.plugins("queue_order")
-        self._plugins = session.pipeline.plugins("gang_order")
+        self._queue_plugins = session.plugin_runtime.plugins("queue_order")
+        self._plugins = session.plugin_runtime.plugins("gang_order")
         self._totals = {name: offered for name, (offered, _) in session.totals().items() if offered}
 
     def starting(self, binds: list[Bind]) -> list[TurnEntry]:
@@ -176,7 +176,7 @@ class _Line:
         width = len(first.band)
         if first.band != second.band:
             return self._plugin_between(first, second, 1, width) or NAME
-        for plugin in self._session.pipeline.plugins("subqueues"):
+        for plugin in self._session.plugin_runtime.plugins("subqueues"):
             mine, theirs = (plugin.subqueues(self._session, charge_path) for charge_path in (ones, others))
             if mine != theirs:
                 kinds = {account.key.tree.value for account in (*mine, *theirs)}

@@ -82,7 +82,7 @@ def _fit_error_now(session: Session, demand: WaitReason, unit: QueuedUnit) -> Fi
         case AwaitingAdmission():
             session.forget_totals()
             waiting = next(gang for gang in unit.gangs if awaits_admission(gang))
-            if not session.pipeline.admit(session, waiting):
+            if not session.plugin_runtime.admit(session, waiting):
                 return FitError(objection(session, waiting), session.state.version)
             return None
         case Nominated(_, wanted, _):

@@ -9,7 +9,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import walk
 from phalanx.scheduling.diagnosis.verdicts import not_considered
-from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
 from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_unit
@@ -66,10 +66,10 @@ class Scheduler:
 
         Raises PolicyError if a plugin cannot be used in this cluster; then the policy is what it was.
         """
-        pipeline = Pipeline(policy)
-        self.placer = build_placer(pipeline, self.state.nodes, self.cycle_history.node_backoff)
+        plugin_runtime = PluginRuntime(policy)
+        self.placer = build_placer(plugin_runtime, self.state.nodes, self.cycle_history.node_backoff)
         self.features.configure(policy)
-        self.policy, self.pipeline = policy, pipeline
+        self.policy, self.plugin_runtime = policy, plugin_runtime
         self._close_reserved_room()
         self._memory = Memo()
         self.cycle_history.no_solutions = NoSolutionCache()
@@ -77,12 +77,12 @@ class Scheduler:
         self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
         # A plugin that wants cycles at certain times has not been asked for the first yet.
-        self._due = bool(self.pipeline.plugins("next_wake"))
+        self._due = bool(self.plugin_runtime.plugins("next_wake"))
         self.queue.activate_everything()
 
     def _close_reserved_room(self) -> None:
         """Let placements and verdicts know what is reserved."""
-        self.placer.reserved = self.pipeline.reserved = self.features.reserved_room()
+        self.placer.reserved = self.plugin_runtime.reserved = self.features.reserved_room()
 
     @property
     def history(self) -> UsageHistory:
@@ -153,8 +153,10 @@ class Scheduler:
         self.features.revise(session, guarded)
         session.decisions.publish_verdicts()
         self.features.published(session, guarded)
-        self._next_wake = ask_plugins(session, "the next wake", partial(self.pipeline.next_wake, session), None)
-        if self.pipeline.enable_all():
+        self._next_wake = ask_plugins(
+            session, "the next wake", partial(self.plugin_runtime.next_wake, session), None
+        )
+        if self.plugin_runtime.enable_all():
             # What nodes are worth was computed without those who were silenced.
             self.placer.invalidate()
         return plan
@@ -183,7 +185,7 @@ class Scheduler:
         plan = Plan(self._cycles, [], [], [], [], [], [])
         session = Session(
             self.state,
-            self.pipeline,
+            self.plugin_runtime,
             self.placer,
             self.queue,
             plan,
@@ -206,7 +208,9 @@ class Scheduler:
 
     def _follow_time(self, session: Session) -> None:
         """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
-        time_key = ask_plugins(session, "the time", partial(self.pipeline.time_key, session.now), self._time_key)
+        time_key = ask_plugins(
+            session, "the time", partial(self.plugin_runtime.time_key, session.now), self._time_key
+        )
         if time_key != self._time_key:
             self._time_key = time_key
             self.placer.invalidate()

@@ -157,7 +157,9 @@ class Problem:
             return None
         if rule.lower_priority_only and Candidate(self.session, record, None).priority >= self.priority:
             return None
-        spared = (plugin.evict_veto(self.session, record) for plugin in self.session.pipeline.plugins("evict_veto"))
+        spared = (
+            plugin.evict_veto(self.session, record) for plugin in self.session.plugin_runtime.plugins("evict_veto")
+        )
         return None if any(each is not None for each in spared) else rule
 
     # what may go

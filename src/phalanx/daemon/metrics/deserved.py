@@ -44,17 +44,17 @@ class DeservedShares:
         """What the accounts that were copied deserve; None where the policy does not say. To be called by whoever
         changes the cluster, before it does; the answer may be asked by one thread."""
         scheduler = self._scheduler()
-        pipeline = scheduler.pipeline
-        plugins = pipeline.plugins("deserved")
+        plugin_runtime = scheduler.plugin_runtime
+        plugins = plugin_runtime.plugins("deserved")
         if not plugins:
             return None
-        basis = pipeline, copies.demand_version
+        basis = plugin_runtime, copies.demand_version
         if basis == self._basis:
             return self._share
         if all(plugin.deserved_from_accounts for plugin in plugins):
             view = CopiedAccounts(scheduler.new_session(self._now()), copies)
-            share: Share = _Later(lambda: ToldShares(view, pipeline)).of
-        elif self._basis is not None and self._basis[0] is pipeline and self._clock() < self._good_until:
+            share: Share = _Later(lambda: ToldShares(view, plugin_runtime)).of
+        elif self._basis is not None and self._basis[0] is plugin_runtime and self._clock() < self._good_until:
             return self._share
         else:
             begun = self._clock()
@@ -84,7 +84,7 @@ class _Later:
 
 
 def _told_now(session: Session) -> Share:
-    shares = ToldShares(session, session.pipeline)
+    shares = ToldShares(session, session.plugin_runtime)
     told: dict[AccountKey, Mapping[str, int]] = {
         key: shares.of("deserved", record)
         for key, record in session.ledger.accounts.items()

@@ -75,7 +75,7 @@ def walk(session: Session, units: list[QueuedUnit]) -> None:
         walk.turns = [entry for entry in entries if isinstance(entry, SurplusTurn)]
         walk_in_order(session, [entry for entry in entries if isinstance(entry, QueuedUnit)], walk.along)
         entries = walk.later() if session.plan.complete else []
-        if entries and session.pipeline.policy.eviction.reclaim:
+        if entries and session.plugin_runtime.policy.eviction.reclaim:
             preempt_for(session, units)
 
 
@@ -350,7 +350,7 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
         elif not (spec.admitted or gang.admitted):
             if _held_by_account(session, unit, gang, asks=True):
                 return True
-            if "enqueue" in session.pipeline.policy.actions:
+            if "enqueue" in session.plugin_runtime.policy.actions:
                 demand = admission(session, unit, gang)
                 fit_error = session.fit_errors.known(demand)
                 if fit_error is None:

@@ -35,7 +35,7 @@ def defragment(session: Session) -> None:
     feature = session.feature(Defragmentation)
     if feature is None:
         return
-    settings, runs = session.pipeline.policy.defragmentation, feature.runs
+    settings, runs = session.plugin_runtime.policy.defragmentation, feature.runs
     if settings is None or not runs.due(settings, session.now):
         return
     runs.begin(settings, session.now)

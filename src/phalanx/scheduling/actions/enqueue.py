@@ -52,7 +52,7 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
             continue
         demand = admission(session, unit, gang)
         fit_error = session.fit_errors.known(demand)
-        if fit_error is None and session.pipeline.admit(session, gang):
+        if fit_error is None and session.plugin_runtime.admit(session, gang):
             session.admit(gang)
             if gang.last_verdict is not None and gang.last_verdict[0] is not None:
                 session.decisions.judge_gang(gang, None)
@@ -64,12 +64,12 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
 
 def objection(session: Session, gang: GangRecord) -> NotAdmitted:
     """Why the plugins reject the group."""
-    return NotAdmitted(*(session.pipeline.why_not_admitted(session, gang) or ()))
+    return NotAdmitted(*(session.plugin_runtime.why_not_admitted(session, gang) or ()))
 
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AwaitingAdmission:
     """What a group of the unit that waits to be admitted asks for."""
     spec = gang.spec
     assert spec is not None
-    keys = session.pipeline.admission_keys(gang)
+    keys = session.plugin_runtime.admission_keys(gang)
     return AwaitingAdmission(spec.queue, spec.min_resources or (), keys, len(unit.gangs) > 1)

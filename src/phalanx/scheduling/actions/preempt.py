@@ -92,7 +92,7 @@ def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
 def could_preempt(session: Session, unit: QueuedUnit, demand: WaitReason) -> bool:
     """Whether others would go for an unschedulable unit now. (It was refused when there was less to take.) If not
     now, the unit is asked about again when that may have changed."""
-    if not session.pipeline.policy.eviction.active:
+    if not session.plugin_runtime.policy.eviction.active:
         return False
     if waits_instead(session, unit, demand):
         return False
@@ -120,7 +120,7 @@ def _no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
     """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
     lower priority make room, and there are none. (False proves nothing.)"""
     state = session.state
-    if session.pipeline.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
+    if session.plugin_runtime.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
         return False
     if any(gang.active for gang in unit.gangs):  # may find victims among its own
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.points import Evictee
+from phalanx.scheduling.framework.extension_points import Evictee
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
 from phalanx.scheduling.session.session import Session
@@ -10,7 +10,7 @@ from phalanx.scheduling.session.session import Session
 
 def shuffle(session: Session) -> None:
     """Evicts whom the plugins name, as far as vetoes, budgets and gangs allow (Volcano, actions/shuffle)."""
-    plugins = session.pipeline.plugins("evictees")
+    plugins = session.plugin_runtime.plugins("evictees")
     if not plugins:
         return
     evictions = VoluntaryEvictions(session, session.evictions)

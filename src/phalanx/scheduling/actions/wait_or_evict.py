@@ -67,7 +67,7 @@ def loses_more_than(session: Session, units: Sequence[QueuedUnit], lost_work: fl
 
 
 def _settings(session: Session) -> ReservationSettings | None:
-    return session.pipeline.policy.reservations
+    return session.plugin_runtime.policy.reservations
 
 
 def _reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:

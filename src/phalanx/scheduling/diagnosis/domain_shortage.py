@@ -11,14 +11,14 @@ from phalanx.scheduling.diagnosis.shortage import Shortage, Spot, shortage
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, TopologyDomains
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.framework.pipeline import Pipeline
+    from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
 
 class Surveyed(Protocol):
     """A session, as far as it is needed here."""
 
     state: ClusterState
-    pipeline: Pipeline
+    plugin_runtime: PluginRuntime
     topology_domains: TopologyDomains
 
 
@@ -30,7 +30,7 @@ def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
     spot, placed = spot_of(session, area, nearest), nearest.placeable
     missing = max(1, want.total - placed)
     pod_class = want.members[0].pod_class
-    return shortage(session.pipeline, session.state.nodes, pod_class, placed, want.total, missing, 0, spot)
+    return shortage(session.plugin_runtime, session.state.nodes, pod_class, placed, want.total, missing, 0, spot)
 
 
 def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:

@@ -22,7 +22,7 @@ from phalanx.model.verdict import NodeCount
 from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wider_skew
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.framework.pipeline import Pipeline
+    from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 _CORDON_TAINT = f"taint {{{CORDONED.key}:"
@@ -75,7 +75,7 @@ class NotAdmitted(msgspec.Struct, frozen=True):
 
 
 def shortage(
-    pipeline: Pipeline,
+    plugin_runtime: PluginRuntime,
     nodes: NodeTable,
     pod_class: ClassRecord,
     placed: int = 0,
@@ -91,13 +91,13 @@ def shortage(
     counts say why for each. `alike` are the rows of the copies among it, which nobody can free.
     """
     where = spot.where if spot is not None else ""
-    refusal = pipeline.pre_filter(pod_class)
+    refusal = plugin_runtime.pre_filter(pod_class)
     if refusal is not None:
         change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
         return Shortage(
             pod_class, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit
         )
-    unready = pipeline.unready(pod_class)
+    unready = plugin_runtime.unready(pod_class)
     if unready is not None:
         change = "create or correct what is named; the pod goes on by itself"
         if pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
@@ -106,8 +106,8 @@ def shortage(
             pod_class, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit
         )
     rows = nodes.alive if spot is None else nodes.alive & spot.rows
-    counts, eligible = _node_counts(pipeline, nodes, pod_class, rows)
-    change = _smallest_change(pipeline, nodes, pod_class, missing, eligible, rows, alike)
+    counts, eligible = _node_counts(plugin_runtime, nodes, pod_class, rows)
+    change = _smallest_change(plugin_runtime, nodes, pod_class, missing, eligible, rows, alike)
     if spot is not None:
         change = ", or ".join(filter(None, [f"{change} there", spot.change]))
     total = int(rows.sum())
@@ -115,7 +115,7 @@ def shortage(
 
 
 def _node_counts(
-    pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, rows: BoolArray
+    plugin_runtime: PluginRuntime, nodes: NodeTable, pod_class: ClassRecord, rows: BoolArray
 ) -> tuple[tuple[NodeCount, ...], BoolArray]:
     """Reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass the filters.
 
@@ -123,7 +123,7 @@ def _node_counts(
     """
     open_rows = rows.copy()
     counts: dict[str, int] = {}
-    for reason, out in pipeline.explain(pod_class, nodes, slice(None)):
+    for reason, out in plugin_runtime.explain(pod_class, nodes, slice(None)):
         found = int((open_rows & out).sum())
         if found:
             counts[reason] = counts.get(reason, 0) + found
@@ -139,7 +139,7 @@ def _node_counts(
 
 
 def _smallest_change(
-    pipeline: Pipeline,
+    plugin_runtime: PluginRuntime,
     nodes: NodeTable,
     pod_class: ClassRecord,
     missing: int,
@@ -150,7 +150,7 @@ def _smallest_change(
     if not among.any():
         return "add a node"
     if not eligible.any():
-        return _open_nodes(pipeline, nodes, pod_class, among, missing, alike)
+        return _open_nodes(plugin_runtime, nodes, pod_class, among, missing, alike)
     rows = np.flatnonzero(eligible)
     short: list[tuple[int, str, int, int]] = []
     asked = missing + int(eligible[list(alike)].sum())
@@ -168,7 +168,7 @@ def _smallest_change(
     needs = _needs([each[1:] for each in short if each[0] == most], missing)
     where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
     uneven = (
-        _alone_in_the_way(pipeline, nodes, pod_class, among).get(UNEVEN)
+        _alone_in_the_way(plugin_runtime, nodes, pod_class, among).get(UNEVEN)
         if pod_class.affinity.peers.spread
         else None
     )
@@ -205,7 +205,7 @@ def _amount_short(name: str, amount: int, missing: int) -> str:
 
 
 def _open_nodes(
-    pipeline: Pipeline,
+    plugin_runtime: PluginRuntime,
     nodes: NodeTable,
     pod_class: ClassRecord,
     among: BoolArray,
@@ -213,7 +213,7 @@ def _open_nodes(
     alike: Sequence[int],
 ) -> str:
     """The one reason whose removal opens most nodes that would have room."""
-    parts = _alone_in_the_way(pipeline, nodes, pod_class, among)
+    parts = _alone_in_the_way(plugin_runtime, nodes, pod_class, among)
     if not parts:
         return "add a node that the pod's selectors, affinity and tolerations accept"
     ranked = sorted(parts, key=lambda reason: -int(parts[reason].sum()))
@@ -232,11 +232,11 @@ def _open_nodes(
 
 
 def _alone_in_the_way(
-    pipeline: Pipeline, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray
+    plugin_runtime: PluginRuntime, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray
 ) -> dict[str, BoolArray]:
     """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
     room = among & (nodes.idle >= pod_class.min_idle).all(axis=0)
-    parts = pipeline.explain(pod_class, nodes, slice(None))
+    parts = plugin_runtime.explain(pod_class, nodes, slice(None))
     # (The cluster puts a taint on nodes that are cordoned, which goes with that: one thing is in the way, not two.)
     cordoned = np.sum([out for reason, out in parts if reason == UNSCHEDULABLE], axis=0, dtype=np.bool_)
     parts = [(reason, out & ~cordoned if _CORDON_TAINT in reason else out) for reason, out in parts]

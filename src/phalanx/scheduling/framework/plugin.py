@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
-from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
-from phalanx.scheduling.framework.points import (
+from phalanx.scheduling.framework.extension_points import (
     AdmissionPlugin,
     EvictionPlugin,
     FilterPlugin,
@@ -16,6 +15,7 @@ from phalanx.scheduling.framework.points import (
     QuotaPlugin,
     ScorePlugin,
 )
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 
 
 class Plugin(OrderPlugin, QuotaPlugin, EvictionPlugin, LifecyclePlugin, FilterPlugin, ScorePlugin, AdmissionPlugin):

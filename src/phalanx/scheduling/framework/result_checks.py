@@ -15,9 +15,9 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS, Evictee, EvictVeto, Vote
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.framework.points import POINTS, Evictee, EvictVeto, Vote
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.quota.limits import Limit
 
@@ -87,7 +87,7 @@ def check_results(plugin: Plugin) -> None:
     """Has the answers of a plugin that is not ours checked from now on; ours cost nothing."""
     if type(plugin).__module__.startswith(_OURS):
         return
-    for point in POINTS:
+    for point in EXTENSION_POINTS:
         if overrides(plugin, point) and point not in vars(plugin):
             setattr(plugin, point, CheckedPoint(plugin, point))
 

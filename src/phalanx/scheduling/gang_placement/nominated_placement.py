@@ -97,7 +97,7 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDeman
     ):
         await_victims(session, unit, wanted)
         return True
-    if not session.pipeline.policy.eviction.active:
+    if not session.plugin_runtime.policy.eviction.active:
         session.decisions.withdraw_nominations(held)
     return False
 

@@ -424,7 +424,7 @@ class _Turn:
         """No subgroup failed for lack of room, yet those that there are do not make a quorum."""
         placement, session = self._placement, self._session
         pod_class, placed = placement.batches[0].pod_class, len(placement.placed)
-        found = shortage(session.pipeline, session.state.nodes, pod_class, placed, placement.need.total)
+        found = shortage(session.plugin_runtime, session.state.nodes, pod_class, placed, placement.need.total)
         return msgspec.structs.replace(found, culprit=self._place)
 
     def _fill(self, pod_set: PodSet, roles: dict[str, int], total: int) -> Facts | None:
@@ -512,7 +512,7 @@ class _Turn:
                 return of_whole_gang(session, excess, pod_class, count, tried, others, missing - count)
         nodes = session.state.nodes
         alike = [row for record, row in self._placement.placed if record.pod_class is pod_class]
-        return shortage(session.pipeline, nodes, pod_class, placed, need, missing, place, self._spot, alike)
+        return shortage(session.plugin_runtime, nodes, pod_class, placed, need, missing, place, self._spot, alike)
 
 
 def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:

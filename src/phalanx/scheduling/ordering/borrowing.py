@@ -47,7 +47,7 @@ class Borrowing:
     def __init__(self, session: Session, charge_paths: Iterable[ChargePath]) -> None:
         self._session = session
         # What queues deserve is nobody's right where nothing is ever taken back; a quota's min is.
-        self._takes_back = session.pipeline.policy.eviction.reclaim
+        self._takes_back = session.plugin_runtime.policy.eviction.reclaim
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
         self._degrees: dict[ChargePath, list[tuple[AccountRecord, AccountRecord, int]]] = {}
         self._limit = 0

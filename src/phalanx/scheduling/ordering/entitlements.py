@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.model.resources import PODS
-from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.view import AccountView
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
     resource that is absent is shared by nobody's word."""
     tree, found = account.key.tree, list[Mapping[str, int]]()
     if tree is Tree.QUEUE and account.parent is not None:
-        for plugin in session.pipeline.plugins("deserved"):
+        for plugin in session.plugin_runtime.plugins("deserved"):
             deserved, least = plugin.deserved(session, account), account.guarantee
             if deserved is not None:
                 names = has_share(session, plugin) - _left_to_parents(session, plugin, account)
@@ -85,9 +85,9 @@ class ToldShares:
     """What the policy gives queues at one moment, as people and Prometheus are told of it. Of a copy only those
     plugins may be asked that say so (`deserved_from_accounts`)."""
 
-    def __init__(self, view: AccountView, pipeline: Pipeline) -> None:
+    def __init__(self, view: AccountView, plugin_runtime: PluginRuntime) -> None:
         self._view = view
-        self._pipeline = pipeline
+        self._plugin_runtime = plugin_runtime
         self._pods_count = any(
             name == PODS
             for account in view.ledger.accounts.values()
@@ -99,7 +99,7 @@ class ToldShares:
     def of(self, point: str, queue: AccountRecord) -> dict[str, int]:
         """In the words of the first plugin that says something (`deserved`, `nominal_quota`). Slots for pods are
         only of interest where some queue speaks of them."""
-        for plugin in self._pipeline.plugins(point):
+        for plugin in self._plugin_runtime.plugins(point):
             found: Mapping[str, int] | None = getattr(plugin, point)(self._view, queue)
             if found is not None:
                 told = dict(found)

@@ -146,12 +146,12 @@ def silence_plugin(session: Session, error: Exception) -> bool:
     plugin, point = culprit(session, error)
     if plugin is None or point not in OPINIONS:
         return False
-    speakers = session.pipeline.plugins(point)
+    speakers = session.plugin_runtime.plugins(point)
     place = next((place for place, each in enumerate(speakers) if each is plugin), None)
     if place is None:
         return False
     session.plan.failures.append(_told(f"plugin {plugin.name} at {point}", error, plugin=plugin.name))
-    session.pipeline.disable(point, place, _SILENT if point in _ORDERS else None)
+    session.plugin_runtime.disable(point, place, _SILENT if point in _ORDERS else None)
     return True
 
 
@@ -176,7 +176,8 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
 def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     """The plugin whose extension point the framework had called when something raised, and which that was."""
     plugins = {
-        id(entry.plugin) for entry in (*session.pipeline.policy.standing_plugins, *session.pipeline.policy.plugins)
+        id(entry.plugin)
+        for entry in (*session.plugin_runtime.policy.standing_plugins, *session.plugin_runtime.policy.plugins)
     }
     outer: tuple[Plugin | None, str] = None, ""
     checked: tuple[Plugin | None, str] | None = None

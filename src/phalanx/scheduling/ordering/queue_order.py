@@ -187,8 +187,8 @@ class QueueOrder:
         self._session = session
         self._root = QueueBranch()
         self._numbers = count()
-        self._queues = session.pipeline.plugins("queue_order")
-        self._tenants = session.pipeline.plugins("subqueues")
+        self._queues = session.plugin_runtime.plugins("queue_order")
+        self._tenants = session.plugin_runtime.plugins("subqueues")
         self._way: list[QueueBranch] = []
         # A lane and the branches that lead to it, from the root down.
         self._lanes: dict[tuple[ChargePath, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
@@ -294,7 +294,7 @@ class QueueOrder:
     def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
         """The tenant whose next unit is older goes first where the plugins know no difference."""
         self._session.state.ledger.settle()
-        plugins = self._session.pipeline.plugins("subqueue_order")
+        plugins = self._session.plugin_runtime.plugins("subqueue_order")
         return (*[plugin.subqueue_order(self._session, account) for plugin in plugins], *below.head(), account.key)
 
 

@@ -15,7 +15,7 @@ from phalanx.scheduling.session.session import Session
 def order_units(session: Session) -> None:
     """Rank `session.units` and sort them; a unit whose ranking raises is set aside."""
     for unit in session.units:
-        if not unit.rank or session.pipeline.order_drifts:
+        if not unit.rank or session.plugin_runtime.order_drifts:
             try_to_rank(session, unit)
     if session.set_aside:
         session.units = [unit for unit in session.units if unit.key not in session.tried]
@@ -36,7 +36,7 @@ def rank_unit(session: Session, unit: QueuedUnit) -> None:
         keys = min(session.rank(gang) for gang in unit.gangs)
         eldest = min(unit.gangs, key=_age)
         unit.rank = (not repair, *keys, _age(eldest)[0], eldest.key.namespace, eldest.key.name)
-    unit.band = unit.rank[: 1 + session.pipeline.band_width]
+    unit.band = unit.rank[: 1 + session.plugin_runtime.band_width]
 
 
 def try_to_rank(session: Session, unit: QueuedUnit) -> None:
@@ -54,7 +54,7 @@ def drifting_rank(session: Session) -> Callable[[QueuedUnit], Rank] | None:
         try_to_rank(session, unit)
         return unit.rank
 
-    return rank if session.pipeline.order_drifts else None
+    return rank if session.plugin_runtime.order_drifts else None
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:

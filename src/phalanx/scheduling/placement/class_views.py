@@ -15,8 +15,8 @@ from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.pipeline import ReservedRoom
 from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.plugin_runtime import ReservedRoom
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.placement.inter_pod_constraints import (
     InterPodConstraints,

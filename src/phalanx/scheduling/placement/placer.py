@@ -15,8 +15,8 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
-from phalanx.scheduling.framework.pipeline import Pipeline, ReservedRoom
 from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.plugin_runtime import PluginRuntime, ReservedRoom
 from phalanx.scheduling.placement.class_views import ClassView, ClassViews, RowArray
 from phalanx.scheduling.placement.domain_greedy import NOWHERE, CopyScores, DomainGreedy, until_limits_grow
 from phalanx.scheduling.placement.greedy import best_rows, place_greedily
@@ -293,23 +293,23 @@ class Placer:
 
 
 def build_placer(
-    pipeline: Pipeline,
+    plugin_runtime: PluginRuntime,
     nodes: NodeTable,
     backoff: NodeBackoff | None = None,
 ) -> Placer:
     """Return the placer that asks the plugins of a policy."""
-    for plugin in pipeline.plugins("configure"):
+    for plugin in plugin_runtime.plugins("configure"):
         try:
             plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
         except Exception as error:
             raise PolicyError(f"plugin {plugin.name} at configure: {type(error).__name__}: {error}") from error
-    filters, preferences, scorers = (pipeline.plugins(point) for point in ("filter", "static_score", "score"))
+    filters, preferences, scorers = (plugin_runtime.plugins(point) for point in ("filter", "static_score", "score"))
     return Placer(
         nodes,
         filters,
         preferences,
         scorers,
-        pipeline.node_allocators,
-        pipeline.inter_pod_rules,
-        pipeline.plugins("max_copies"),
+        plugin_runtime.node_allocators,
+        plugin_runtime.inter_pod_rules,
+        plugin_runtime.plugins("max_copies"),
     )

@@ -11,8 +11,8 @@ import yaml
 
 from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 from phalanx.scheduling.framework.plugin import overrides
-from phalanx.scheduling.framework.points import POINTS
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RESERVE, RETIRED_ACTIONS, RETIRED_PLUGINS
 from phalanx.scheduling.policy.loader import NO_FILTER, NO_MAPPING, draft_policy
@@ -145,7 +145,7 @@ def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
         which = next(name for name in names if name in ("tdm", "rescheduling"))
         yield f"plugin {which}: evicts in the action shuffle alone, which the policy does not name"
     for entry in policy.plugins:
-        points = [point for point in POINTS if overrides(entry.plugin, point)]
+        points = [point for point in EXTENSION_POINTS if overrides(entry.plugin, point)]
         if points and entry.disabled_points and set(points) <= set(entry.disabled_points):
             yield f"plugin {entry.plugin.name}: all that it does is switched off; leave it out"
     first = next((name for name in names if name in sharing), None)

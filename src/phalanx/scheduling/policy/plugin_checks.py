@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.framework.points import POINTS
 
 RENAMED: MappingProxyType[str, str] = MappingProxyType(
     {
@@ -58,7 +58,7 @@ def class_faults(kind: type[Plugin]) -> Iterator[str]:
     for base in kind.__mro__:
         if not base.__module__.startswith(_OURS):
             yield from (f"{name} is called {RENAMED[name]} now" for name in vars(base) if name in RENAMED)
-    for point in POINTS:
+    for point in EXTENSION_POINTS:
         if not callable(getattr(kind, point)):
             yield f"{point} must be a method"
     if kind.pre_bind_check is not Plugin.pre_bind_check and kind.filter is Plugin.filter:
@@ -76,7 +76,10 @@ def setting_faults(plugin: Plugin) -> Iterator[str]:
         if not _texts(getattr(plugin, name), kind):
             yield f"{name} must be a {kind.__name__} of texts, and is {getattr(plugin, name)!r}"
     if _texts(plugin.disabled_points, frozenset):
-        yield from (f"disabled_points: there is no {point}" for point in sorted(plugin.disabled_points - {*POINTS}))
+        yield from (
+            f"disabled_points: there is no {point}"
+            for point in sorted(plugin.disabled_points - {*EXTENSION_POINTS})
+        )
 
 
 def remarks(plugin: Plugin) -> Iterator[str]:
@@ -84,10 +87,10 @@ def remarks(plugin: Plugin) -> Iterator[str]:
     if type(plugin).__module__.startswith(_OURS):
         return
     for name in vars(type(plugin)):
-        close = difflib.get_close_matches(name, POINTS, n=1, cutoff=0.8)
-        if close and name not in POINTS and name[0] != "_" and not hasattr(Plugin, name):
+        close = difflib.get_close_matches(name, EXTENSION_POINTS, n=1, cutoff=0.8)
+        if close and name not in EXTENSION_POINTS and name[0] != "_" and not hasattr(Plugin, name):
             yield f"{name} is no extension point; did you mean {close[0]}?"
-    if not any(overrides(plugin, point) for point in POINTS):
+    if not any(overrides(plugin, point) for point in EXTENSION_POINTS):
         yield "it has no method that is an extension point"
 
 

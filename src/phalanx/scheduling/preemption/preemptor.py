@@ -263,4 +263,4 @@ def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
     itself, as in kube-scheduler; others best work_limit only, unless the policy says otherwise."""
     native = gang.spec is not None and gang.spec.rules.by_native_rules
-    return native or session.pipeline.policy.eviction.surplus
+    return native or session.plugin_runtime.policy.eviction.surplus

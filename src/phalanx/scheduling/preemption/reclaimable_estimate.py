@@ -35,7 +35,7 @@ class ReclaimableEstimate:
 
     def reclaimable_amounts(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what pods hold (of one account, or all) that may have to go for the group."""
-        options = self._session.pipeline.policy.eviction
+        options = self._session.plugin_runtime.policy.eviction
         spec = gang.spec
         if spec is None or not (options.preempt or options.reclaim):
             return {}
@@ -47,7 +47,7 @@ class ReclaimableEstimate:
         return sums.get(account, {})
 
     def _sums(self, preemptor: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
-        options = self._session.pipeline.policy.eviction
+        options = self._session.plugin_runtime.policy.eviction
         reclaimees = Reclaimees(self._session, preemptor, options, announced=True)
         counts = np.bincount(
             reclaimees.table.kinds, weights=reclaimees.table.counts, minlength=len(reclaimees.classes)

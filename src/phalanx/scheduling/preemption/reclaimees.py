@@ -76,7 +76,7 @@ class Reclaimees:
         self._best_effort_only = (
             bool(preemptor.charge_paths)
             and not any(map(_asks_for_more_than_a_slot, preemptor.charge_paths.values()))
-            and not session.pipeline.policy.eviction.best_effort
+            and not session.plugin_runtime.policy.eviction.best_effort
         )
         together = {charge_path: dict(wanted) for charge_path, wanted in preemptor.charge_paths.items()}
         for record in preemptor.nominated:
@@ -95,7 +95,7 @@ class Reclaimees:
             for charge_path, wanted in preemptor.charge_paths.items()
         ]
         self.drf: DrfPreemption | None = None
-        if session.pipeline.policy.eviction.levels:
+        if session.plugin_runtime.policy.eviction.levels:
             wanted: dict[str, int] = {}
             for amounts in preemptor.charge_paths.values():
                 add_amounts(wanted, amounts, 1)

@@ -53,7 +53,7 @@ def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
         return known
     session.searches.begin()
     with session.features.search(session, preemptor.unit):
-        found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
+        found = Solver(session, preemptor, session.plugin_runtime.policy.eviction, session.evictions).solve()
     session.searches.end(_outcome_of(found))
     if isinstance(found, NoSolution):
         session.no_solutions.add_no_solution(question, state.capacity_version, state.bound_version, found)

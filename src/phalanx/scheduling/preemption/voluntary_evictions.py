@@ -61,7 +61,7 @@ class VoluntaryEvictions:
         """Why the pod may not leave, whoever else does."""
         if record.state not in CAN_LEAVE:
             return "is on its way already"
-        for plugin in self._session.pipeline.plugins("evict_veto"):
+        for plugin in self._session.plugin_runtime.plugins("evict_veto"):
             veto = plugin.evict_veto(self._session, record)
             if veto is not None:
                 return veto.why

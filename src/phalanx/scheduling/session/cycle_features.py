@@ -11,7 +11,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Turn
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.framework.pipeline import ReservedRoom
+    from phalanx.scheduling.framework.plugin_runtime import ReservedRoom
     from phalanx.scheduling.framework.policy import Policy
     from phalanx.scheduling.queue.unit import QueuedUnit
     from phalanx.scheduling.session.session import Session

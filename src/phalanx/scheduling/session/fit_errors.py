@@ -23,7 +23,7 @@ from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.framework.pipeline import Pipeline
+    from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
 
 class FitErrors:
@@ -33,14 +33,14 @@ class FitErrors:
     def __init__(
         self,
         state: ClusterState,
-        pipeline: Pipeline,
+        plugin_runtime: PluginRuntime,
         placer: Placer,
         queue: SchedulingQueue,
         quota_check: QuotaCheck,
         topology_domains: TopologyDomains,
     ) -> None:
         self.state = state
-        self.pipeline = pipeline
+        self.plugin_runtime = plugin_runtime
         self.topology_domains = topology_domains
         self._placer = placer
         self._queue = queue
@@ -69,7 +69,7 @@ class FitErrors:
         """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
         found = self._shortages.get(pod_class)
         if found is None or (afresh and found.version != self.state.version):
-            facts: Shortage = shortage(self.pipeline, self.state.nodes, pod_class)
+            facts: Shortage = shortage(self.plugin_runtime, self.state.nodes, pod_class)
             found = self._shortages[pod_class] = FitError(facts, self.state.version)
         return found
 
@@ -88,7 +88,7 @@ class FitErrors:
             return excess
         if kind.area is not None:
             return no_room_near(self, kind.area, kind)
-        return shortage(self.pipeline, self.state.nodes, kind.pod_class)
+        return shortage(self.plugin_runtime, self.state.nodes, kind.pod_class)
 
     def facts(self, kind: PodDemand, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""

@@ -43,7 +43,7 @@ from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.framework.pipeline import Pipeline
+    from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
 T = TypeVar("T")
 F = TypeVar("F", bound=CyclePlugin)
@@ -72,7 +72,7 @@ class Session:
     def __init__(
         self,
         state: ClusterState,
-        pipeline: Pipeline,
+        plugin_runtime: PluginRuntime,
         placer: Placer,
         work: SchedulingQueue,
         plan: Plan,
@@ -83,14 +83,14 @@ class Session:
         features: CycleFeatures | None = None,
     ) -> None:
         self.state = state
-        self.pipeline = pipeline
+        self.plugin_runtime = plugin_runtime
         self.placer = placer
         self.units: list[QueuedUnit] = []
         self.plan = plan
         self.now = now
         self._should_stop = should_stop
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
-        self.slots_only = pipeline.policy.places_slots_only
+        self.slots_only = plugin_runtime.policy.places_slots_only
         self.tried: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
@@ -123,11 +123,11 @@ class Session:
         # For whoever computes something from the kinds of pods that there are.
         self.protected_pods: object = None
         self.quota_check = QuotaCheck(state.ledger, self._ceilings)
-        network = pipeline.policy.topology
+        network = plugin_runtime.policy.topology
         self.topology_domains = TopologyDomains(
             state.topology, placer, network.levels, network.layers, network.max_domains
         )
-        self.fit_errors = FitErrors(state, pipeline, placer, work, self.quota_check, self.topology_domains)
+        self.fit_errors = FitErrors(state, plugin_runtime, placer, work, self.quota_check, self.topology_domains)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
@@ -209,14 +209,14 @@ class Session:
     @property
     def usage_decay(self) -> UsageDecay:
         """How far the policy lets what accounts have held count."""
-        return self.pipeline.policy.usage_decay
+        return self.plugin_runtime.policy.usage_decay
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
         return self.reclaimable(gang, account)
 
     def _ceilings(self, account: AccountRecord) -> Iterator[Limit]:
-        for plugin in self.pipeline.plugins("limit"):
+        for plugin in self.plugin_runtime.plugins("limit"):
             ceiling = plugin.limit(self, account)
             if ceiling is not None:
                 yield ceiling
@@ -238,7 +238,7 @@ class Session:
         self.state.ledger.refresh()
         if charge_path.fault is not None:
             return Blocked(charge_path.fault.code, charge_path.fault.message, charge_path.fault.remedy)
-        for plugin in self.pipeline.plugins("blocked"):
+        for plugin in self.plugin_runtime.plugins("blocked"):
             verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
                 return Blocked(verdict.code, verdict.message, verdict.change)
@@ -246,7 +246,7 @@ class Session:
 
     def recheck_at(self, unit: QueuedUnit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
-        plugins = self.pipeline.plugins("recheck_at")
+        plugins = self.plugin_runtime.plugins("recheck_at")
         times = [
             plugin.recheck_at(self, each, self.charge_path(each)) for plugin in plugins for each in unit.members
         ]
@@ -260,11 +260,11 @@ class Session:
 
     def rank(self, gang: GangRecord | PodRecord) -> Rank:
         """The plugins' opinion on the order, first tier first."""
-        return tuple([plugin.gang_order(self, gang) for plugin in self.pipeline.plugins("gang_order")])
+        return tuple([plugin.gang_order(self, gang) for plugin in self.plugin_runtime.plugins("gang_order")])
 
     def pending_in_order(self, gang: GangRecord) -> list[PodRecord]:
         """Pending members whom the policy's actions place, by the plugins' pod order, then index, age and name."""
-        plugins = self.pipeline.plugins("pod_order")
+        plugins = self.plugin_runtime.plugins("pod_order")
         pending: Iterable[PodRecord] = gang.pending.values()
         if self.slots_only:
             pending = (member for member in pending if member.pod_class.spec.best_effort)
@@ -275,7 +275,7 @@ class Session:
 
     def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:
         """Which members of a gang would rather be on one node."""
-        found = (plugin.task_buckets(self, gang) for plugin in self.pipeline.plugins("task_buckets"))
+        found = (plugin.task_buckets(self, gang) for plugin in self.plugin_runtime.plugins("task_buckets"))
         return next((buckets for buckets in found if buckets is not None), None)
 
     def upper_bound(self, demand: WaitReason, unit: QueuedUnit) -> int:
@@ -294,7 +294,7 @@ class Session:
         if demand.grouped:
             return UNBOUNDED
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
-        return min((self.pipeline.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
+        return min((self.plugin_runtime.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
 
     def shortfall_in_sum(self, wanted: Requests, afresh: bool = False) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
@@ -344,5 +344,5 @@ class Session:
         self.decisions.steps += 1
         self.state.gangs.admit(gang.key)
         self.plan.admissions.append(Admit(gang.key))
-        for plugin in self.pipeline.plugins("admitted"):
+        for plugin in self.plugin_runtime.plugins("admitted"):
             plugin.admitted(self, gang)

@@ -97,7 +97,7 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
     first = heapq.nsmallest(_SAMPLED, session.queue.first_unschedulable(_SAMPLED), key=lambda entry: entry[0])
     units = [unit for rank, unit in first if rank]
     for rank, unit in first:
-        unit.rank, unit.band = rank, rank[: 1 + session.pipeline.band_width]
+        unit.rank, unit.band = rank, rank[: 1 + session.plugin_runtime.band_width]
     if all(plan.get(unit.key) is not None or unit.key in plan.starts.forecasts for unit in units):
         return False
     looked = 0
@@ -130,7 +130,7 @@ def _in_order(session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
     while (turn := order.next()) is not None:
         if isinstance(turn, list):
             ordered += turn
-    if not session.pipeline.plugins("queue_order"):
+    if not session.plugin_runtime.plugins("queue_order"):
         return ordered
     rounds: dict[str, int] = {}
     places: list[tuple[int, int]] = []

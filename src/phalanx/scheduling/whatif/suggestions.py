@@ -76,7 +76,7 @@ class Suggestions:
 
     def _helps(self, suggestions: Sequence[Suggestion]) -> bool:
         state = self._session.state
-        world = ChangedWorld(self._session.now, self._session.pipeline.policy.eviction)
+        world = ChangedWorld(self._session.now, self._session.plugin_runtime.policy.eviction)
         for suggestion in suggestions:
             suggestion.apply_to(world)
         for would_be, _ in world.changes:
@@ -149,7 +149,7 @@ def _outranking(session: Session, preemptor: Preemptor, records: Sequence[PodRec
 
 def _owning(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
     """Having more of one's own: then it can be asked back."""
-    declares = bool(session.pipeline.plugins("declared_resources"))
+    declares = bool(session.plugin_runtime.plugins("declared_resources"))
     for charge_path, wanted in preemptor.charge_paths.items():
         for account in charge_path.path:
             spec = account.spec
@@ -205,7 +205,7 @@ def _releasing(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
 
 
 def _changing_the_policy(session: Session) -> Iterator[Suggestion]:
-    now = session.pipeline.policy.eviction
+    now = session.plugin_runtime.policy.eviction
     one_node = now.preempt_on_single_node or now.reclaim_on_single_node
     whole = now.preempt_whole_gangs and now.reclaim_whole_gangs
     if not now.preempt:

@@ -15,7 +15,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.framework.points import EvictVeto
+from phalanx.scheduling.framework.extension_points import EvictVeto
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.reclaimees import Reclaimees
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays, EvictionLimits

@@ -59,10 +59,10 @@ class EvictionLimits:
         self._state = session.state
         self._now = session.now
         self._log = log
-        pipeline = session.pipeline
+        plugin_runtime = session.plugin_runtime
         # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
-        api = pipeline.policy.evictions == "eviction-api"
-        self._strict = api or any(plugin.keeps_budgets for plugin in pipeline.plugins("evict_veto"))
+        api = plugin_runtime.policy.evictions == "eviction-api"
+        self._strict = api or any(plugin.keeps_budgets for plugin in plugin_runtime.plugins("evict_veto"))
         self._overrules = no_override if api else overrules
         self._lost: dict[AccountRecord, int] = {}
         self._gone: dict[AccountRecord, int] = {}

@@ -35,7 +35,7 @@ class QueueRules:
         charge_path = question.charge_path
         self._session = session
         self._question = question
-        self._plugins = session.pipeline.plugins("deserved")
+        self._plugins = session.plugin_runtime.plugins("deserved")
         levels = (plugin.reclaim_level for plugin in self._plugins)
         self._levels = next((level for level in levels if level is not None), None)
         self._chain = charge_path.queue.lineage() if charge_path.queue is not None else ()
@@ -54,7 +54,7 @@ class QueueRules:
             depth = 0 if reclaimee.key.queue else max(0, len(self._chain) - 1)
             if not self._question.preempt:
                 return NO_PREEMPTION
-            levels = bool(reclaimee.key.queue) and self._session.pipeline.policy.eviction.levels
+            levels = bool(reclaimee.key.queue) and self._session.plugin_runtime.policy.eviction.levels
             return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, drf=levels)
         found = self._found.get(reclaimee.queue)
         if found is None:

@@ -89,4 +89,6 @@ class QuotaRules:
 
 def _runtime(session: Session, quota: AccountRecord) -> Amounts:
     """What a Koordinator quota may use at this moment, of the resources that its max names."""
-    return next((plugin.runtime_quota(session, quota) for plugin in session.pipeline.plugins("runtime_quota")), {})
+    return next(
+        (plugin.runtime_quota(session, quota) for plugin in session.plugin_runtime.plugins("runtime_quota")), {}
+    )

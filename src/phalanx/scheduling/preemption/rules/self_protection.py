@@ -15,7 +15,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
 from phalanx.model.text.duration import format_duration
-from phalanx.scheduling.framework.points import EvictVeto
+from phalanx.scheduling.framework.extension_points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
 from phalanx.scheduling.preemption.rules.min_available import dispensable_members, gang_group_of
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
@@ -139,7 +139,7 @@ class ProtectedPods:
         return against_others
 
     def _words(self, record: PodRecord) -> Iterator[EvictVeto]:
-        for plugin in self._session.pipeline.plugins("evict_veto"):
+        for plugin in self._session.plugin_runtime.plugins("evict_veto"):
             veto = plugin.evict_veto(self._session, record)
             if veto is not None and veto.own:
                 yield veto
@@ -147,7 +147,7 @@ class ProtectedPods:
     def _rule(self, charge_path: ChargePath) -> ProtectionRule:
         found = self._rules.get(charge_path)
         if found is None:
-            default = self._session.pipeline.policy.self_protection
+            default = self._session.plugin_runtime.policy.self_protection
             found = self._rules[charge_path] = protection_rule(charge_path, default)
         return found
 
@@ -156,7 +156,7 @@ class ProtectedPods:
     def _stated(self, columns: VictimClassArrays) -> Iterator[PodRecord]:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
-        guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
+        guards = any(plugin.honours_owners for plugin in session.plugin_runtime.plugins("evict_veto"))
         table = session.state.victim_table()
         chosen = columns.self_protected | (columns.limited if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
@@ -268,7 +268,7 @@ def evict_veto_on(session: Session, record: PodRecord, rule: ReclaimRule) -> Evi
 
 def evict_vetoes_on(session: Session, record: PodRecord, rule: ReclaimRule | None) -> Iterator[EvictVeto]:
     """What all plugins say; without a rule, whatever owners say counts."""
-    for plugin in session.pipeline.plugins("evict_veto"):
+    for plugin in session.plugin_runtime.plugins("evict_veto"):
         veto = plugin.evict_veto(session, record)
         if veto is not None and rule is not None:
             veto = protected_pods_of(session).veto_that_counts(record, veto, rule)

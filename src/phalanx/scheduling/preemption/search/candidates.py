@@ -91,7 +91,7 @@ class Candidates:
         )
         found = builder.victims_of(records)
         found = [victim for victim in found if not victim.whole or self._may_go_as_a_whole(victim)]
-        orders = session.pipeline.plugins("victim_order")
+        orders = session.plugin_runtime.plugins("victim_order")
         for victim in found:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
             victim.exhausted_budgets = self._exhausted_budgets(victim)

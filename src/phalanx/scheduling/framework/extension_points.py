@@ -275,7 +275,7 @@ PROTOCOLS = (
     ScorePlugin,
     AdmissionPlugin,
 )
-POINTS = tuple(
+EXTENSION_POINTS = tuple(
     name for protocol in PROTOCOLS for name, method in vars(protocol).items() if callable(method) and name[0] != "_"
 )
 """The names of all extension points."""

@@ -13,9 +13,9 @@ from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS, Vote
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.framework.points import POINTS, Vote
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.result_checks import check_results
 from phalanx.scheduling.framework.view import View
@@ -42,7 +42,7 @@ class ReservedRoom(Protocol):
         """Why pods of a class wait for the advance reservation that they ask for, whatever room there is."""
 
 
-class Pipeline:
+class PluginRuntime:
     """Plugins by extension point, in the order of the tiers.
 
     `band_width` is how many of the first keys of `gang_order` separate bands: a unit of a lower band gets nothing
@@ -57,9 +57,11 @@ class Pipeline:
         entries = (*policy.standing_plugins, *policy.plugins)
         for entry in entries:
             check_results(entry.plugin)
-        self._speakers = {point: [entry for entry in entries if _speaks(entry, point)] for point in POINTS}
+        self._speakers = {
+            point: [entry for entry in entries if _speaks(entry, point)] for point in EXTENSION_POINTS
+        }
         self._silenced: list[tuple[str, list[Plugin]]] = []
-        self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in POINTS}
+        self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in EXTENSION_POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
         self.node_allocators = frozenset(name for entry in entries for name in entry.plugin.node_allocators)
@@ -171,7 +173,7 @@ class Pipeline:
 
     def describe(self) -> list[tuple[str, list[str]]]:
         """(extension point, names of the plugins that speak there), for people."""
-        return [(point, [plugin.name for plugin in self.plugins(point)]) for point in POINTS]
+        return [(point, [plugin.name for plugin in self.plugins(point)]) for point in EXTENSION_POINTS]
 
 
 def _speaks(entry: ConfiguredPlugin, point: str) -> bool:
