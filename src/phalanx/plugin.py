@@ -20,7 +20,6 @@ from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDec
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.extension_points import (
     AdmissionPlugin,
-    Evictee,
     EvictionPlugin,
     EvictVeto,
     FilterPlugin,
@@ -29,6 +28,7 @@ from phalanx.scheduling.framework.extension_points import (
     QuotaPlugin,
     ScorePlugin,
     SortKey,
+    Victim,
     Vote,
 )
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
@@ -54,7 +54,6 @@ __all__ = [
     "ChargePath",
     "ClassRecord",
     "EvictVeto",
-    "Evictee",
     "EvictionPlugin",
     "EvictionReason",
     "FilterPlugin",
@@ -82,6 +81,7 @@ __all__ = [
     "Tree",
     "UsageDecay",
     "Verdict",
+    "Victim",
     "View",
     "Vote",
     "WaitingUnit",

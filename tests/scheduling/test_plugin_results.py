@@ -76,7 +76,7 @@ SOUND: dict[str, set[str]] = {
     "pre_filter": {"none", "text"},
     "pre_bind_check": {"true"},
     "score": {"negative"},
-    "evictees": {"nothing"},
+    "victims": {"nothing"},
 }
 # Asked only where another point of the same plugin has said something, or in trees that are not here.
 RARE = {"declared_resources", "nominal_quota", "runtime_quota", "subqueue_order", "deserved_with_request"}

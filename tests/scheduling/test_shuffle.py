@@ -16,7 +16,7 @@ from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.extension_points import Evictee
+from phalanx.scheduling.framework.extension_points import Victim
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.policy import ConfiguredPlugin
 from phalanx.scheduling.framework.view import View
@@ -42,14 +42,14 @@ class Broom(Plugin):
         self.whole = whole
         self.went: dict[str, bool] = {}
 
-    def evictees(self, session: View) -> Iterator[Evictee]:
+    def victims(self, session: View) -> Iterator[Victim]:
         if not session.timers.due(self.name, 60, session.now):
             return
         session.timers.begin(self.name, session.now)
         for name in self.names:
             record: PodRecord | None = session.state.pods.get(name)
             if record is not None:
-                yield Evictee(record, EvictionReason.REVOKED, "it is swept out", self.whole)
+                yield Victim(record, EvictionReason.REVOKED, "it is swept out", self.whole)
                 self.went[name] = record.evicting
 
 

@@ -33,7 +33,7 @@ class EvictVeto(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-class Evictee(msgspec.Struct, frozen=True):
+class Victim(msgspec.Struct, frozen=True):
     """A pod that is to leave its node although nobody needs the room. `message` is one sentence about why.
 
     Where its gang cannot spare it, the gang leaves with it if `whole`, else the pod stays.
@@ -155,7 +155,7 @@ class EvictionPlugin:
         """Among victims that are equal in what they borrow and in priority: who goes first."""
         raise NotImplementedError
 
-    def evictees(self, session: View) -> Iterable[Evictee]:
+    def victims(self, session: View) -> Iterable[Victim]:
         """Who is to leave its node now, most urgent first, though nobody needs the room.
 
         Whoever is vetoed, protected by a budget or needed by its gang stays. Each is judged before the next is

@@ -15,7 +15,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS, Evictee, EvictVeto, Vote
+from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS, EvictVeto, Victim, Vote
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
@@ -50,19 +50,19 @@ class CheckedPoint:
             raise PluginResultError("it wanted to end the process") from error
         return self._check(self, found, asked) if self._check is not None else None
 
-    def each(self, found: Iterable[object], most: int) -> Iterator[Evictee]:
+    def each(self, found: Iterable[object], most: int) -> Iterator[Victim]:
         """What an iterable gives, checked one by one; one that gives more than `most` never ends."""
-        for number, evictee in enumerate(found):
+        for number, victim in enumerate(found):
             if number == most:
                 raise PluginResultError(f"expected an end: gave more than {most}, twice the pods that there are")
             if (
-                not isinstance(evictee, Evictee)
-                or not isinstance(evictee.record, PodRecord)
-                or not isinstance(evictee.reason, EvictionReason)
-                or not isinstance(evictee.message, str)
+                not isinstance(victim, Victim)
+                or not isinstance(victim.record, PodRecord)
+                or not isinstance(victim.reason, EvictionReason)
+                or not isinstance(victim.message, str)
             ):
-                raise unexpected("Evictee(record, reason, message)", evictee)
-            yield evictee
+                raise unexpected("Victim(record, reason, message)", victim)
+            yield victim
 
 
 class CheckedTaskBuckets:
@@ -264,9 +264,9 @@ def _groups(point: CheckedPoint, found: object, asked: Any) -> TaskBuckets | Non
     return CheckedTaskBuckets(point, found, asked[0].state.nodes.capacity)  # type: ignore[arg-type]
 
 
-def _evictees(point: CheckedPoint, found: object, asked: Any) -> Iterator[Evictee]:
+def _victims(point: CheckedPoint, found: object, asked: Any) -> Iterator[Victim]:
     if not isinstance(found, Iterable):
-        raise unexpected("an iterable of Evictee", found)
+        raise unexpected("an iterable of Victim", found)
     return point.each(found, 2 * len(asked[0].state.pods) + 1)
 
 
@@ -315,7 +315,7 @@ _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
     "blocked": _verdict,
     **dict.fromkeys(("recheck_at", "next_wake"), _alarm),
     "evict_veto": _veto,
-    "evictees": _evictees,
+    "victims": _victims,
     **dict.fromkeys(("time_key", "admission_key"), _hashable),
     "pre_filter": _one_of("str or None", str, type(None)),
     "filter": _filter,

@@ -36,7 +36,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enabledSubJobOrder": (),
         "enabledSubJobPipelined": (),
         "enabledSubJobReady": (),
-        "enabledVictim": ("evictees",),
+        "enabledVictim": ("victims",),
     }
 )
 

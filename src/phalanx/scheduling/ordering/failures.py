@@ -37,7 +37,7 @@ _PREFERENCES = frozenset(
         "recheck_at",
         "time_key",
         "admitted",
-        "evictees",
+        "victims",
     }
 )
 OPINIONS = _ORDERS | _PREFERENCES

@@ -12,7 +12,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import await_victims,
 from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.session.session import Session
 
 _LENT = "what it holds was lent"
@@ -35,7 +35,7 @@ def commit_for_each(session: Session, preemptor: PodPreemptor, found: Eviction) 
     # Who tells a victim to go: the first who is placed where it stands. Those who stand nowhere near go for an
     # account's sake: that is the first one's to tell, and everybody's concern.
     teller = {row: record for record, row in reversed(found.placements)}
-    told: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
+    told: dict[PodRecord, list[VictimCandidate]] = {record: [] for record, _ in found.placements}
     at_row: dict[int, list[PodRecord]] = {}
     common = list(found.terminating)
     for victim in found.victims:
@@ -84,7 +84,7 @@ def _nominate(session: Session, preemptor: Preemptor, name: str, found: Eviction
         session.decisions.nominate(record, row, nomination)
 
 
-def _why(preemptor: Preemptor, victim: Victim) -> str:
+def _why(preemptor: Preemptor, victim: VictimCandidate) -> str:
     """One clause that names no preemptor: whoever tells it has done so (`Evict.sentence`)."""
     if victim.reason is EvictionReason.RECLAIMED:
         return _excess(victim)
@@ -99,7 +99,7 @@ def _outranked(low: int, high: int) -> str:
     return f"priority {low} gives way to priority {high}"
 
 
-def _excess(victim: Victim) -> str:
+def _excess(victim: VictimCandidate) -> str:
     """Who of those that pay for the victim is furthest above what is meant for him, in anything that it holds."""
     found: list[tuple[float, str]] = []
     for charge_path, rule in victim.rules.items():

@@ -11,7 +11,7 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
-from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.quota.limits import OverQuota
 
 Placement = tuple[PodRecord, int]
@@ -53,7 +53,7 @@ class Eviction(msgspec.Struct, frozen=True):
     """These go, and then everybody fits: `placements` of the whole preemptor. `terminating` are on their way out
     already and must have left too. `displaced` are pods for which room was held that the preemptor takes now."""
 
-    victims: tuple[Victim, ...]
+    victims: tuple[VictimCandidate, ...]
     placements: tuple[Placement, ...]
     terminating: tuple[PodRecord, ...]
     cost: EvictionCost
@@ -79,7 +79,9 @@ class NoSolution(msgspec.Struct, frozen=True):
 
 
 def cost_of(
-    victims: Iterable[Victim], violations: int, holding: Callable[[AccountRecord], Mapping[str, int]] | None = None
+    victims: Iterable[VictimCandidate],
+    violations: int,
+    holding: Callable[[AccountRecord], Mapping[str, int]] | None = None,
 ) -> EvictionCost:
     """What it costs if all of these go. `holding` tells what accounts hold before, where there are reclaimees."""
     chosen = list(victims)
@@ -100,7 +102,7 @@ def cost_of(
     )
 
 
-def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
+def _drained(victims: Iterable[VictimCandidate], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
     rules: dict[ChargePath, ReclaimRule] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
@@ -120,7 +122,7 @@ def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mappi
     return -min(rule.excess_at(left) for rule in rules.values())
 
 
-def victim_cost(victim: Victim) -> tuple[object, ...]:
+def victim_cost(victim: VictimCandidate) -> tuple[object, ...]:
     """How much is lost with one victim, by the order of costs."""
     return (
         victim.preempted,

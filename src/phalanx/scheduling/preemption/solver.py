@@ -25,7 +25,7 @@ from phalanx.scheduling.preemption.search.removed_victims import RemovedVictims
 from phalanx.scheduling.preemption.search.victim_orderings import victim_orderings
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution, cost_of
-from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.eviction_searches import SearchOutcome
@@ -303,7 +303,7 @@ class Solver:
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
         return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), pods_arriving)
 
-    def _solution(self, taken: RemovedVictims, chosen: Sequence[Victim]) -> Eviction | None:
+    def _solution(self, taken: RemovedVictims, chosen: Sequence[VictimCandidate]) -> Eviction | None:
         if self._preemptor.place(self._session, self._transaction) is not None:
             return None
         found = Eviction(

@@ -32,7 +32,7 @@ GangPart = str | PartKey | None
 """Of a gang: a role, a subgroup, or all of it (None)."""
 
 
-class Victim:
+class VictimCandidate:
     """Pods that go together or stay together.
 
     `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods'
@@ -103,7 +103,7 @@ class Victim:
         self.distance = max(rule.distance for rule in self.rules.values())
 
     def __repr__(self) -> str:
-        return f"Victim({', '.join(record.pod.key for record in self.records)})"
+        return f"VictimCandidate({', '.join(record.pod.key for record in self.records)})"
 
     @property
     def excess(self) -> float:
@@ -154,9 +154,9 @@ class VictimBuilder:
         self._work = work
         self._own = own
 
-    def victims_of(self, records: Iterable[PodRecord]) -> list[Victim]:
+    def victims_of(self, records: Iterable[PodRecord]) -> list[VictimCandidate]:
         """All victims that the pods are part of."""
-        found: list[Victim] = []
+        found: list[VictimCandidate] = []
         members: dict[GangRecord, list[PodRecord]] = {}
         for record in records:
             if record.gang is not None:
@@ -173,11 +173,11 @@ class VictimBuilder:
 
     def _of_gang_group(
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
-    ) -> Iterator[Victim]:
+    ) -> Iterator[VictimCandidate]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""
         dispensable, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
         for gang, own in dispensable.items():
-            singles: dict[str, Victim] = {}
+            singles: dict[str, VictimCandidate] = {}
             for record in members.get(gang, ()) if own.free > 0 else ():
                 if record.pod.uid in singles:
                     continue
@@ -206,15 +206,15 @@ class VictimBuilder:
         victim.whole = True
         yield victim
 
-    def _victim(self, records: list[PodRecord], breaks: int = 0) -> Victim:
+    def _victim(self, records: list[PodRecord], breaks: int = 0) -> VictimCandidate:
         priority = max(
             self._priority(record.gang, record.pod.priority) if record.gang is not None else record.pod.priority
             for record in records
         )
-        return Victim(records, self._rules, priority, sum(map(self._work, records)), breaks)
+        return VictimCandidate(records, self._rules, priority, sum(map(self._work, records)), breaks)
 
 
-def _by_rank(singles: list[Victim]) -> None:
+def _by_rank(singles: list[VictimCandidate]) -> None:
     """Of members that have ranks the highest go first: most who make such gangs take them away in this order, and
     what is lost with one is lost with any."""
     ranked = [each for each in singles if each.records[0].pod.index < _NO_RANK]
@@ -324,21 +324,21 @@ class Removals:
             found = self._holdings[account] = dict(self._holding(account))
         return found
 
-    def allows(self, victim: Victim) -> bool:
+    def allows(self, victim: VictimCandidate) -> bool:
         """Whether a rule still allows it."""
         rules = victim.rules.items()
         return all(
             rule.allows_removal(victim.amounts[charge_path], self.holdings_of) for charge_path, rule in rules
         ) and (self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf))
 
-    def gang_can_lose(self, victim: Victim) -> bool:
+    def gang_can_lose(self, victim: VictimCandidate) -> bool:
         """Whether its gang can do without it, if it does not go as a whole."""
         dispensable = victim.dispensable
         if dispensable is None:
             return True
         return dispensable.can_lose_all(victim.records, self._spent.get(dispensable, {}))
 
-    def add(self, victim: Victim, sign: int = 1) -> None:
+    def add(self, victim: VictimCandidate, sign: int = 1) -> None:
         for charge_path, amounts in victim.amounts.items():
             for account in charge_path.path:
                 add_amounts(self.holdings_of(account), amounts, -sign)
@@ -350,19 +350,19 @@ class Removals:
                 for key in victim.dispensable.counted_as(record):
                     spent[key] += sign
 
-    def _drf_allows(self, victim: Victim, drf: DrfPreemption) -> bool:
+    def _drf_allows(self, victim: VictimCandidate, drf: DrfPreemption) -> bool:
         """Whether the victim's gangs hold enough more than the preemptor."""
         return all(drf.allows_victim(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
 
 
-def _goes_by_drf(victim: Victim, drf: DrfPreemption) -> bool:
+def _goes_by_drf(victim: VictimCandidate, drf: DrfPreemption) -> bool:
     """Whether the victim goes because others hold less, not for its priority."""
     if victim.priority < drf.priority or any(gang in drf.gangs for gang in victim.gangs):
         return False
     return any(rule.drf for rule in victim.rules.values())
 
 
-def _of_gang(victim: Victim, gang: GangRecord) -> dict[str, int]:
+def _of_gang(victim: VictimCandidate, gang: GangRecord) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for record in victim.records:
         if record.gang is gang:

@@ -24,7 +24,7 @@ from phalanx.scheduling.preemption.rules.self_protection import evict_vetoes_on
 from phalanx.scheduling.preemption.search.candidates import Candidates
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import Solver
-from phalanx.scheduling.preemption.victims import Removals, Victim
+from phalanx.scheduling.preemption.victims import Removals, VictimCandidate
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
 from phalanx.scheduling.session.session import Session
@@ -104,7 +104,7 @@ class _AllCandidates(Candidates):
         super().__init__(session, preemptor, reclaimees, options)
         self._earnest = earnest
 
-    def on_rows(self, rows: Iterable[int]) -> list[Victim]:
+    def on_rows(self, rows: Iterable[int]) -> list[VictimCandidate]:
         found = super().on_rows(rows)
         for victim in found:
             if any(_objections(self._session, self._earnest, record) for record in victim.records):
@@ -112,13 +112,13 @@ class _AllCandidates(Candidates):
                 victim.order_key = (True, victim.distance, *victim.order_key[2:])
         return sorted(found, key=lambda victim: victim.order_key)
 
-    def groups(self, candidates: list[Victim]) -> list[list[Victim]]:
+    def groups(self, candidates: list[VictimCandidate]) -> list[list[VictimCandidate]]:
         return [candidates]
 
     def _judge(self, record: PodRecord) -> bool:
         return record.state in CAN_LEAVE and self._of_allowed_class(record)
 
-    def _may_go_as_a_whole(self, victim: Victim) -> bool:
+    def _may_go_as_a_whole(self, victim: VictimCandidate) -> bool:
         return True
 
 
@@ -158,7 +158,7 @@ class _Obstacles:
         self._reclaimees = Reclaimees(session, preemptor, options)
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
-    def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
+    def of(self, victims: Sequence[VictimCandidate], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
         everybody = [*(record for victim in victims for record in victim.records), *losers]
         if not self._preemptor.preempts:
             self._note(NEVER, everybody)
@@ -179,7 +179,7 @@ class _Obstacles:
             for why, (records, until) in ranked
         )
 
-    def _individual(self, victim: Victim) -> bool:
+    def _individual(self, victim: VictimCandidate) -> bool:
         """Notes what is said about single pods, and about the gang as a whole; whether there is anything."""
         stuck: set[str] = set()
         for record in victim.records:
@@ -195,7 +195,7 @@ class _Obstacles:
             self._note(NO_WHOLE_GANG, victim.records)
         return bool(stuck) or (victim.whole and not allowed)
 
-    def _together(self, victims: Sequence[Victim]) -> None:
+    def _together(self, victims: Sequence[VictimCandidate]) -> None:
         """Notes which of them may not go once those before them have gone."""
         delays, now = EvictionDelays(), self._session.now
         removals, limits = (
@@ -245,7 +245,7 @@ def _rule_against(session: Session, reclaimees: Reclaimees, record: PodRecord) -
     return word
 
 
-def _beyond(victim: Victim, removals: Removals) -> str:
+def _beyond(victim: VictimCandidate, removals: Removals) -> str:
     """Which account would have given back all that it may have to."""
     for charge_path, rule in victim.rules.items():
         amounts = victim.amounts[charge_path]

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.cluster.node_table import NO_ROW
 from phalanx.model.pod import MemberState
-from phalanx.plugin import Arguments, Evictee, EvictionReason, Plugin, PodRecord, Tree, View
+from phalanx.plugin import Arguments, EvictionReason, Plugin, PodRecord, Tree, Victim, View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
 LOW_NODE_UTILIZATION = "lowNodeUtilization"
@@ -68,7 +68,7 @@ class Rescheduling(Plugin):
     def next_wake(self, session: View) -> float | None:
         return session.timers.next(self.name, self._interval)
 
-    def evictees(self, session: View) -> Iterator[Evictee]:
+    def victims(self, session: View) -> Iterator[Victim]:
         if session.timers.next(self.name, self._interval) is None:
             session.timers.begin(self.name, session.now)  # what a new process does not know yet may come in first
         if self._strategy is None or self._paused or not session.timers.due(self.name, self._interval, session.now):
@@ -76,7 +76,7 @@ class Rescheduling(Plugin):
         session.timers.begin(self.name, session.now)
         balance = Balance(session.state.nodes, self._strategy.thresholds, self._strategy.targets)
         if balance.low.sum() > self._strategy.nodes and balance.high.any():
-            yield from _Round(session, self._strategy, balance, self._queues).evictees()
+            yield from _Round(session, self._strategy, balance, self._queues).victims()
 
     def _read(self, arguments: Arguments, remarks: list[str]) -> ReschedulingStrategy | None:
         entries = arguments.sequence("strategies")
@@ -109,14 +109,14 @@ class _Round:
         self._transaction = session.state.transaction()
         self._room = balance.room()
 
-    def evictees(self) -> Iterator[Evictee]:
+    def victims(self) -> Iterator[Victim]:
         try:
             for row in self._balance.fullest_first():
                 yield from self._from(row)
         finally:
             self._transaction.rollback()
 
-    def _from(self, row: int) -> Iterator[Evictee]:
+    def _from(self, row: int) -> Iterator[Victim]:
         transaction, node = self._transaction, self._nodes.names[row]
         movable = [record for record in self._session.state.pods.on(row) if self._may_move(record)]
         for record in sorted(movable, key=_least_important_first):
@@ -132,7 +132,7 @@ class _Round:
             if target is None:
                 continue
             where = f", there is room on {self._nodes.names[target]}" if target != NO_ROW else ""
-            yield Evictee(record, EvictionReason.RESCHEDULED, reason + where)
+            yield Victim(record, EvictionReason.RESCHEDULED, reason + where)
             if record.state is not MemberState.RUNNING:
                 self._arrive(record, target)
 

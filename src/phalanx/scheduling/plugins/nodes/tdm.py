@@ -13,7 +13,6 @@ from phalanx.plugin import (
     Arguments,
     BoolArray,
     ClassRecord,
-    Evictee,
     EvictionReason,
     FloatArray,
     GangRecord,
@@ -21,6 +20,7 @@ from phalanx.plugin import (
     Plugin,
     PodRecord,
     Rows,
+    Victim,
     View,
 )
 from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
@@ -106,14 +106,14 @@ class Tdm(Plugin):
 
     # the end of a window
 
-    def evictees(self, session: View) -> Iterator[Evictee]:
+    def victims(self, session: View) -> Iterator[Victim]:
         if not session.timers.due(self.name, self._period, session.now):
             return
-        for evictee in self._leaving(session):
+        for victim in self._leaving(session):
             session.timers.begin(self.name, session.now)
-            yield evictee
+            yield victim
 
-    def _leaving(self, session: View) -> Iterator[Evictee]:
+    def _leaving(self, session: View) -> Iterator[Victim]:
         nodes, state = session.state.nodes, session.state
         everything = slice(None)
         thinned: set[GangRecord] = set()
@@ -128,7 +128,7 @@ class Tdm(Plugin):
                 if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue
                 message = f"node {nodes.names[row]} was lent until {self._windows[zone].end}"
-                yield Evictee(record, EvictionReason.REVOKED, message, whole=True)
+                yield Victim(record, EvictionReason.REVOKED, message, whole=True)
                 if record.gang is not None and record.state not in CAN_LEAVE and not _has_budget(record.gang):
                     thinned.add(record.gang)
 

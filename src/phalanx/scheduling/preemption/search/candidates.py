@@ -14,7 +14,7 @@ from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank, victim_rank
 from phalanx.scheduling.preemption.rules.self_protection import evict_veto_on
-from phalanx.scheduling.preemption.victims import Victim, VictimBuilder, lost_work
+from phalanx.scheduling.preemption.victims import VictimBuilder, VictimCandidate, lost_work
 from phalanx.scheduling.session.session import Session
 
 # Beyond so many pods that may go, ranks and rows are singled out before any pod is looked at.
@@ -43,7 +43,7 @@ class Candidates:
         self._works: dict[str, float] = {}
         self._totals = session.totals()
 
-    def rounds(self, suffices: Callable[[VictimRank], bool]) -> Iterable[list[Victim]]:
+    def rounds(self, suffices: Callable[[VictimRank], bool]) -> Iterable[list[VictimCandidate]]:
         """Candidates in order: of few all, of many first those of the lowest ranks on the most promising nodes.
         `suffices` tells whether it would be enough if all went up to a rank."""
         reclaimees = self.reclaimees
@@ -78,7 +78,7 @@ class Candidates:
         self._cut = ranks[high]
         reclaimees.keep_up_to(ranks[high])
 
-    def on_rows(self, rows: Iterable[int]) -> list[Victim]:
+    def on_rows(self, rows: Iterable[int]) -> list[VictimCandidate]:
         session = self._session
         records = [record for row in rows for record in self._tenants(row)]
         builder = VictimBuilder(
@@ -166,7 +166,7 @@ class Candidates:
             self._works[uid] = lost_work(record, self._session.now, self._totals)
         return self._works[uid]
 
-    def _exhausted_budgets(self, victim: Victim) -> int:
+    def _exhausted_budgets(self, victim: VictimCandidate) -> int:
         budgets = self._session.state.budgets
         return sum(
             1
@@ -175,16 +175,16 @@ class Candidates:
             if (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
         )
 
-    def _may_go_as_a_whole(self, victim: Victim) -> bool:
+    def _may_go_as_a_whole(self, victim: VictimCandidate) -> bool:
         options = self._options
         return options.preempt_whole_gangs if victim.preempted else options.reclaim_whole_gangs
 
-    def groups(self, candidates: list[Victim]) -> list[list[Victim]]:
+    def groups(self, candidates: list[VictimCandidate]) -> list[list[VictimCandidate]]:
         """The candidates of whom some may go together."""
         options = self._options
         if not (options.preempt_on_single_node or options.reclaim_on_single_node):
             return [candidates]
-        on_row: dict[int, list[Victim]] = {}
+        on_row: dict[int, list[VictimCandidate]] = {}
         for victim in candidates:
             rows = set(victim.rows)
             if len(rows) == 1:

@@ -15,9 +15,9 @@ from phalanx.scheduling.preemption.search.victim_sequence import (
     without_members_of_whole,
 )
 from phalanx.scheduling.preemption.solution import Eviction, EvictionCost, cost_of, victim_cost
-from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.preemption.victims import VictimCandidate
 
-MakeSolution = Callable[[RemovedVictims, Sequence[Victim]], Eviction | None]
+MakeSolution = Callable[[RemovedVictims, Sequence[VictimCandidate]], Eviction | None]
 """What makes an answer of the victims that are off, if that answers the question."""
 
 # The work of a search is counted, not timed, in looks at a pod or a node: equal questions get equal answers.
@@ -70,7 +70,7 @@ class WorkLimit:
         """So many victims are asked about."""
         self._remaining -= _LOOK * victims
 
-    def count_moves(self, victims: Sequence[Victim]) -> None:
+    def count_moves(self, victims: Sequence[VictimCandidate]) -> None:
         """The pods of these are taken off their nodes, or put back."""
         self._remaining -= _MOVE * sum(len(victim.records) for victim in victims)
 
@@ -96,7 +96,9 @@ class VictimChoice:
         self._make_solution = outcome
         self._removed = RemovedVictims(context, transaction, AffinityDependents(context.session, preemptor.classes))
 
-    def best_of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
+    def best_of(
+        self, orders: Iterable[list[VictimCandidate]], candidates: Sequence[VictimCandidate]
+    ) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
         best: Eviction | None = None
         self._work_limit.begin_finding()
@@ -115,7 +117,7 @@ class VictimChoice:
         """The answer if nobody has to go."""
         return self._make_solution(self._removed, [])
 
-    def shrink(self, order: Sequence[Victim]) -> Eviction | None:
+    def shrink(self, order: Sequence[VictimCandidate]) -> Eviction | None:
         """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
         taken, sequence = self._removed, admissible(self._context, order)
         self._work_limit.count_looks(len(order))
@@ -150,15 +152,15 @@ class VictimChoice:
         self._put_back(chosen)
         return found
 
-    def _remove(self, victims: Sequence[Victim]) -> None:
+    def _remove(self, victims: Sequence[VictimCandidate]) -> None:
         self._work_limit.count_moves(victims)
         self._removed.remove(victims)
 
-    def _put_back(self, victims: Sequence[Victim]) -> None:
+    def _put_back(self, victims: Sequence[VictimCandidate]) -> None:
         self._work_limit.count_moves(victims)
         self._removed.put_back(victims)
 
-    def _without_needless(self, chosen: list[Victim]) -> list[Victim]:
+    def _without_needless(self, chosen: list[VictimCandidate]) -> list[VictimCandidate]:
         """Gives back who is not needed, the most valuable first."""
         if len(chosen) > _RETRIES:
             chosen = self._without_untouched(chosen)
@@ -177,7 +179,7 @@ class VictimChoice:
         self._put_back([victim for victim in chosen if victim not in kept])
         return kept
 
-    def _without_untouched(self, chosen: list[Victim]) -> list[Victim]:
+    def _without_untouched(self, chosen: list[VictimCandidate]) -> list[VictimCandidate]:
         """Gives back those whose room nobody takes where the preemptor is now."""
         session, taken = self._context.session, self._removed
         if self._preemptor.place(session, self._transaction) is not None:
@@ -196,12 +198,12 @@ class VictimChoice:
         taken.remove([victim for victim in chosen if victim not in kept])  # cannot be: it was placed just so
         return chosen
 
-    def _accounts_hold(self, victim: Victim) -> bool:
+    def _accounts_hold(self, victim: VictimCandidate) -> bool:
         """Whether no account of the preemptor in which the victim stands holds too much."""
         overdrawn = self._context.session.quota_check.overdrawn(self._preemptor.charge_paths)
         return not any(account in charge_path.path for account in overdrawn for charge_path in victim.amounts)
 
-    def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
+    def _improve(self, best: Eviction, candidates: Sequence[VictimCandidate]) -> Eviction:
         """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""
         rows = {row for _, row in best.placements}
         if len(best.victims) <= _FEW // 2:
@@ -210,7 +212,7 @@ class VictimChoice:
             best = found if found is not None else best
         if self._preemptor.total == 1 and all(not rows.isdisjoint(victim.rows) for victim in best.victims):
             return best  # of one pod's nodes each has been weighed
-        tried: set[Victim] = set()
+        tried: set[VictimCandidate] = set()
         while self._work_limit.remains:
             worst = next((v for v in sorted(best.victims, key=victim_cost, reverse=True) if v not in tried), None)
             if worst is None:
@@ -223,7 +225,7 @@ class VictimChoice:
                 best = found
         return best
 
-    def _exhaustive(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
+    def _exhaustive(self, candidates: Sequence[VictimCandidate], best: Eviction | None) -> Eviction | None:
         search = ExhaustiveSearch(self._context, self._removed, self._fits, self._work_limit, self._make_solution)
         return search.best_choice(candidates, best)
 
@@ -249,10 +251,10 @@ class ExhaustiveSearch:
         self._work_limit = work_limit
         self._make_solution = outcome
         self._best: Eviction | None = None
-        self._victims: list[Victim] = []
+        self._victims: list[VictimCandidate] = []
         self._twins: list[object] = []
 
-    def best_choice(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
+    def best_choice(self, candidates: Sequence[VictimCandidate], best: Eviction | None) -> Eviction | None:
         """The best choice, if it is better than what is known (`best`)."""
         self._best = best
         # A whole gang comes before its single members.
@@ -270,7 +272,7 @@ class ExhaustiveSearch:
         self._removed.put_back(self._victims)
         return self._best
 
-    def _decide(self, place: int, chosen: list[Victim]) -> None:
+    def _decide(self, place: int, chosen: list[VictimCandidate]) -> None:
         if place == len(self._victims):
             found = self._make_solution(self._removed, chosen)
             if found is not None and (self._best is None or found.cost.decisive < self._best.cost.decisive):
@@ -297,7 +299,7 @@ class ExhaustiveSearch:
         if possible_order(self._context, more) is not None:
             self._decide(place + 1, more)
 
-    def _cost(self, chosen: Sequence[Victim]) -> EvictionCost:
+    def _cost(self, chosen: Sequence[VictimCandidate]) -> EvictionCost:
         limits = EvictionLimits(self._context.session, self._context.log)
         for victim in chosen:
             for record in victim.records:
@@ -306,7 +308,7 @@ class ExhaustiveSearch:
         return cost_of(chosen, limits.violations, self._context.holding)
 
 
-def _twin(victim: Victim) -> object:
+def _twin(victim: VictimCandidate) -> object:
     """Equal for pods on their own that nothing but what they would lose tells apart; None for others."""
     record = victim.records[0]
     if victim.gangs or record.pod_class.dynamic:

@@ -10,7 +10,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
-from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.session.session import Session
 
 
@@ -36,7 +36,7 @@ class AffinityDependents:
         """Whether a pod of the class matters for where it is."""
         return any(id(tally) in self._counted for tally, _ in pod_class.affinity.tallies)
 
-    def dependents_first(self, candidates: list[Victim]) -> list[Victim]:
+    def dependents_first(self, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
         """Those who matter before those who only hold amounts."""
         return sorted(
             candidates, key=lambda victim: not any(self.includes(record.pod_class) for record in victim.records)
@@ -60,7 +60,7 @@ class RemovedVictims:
     def violations(self) -> int:
         return self._limits.violations
 
-    def remove(self, victims: Iterable[Victim]) -> None:
+    def remove(self, victims: Iterable[VictimCandidate]) -> None:
         off, gone = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
@@ -70,7 +70,7 @@ class RemovedVictims:
         self._transaction.remove(gone)
         self._count(gone, 1)
 
-    def put_back(self, victims: Iterable[Victim]) -> None:
+    def put_back(self, victims: Iterable[VictimCandidate]) -> None:
         off, back = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
@@ -86,7 +86,7 @@ class RemovedVictims:
             if record.pod.budgets:
                 self._limits.count_eviction(record, step)
 
-    def could_stay(self, victim: Victim) -> bool:
+    def could_stay(self, victim: VictimCandidate) -> bool:
         """Whether all its pods could be where they were."""
         idle = self._nodes.idle
         for record in victim.records:

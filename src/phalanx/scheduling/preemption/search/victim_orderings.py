@@ -13,7 +13,7 @@ from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext, in_turns, smallest_first
 from phalanx.scheduling.preemption.solution import EvictionCost, cost_of
-from phalanx.scheduling.preemption.victims import DispensableMembers, Victim
+from phalanx.scheduling.preemption.victims import DispensableMembers, VictimCandidate
 from phalanx.scheduling.session.session import Session
 
 Amounts = tuple[int, ...]
@@ -23,8 +23,8 @@ _KIND = 6
 
 
 def victim_orderings(
-    context: SearchContext, preemptor: Preemptor, candidates: list[Victim]
-) -> Iterator[list[Victim]]:
+    context: SearchContext, preemptor: Preemptor, candidates: list[VictimCandidate]
+) -> Iterator[list[VictimCandidate]]:
     """Node by node, those first who keep the preemptor out by being where they are, the policy's order, in which
     the candidates are, by size; and for accounts that need not give all, the one that frees most."""
     per_node = _node_by_node(context.session, preemptor, candidates)
@@ -42,13 +42,13 @@ def victim_orderings(
         yield smallest_first(context, candidates)
 
 
-def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victim]:
+def _largest_first(preemptor: Preemptor, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
     """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
     asked: dict[str, int] = {}
     for wanted in preemptor.charge_paths.values():
         add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
 
-    def part(victim: Victim) -> float:
+    def part(victim: VictimCandidate) -> float:
         held: dict[str, int] = {}
         for amounts in victim.amounts.values():
             add_amounts(held, amounts, 1)
@@ -57,7 +57,9 @@ def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victi
     return sorted(candidates, key=lambda victim: (victim.order_key[:_KIND], -part(victim), victim.order_key))
 
 
-def _node_by_node(session: Session, preemptor: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
+def _node_by_node(
+    session: Session, preemptor: Preemptor, candidates: list[VictimCandidate]
+) -> list[VictimCandidate] | None:
     """Those first who make room where the least is lost; None if that is not enough."""
     per_node = PerNodeChoice(session, preemptor.classes, candidates)
     for pod_class, count in preemptor.copies:
@@ -72,12 +74,14 @@ class PerNodeChoice:
     Whoever was chosen before costs nothing: a gang that goes as a whole makes room on many nodes.
     """
 
-    def __init__(self, session: Session, classes: Iterable[ClassRecord], candidates: Sequence[Victim]) -> None:
+    def __init__(
+        self, session: Session, classes: Iterable[ClassRecord], candidates: Sequence[VictimCandidate]
+    ) -> None:
         self._session = session
         columns = sorted({column for pod_class in classes for column in pod_class.columns.tolist()})
         self._columns = columns
-        self._victims: dict[int, list[tuple[Victim, Amounts]]] = {}
-        self._parts: dict[Victim, dict[int, Amounts]] = {}
+        self._victims: dict[int, list[tuple[VictimCandidate, Amounts]]] = {}
+        self._parts: dict[VictimCandidate, dict[int, Amounts]] = {}
         for victim in candidates:
             parts: dict[int, Amounts] = {}
             for record in victim.records:
@@ -90,8 +94,8 @@ class PerNodeChoice:
         rows = sorted(self._victims)
         idle = session.state.nodes.idle[columns][:, rows].T.tolist()
         self._room: dict[int, Amounts] = {row: tuple(room) for row, room in zip(rows, idle, strict=True)}
-        self._chosen: dict[Victim, None] = {}
-        self._singles: dict[GangRecord, list[Victim]] = {}
+        self._chosen: dict[VictimCandidate, None] = {}
+        self._singles: dict[GangRecord, list[VictimCandidate]] = {}
         self._whole_gangs: set[GangRecord] = set()
         self._spent: dict[DispensableMembers, int] = {}
 
@@ -104,7 +108,7 @@ class PerNodeChoice:
         alone = self._session.placer.exclusive(pod_class)
         ways: list[tuple[EvictionCost, int, int]] = []
         turns: dict[int, int] = {}
-        best: dict[int, list[Victim]] = {}
+        best: dict[int, list[VictimCandidate]] = {}
 
         def weigh(row: int) -> None:
             turns[row] = turns.get(row, 0) + 1
@@ -133,11 +137,11 @@ class PerNodeChoice:
                     weigh(each)
         return not count
 
-    def chosen_first(self, candidates: Sequence[Victim]) -> list[Victim]:
+    def chosen_first(self, candidates: Sequence[VictimCandidate]) -> list[VictimCandidate]:
         """The candidates with those who were chosen at the front."""
         return [*self._chosen, *(victim for victim in candidates if victim not in self._chosen)]
 
-    def _remove(self, way: Iterable[Victim]) -> set[int]:
+    def _remove(self, way: Iterable[VictimCandidate]) -> set[int]:
         """The rows that have more room now."""
         touched: set[int] = set()
         for victim in way:
@@ -159,7 +163,7 @@ class PerNodeChoice:
                 self._singles.setdefault(gang, []).append(victim)
         return touched
 
-    def _way(self, row: int, amounts: Amounts) -> list[Victim] | None:
+    def _way(self, row: int, amounts: Amounts) -> list[VictimCandidate] | None:
         """Who would go for one more copy on a row: in their order, or the largest first; less who is not needed."""
         room = self._room[row]
         if _covers(room, amounts):
@@ -178,9 +182,9 @@ class PerNodeChoice:
         return way
 
     def _enough(
-        self, waiting: Sequence[tuple[Victim, Amounts]], room: Amounts, amounts: Amounts
-    ) -> list[Victim] | None:
-        chosen: list[tuple[Victim, Amounts]] = []
+        self, waiting: Sequence[tuple[VictimCandidate, Amounts]], room: Amounts, amounts: Amounts
+    ) -> list[VictimCandidate] | None:
+        chosen: list[tuple[VictimCandidate, Amounts]] = []
         singles: dict[DispensableMembers, int] = {}
         for victim, freed in waiting:
             if _covers(room, amounts):
@@ -209,11 +213,11 @@ class PerNodeChoice:
                 room = less
         return [victim for victim, _ in chosen]
 
-    def _may_go(self, victim: Victim) -> bool:
+    def _may_go(self, victim: VictimCandidate) -> bool:
         return victim not in self._chosen and self._whole_gangs.isdisjoint(victim.gangs)
 
 
-def _cost(way: Sequence[Victim]) -> EvictionCost:
+def _cost(way: Sequence[VictimCandidate]) -> EvictionCost:
     """What it costs if these go: of budgets only those count that have nothing left now."""
     return cost_of(way, sum(victim.exhausted_budgets for victim in way))
 

@@ -10,7 +10,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays, EvictionLimits, no_override
-from phalanx.scheduling.preemption.victims import Removals, Victim
+from phalanx.scheduling.preemption.victims import Removals, VictimCandidate
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.session import Session
 
@@ -40,14 +40,14 @@ class VictimSequence:
         self._enforced = context.enforced
         self._removals = Removals(context.drf, context.holding)
         self._limits = EvictionLimits(context.session, context.log, context.delays, context.overrules_owner)
-        self._singles: dict[GangRecord, list[Victim]] = {}
+        self._singles: dict[GangRecord, list[VictimCandidate]] = {}
         self._whole_gangs: set[GangRecord] = set()
 
-    def try_add(self, victim: Victim) -> bool:
+    def try_add(self, victim: VictimCandidate) -> bool:
         """Lets it go, if it may; a single member of a gang that has fallen is gone already."""
         if not self._whole_gangs.isdisjoint(victim.gangs):
             return False
-        singles: list[Victim] = []
+        singles: list[VictimCandidate] = []
         if victim.whole:
             singles = [single for gang in victim.gangs for single in self._singles.get(gang, ())]
         self._count(singles, -1)
@@ -61,14 +61,14 @@ class VictimSequence:
             self._singles.setdefault(victim.gangs[0], []).append(victim)
         return True
 
-    def is_last_owed(self, victim: Victim) -> bool:
+    def is_last_owed(self, victim: VictimCandidate) -> bool:
         """Whether some account would have to give nothing more once this victim has gone."""
         self._removals.add(victim)
         last = not self._removals.allows(victim)
         self._removals.add(victim, -1)
         return last
 
-    def _permits(self, victim: Victim) -> bool:
+    def _permits(self, victim: VictimCandidate) -> bool:
         if not self._removals.gang_can_lose(victim):
             return False
         if self._enforced and not self._removals.allows(victim):
@@ -79,23 +79,23 @@ class VictimSequence:
             self._limits.count_eviction(record, 1)
         return True
 
-    def _count(self, victims: Iterable[Victim], step: int) -> None:
+    def _count(self, victims: Iterable[VictimCandidate], step: int) -> None:
         for victim in victims:
             self._removals.add(victim, step)
             for record in victim.records:
                 self._limits.count_eviction(record, step)
 
 
-def admissible(context: SearchContext, order: Iterable[Victim]) -> list[Victim]:
+def admissible(context: SearchContext, order: Iterable[VictimCandidate]) -> list[VictimCandidate]:
     """The order without those who may not go once those before them have gone."""
     sequence = VictimSequence(context)
     return [victim for victim in order if sequence.try_add(victim)]
 
 
-def in_turns(context: SearchContext, candidates: list[Victim]) -> list[Victim]:
+def in_turns(context: SearchContext, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
     """The candidates, which are in the policy's order, with reclaimees counted anew after everyone who goes: of
     equal distance the next is one of whoever is furthest above his due then."""
-    reclaimees: dict[object, list[Victim]] = {}
+    reclaimees: dict[object, list[VictimCandidate]] = {}
     for victim in candidates:
         if not any(rule.shares for rule in victim.rules.values()):
             return candidates
@@ -104,7 +104,7 @@ def in_turns(context: SearchContext, candidates: list[Victim]) -> list[Victim]:
         return candidates
     removals = Removals(None, context.holding)
 
-    def place(waiting: list[Victim]) -> tuple[object, ...]:
+    def place(waiting: list[VictimCandidate]) -> tuple[object, ...]:
         first = waiting[-1]
         excess = min(rule.excess_at(removals.holdings_of) for rule in first.rules.values())
         return (first.preempted, first.distance, -excess, *first.order_key[3:])
@@ -115,7 +115,7 @@ def in_turns(context: SearchContext, candidates: list[Victim]) -> list[Victim]:
         waiting.reverse()
         heap.append((place(waiting), number, waiting))
     heapq.heapify(heap)
-    order: list[Victim] = []
+    order: list[VictimCandidate] = []
     while heap:
         known, number, waiting = heap[0]
         now = place(waiting)
@@ -132,13 +132,13 @@ def in_turns(context: SearchContext, candidates: list[Victim]) -> list[Victim]:
     return order
 
 
-def smallest_first(context: SearchContext, candidates: Iterable[Victim]) -> list[Victim]:
+def smallest_first(context: SearchContext, candidates: Iterable[VictimCandidate]) -> list[VictimCandidate]:
     """An order that frees much although accounts need not give more than they have too much: small victims first,
     and the largest that there is where one more is the last that an account has to give."""
     sequence = VictimSequence(context)
     waiting = sorted(candidates, key=lambda victim: (reclaimable_size(victim), victim.order_key))
-    order: list[Victim] = []
-    gone: set[Victim] = set()
+    order: list[VictimCandidate] = []
+    gone: set[VictimCandidate] = set()
     for victim in waiting:
         if victim in gone:
             continue
@@ -153,7 +153,7 @@ def smallest_first(context: SearchContext, candidates: Iterable[Victim]) -> list
     return order
 
 
-def possible_order(context: SearchContext, victims: Sequence[Victim]) -> list[Victim] | None:
+def possible_order(context: SearchContext, victims: Sequence[VictimCandidate]) -> list[VictimCandidate] | None:
     """An order in which all of them may go, None if none is found."""
     order = sorted(victims, key=lambda victim: (victim.whole, reclaimable_size(victim), victim.order_key))
     found = admissible(context, order)
@@ -167,16 +167,16 @@ def possible_order(context: SearchContext, victims: Sequence[Victim]) -> list[Vi
 class _OrderSearch:
     """Looks through the orders, with a limit; sets of victims that cannot go first are not tried twice."""
 
-    def __init__(self, context: SearchContext, victims: Sequence[Victim]) -> None:
+    def __init__(self, context: SearchContext, victims: Sequence[VictimCandidate]) -> None:
         self._context = context
         self._victims = victims
         self._left = _STEPS
-        self._failed: set[frozenset[Victim]] = set()
+        self._failed: set[frozenset[VictimCandidate]] = set()
 
-    def find_order(self) -> list[Victim] | None:
+    def find_order(self) -> list[VictimCandidate] | None:
         return self._extend([])
 
-    def _extend(self, order: list[Victim]) -> list[Victim] | None:
+    def _extend(self, order: list[VictimCandidate]) -> list[VictimCandidate] | None:
         if len(order) == len(self._victims):
             return order
         gone = frozenset(order)
@@ -195,7 +195,7 @@ class _OrderSearch:
         return None
 
 
-def reclaimable_size(victim: Victim) -> int:
+def reclaimable_size(victim: VictimCandidate) -> int:
     """How much it holds of what its accounts have too much of, in amounts of different resources added up."""
     return sum(
         victim.amounts[charge_path].get(name, 0)
@@ -204,7 +204,7 @@ def reclaimable_size(victim: Victim) -> int:
     )
 
 
-def without_members_of_whole(victims: Collection[Victim]) -> list[Victim]:
+def without_members_of_whole(victims: Collection[VictimCandidate]) -> list[VictimCandidate]:
     """Less the single members of gangs that go as a whole."""
     fallen = {gang for victim in victims if victim.whole for gang in victim.gangs}
     if not fallen:
