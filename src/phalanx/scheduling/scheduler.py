@@ -251,9 +251,9 @@ class Scheduler:
                     when = ask_plugins(session, f"the time of {unit.name}", question, None)
                     if when is not None:
                         self.queue.recheck_at(unit, when)
-            elif not session.plan.complete and unit.key not in session.tried:
+            elif not session.plan.complete and unit.key not in session.attempted:
                 self.queue.requeue(unit)
-            elif unit.key not in session.tried and not session.decisions.has_verdict(unit):
+            elif unit.key not in session.attempted and not session.decisions.has_verdict(unit):
                 self._not_considered(session, unit)
         for gang in self.queue.pop_satisfied():
             session.decisions.judge_gang(gang, None)

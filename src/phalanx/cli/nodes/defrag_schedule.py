@@ -22,7 +22,7 @@ from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.actions.defragment import moves_for
 from phalanx.scheduling.actions.proved_moves import ProvedMoves
-from phalanx.scheduling.defragmentation.plugin import MOST_TRIED, may_lack_room
+from phalanx.scheduling.defragmentation.plugin import MOST_ATTEMPTED, may_lack_room
 from phalanx.scheduling.defragmentation.relocation import counted
 from phalanx.scheduling.defragmentation.runs import DefragmentationRuns
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
@@ -121,7 +121,7 @@ def _status(
 def _next_moves(scheduler: Scheduler, settings: DefragmentSettings, now: float) -> ProvedMoves | None:
     session = scheduler.begin(now)
     waiting = sorted(scheduler.waiting_units(session), key=lambda unit: unit.rank)
-    for unit in islice((unit for unit in waiting if may_lack_room(session, unit)), MOST_TRIED):
+    for unit in islice((unit for unit in waiting if may_lack_room(session, unit)), MOST_ATTEMPTED):
         if (found := moves_for(session, unit, settings)) is not None:
             return found
     return None

@@ -167,8 +167,8 @@ class _Walk:
             session.decisions.undo_turn(marks)
             for unit in units:
                 if unit.pod is not None and unit.pod.state is MemberState.ASSUMED:
-                    session.mark_tried(unit)  # it was bound before another one failed
-                if unit.key not in session.tried and unit.pod is not None:
+                    session.mark_attempted(unit)  # it was bound before another one failed
+                if unit.key not in session.attempted and unit.pod is not None:
                     try_each(session, [unit], partial(self._place_pods, [unit], unit.pod))
 
     def _place_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
@@ -222,7 +222,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
             session.decisions.withdraw_nominations([record])
             tell_unit(session, unit, held)
             session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
-            session.mark_tried(unit)
+            session.mark_attempted(unit)
         return
     pod_class = kind.pod_class
     while waiting and (opened or session.fit_errors.known(kind) is None):
@@ -236,7 +236,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
         transaction.commit()
         session.decisions.bind_all([(each[1], row) for each, row in zip(waiting, rows, strict=False)], None, None)
         for unit, _ in waiting[: len(rows)]:
-            session.mark_tried(unit)
+            session.mark_attempted(unit)
         waiting = waiting[len(rows) :]
         if waiting and session.out_of_time():
             session.plan.complete = False
@@ -247,7 +247,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
         assert isinstance(known.facts, Shortage | OverQuota)
         session.decisions.judge_pod(record, session.fit_errors.verdict(known.facts))
         session.set_unschedulable(unit, kind, known)
-        session.mark_tried(unit)
+        session.mark_attempted(unit)
 
 
 def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodDemand) -> bool:
@@ -256,7 +256,7 @@ def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: P
         return False
     if not (place_nominated(session, record, kind) or waits_on(session, unit, kind)):
         return False
-    session.mark_tried(unit)
+    session.mark_attempted(unit)
     return True
 
 
@@ -268,7 +268,7 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
         if unit.pod.pod.problem:
             session.decisions.judge_pod(unit.pod, unreadable(unit.pod))
             session.decisions.withdraw_nominations([unit.pod])
-            session.mark_tried(unit)
+            session.mark_attempted(unit)
         else:
             readable.append((unit, unit.pod))
     return readable
@@ -290,7 +290,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
         return place_composite(session, unit, lambda placements: _bind(session, placements), loans)
     if _held(session, unit):
         session.decisions.withdraw_nominations(nominated_members(unit))
-        session.mark_tried(unit)
+        session.mark_attempted(unit)
         return False
     placements = [GangPlacement(session, gang) for gang in unit.gangs]
     if all(placement.need.satisfied for placement in placements):
@@ -317,12 +317,12 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
             loans.put_off([unit], charges)
             return False
         if waits_on(session, unit, demand):
-            session.mark_tried(unit)
+            session.mark_attempted(unit)
             return False
         fit_error = session.fit_errors.record(demand, facts)
     tell_unit(session, unit, fit_error.facts)
     session.set_unschedulable(unit, demand, fit_error)
-    session.mark_tried(unit)
+    session.mark_attempted(unit)
     return False
 
 

@@ -30,7 +30,7 @@ def _shortest_first(session: Session) -> None:
     plan = plan_of(session)
     if plan is None or not plan.settings.shortest_first:
         return
-    left = [unit for unit in session.units if unit.key not in session.tried and not asks_for_a_slot_only(unit)]
+    left = [unit for unit in session.units if unit.key not in session.attempted and not asks_for_a_slot_only(unit)]
     session.backfilling = True
     for unit in sorted(left, key=lambda each: (expected_run_time(each) or UNKNOWN, each.rank)):
         if session.plan.complete:

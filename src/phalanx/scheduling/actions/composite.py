@@ -33,7 +33,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         for gang in unit.gangs:
             session.decisions.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
         session.decisions.withdraw_nominations(nominated_members(unit))
-        session.mark_tried(unit)
+        session.mark_attempted(unit)
         return False
     attempt, nominated = CompositeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.tree, attempt.placements, attempt.lacks):
@@ -69,7 +69,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         if nominated and needed is not None:
             wanted = demand_of([attempt.placements[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
-                session.mark_tried(unit)
+                session.mark_attempted(unit)
                 return False
         _wait(session, unit, attempt, placer.lacks)
         return False
@@ -143,7 +143,7 @@ def _tell(
     explain_composite(session, unit, fit_error.facts)
     if unschedulable or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
         session.set_unschedulable(unit, attempt.demand, fit_error)
-    session.mark_tried(unit)
+    session.mark_attempted(unit)
 
 
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:

@@ -10,7 +10,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.actions.proved_moves import ProvedMoves, prove_moves
 from phalanx.scheduling.actions.wait_or_evict import loses_more_than, waits_instead
-from phalanx.scheduling.defragmentation.plugin import MOST_TRIED, Defragmentation
+from phalanx.scheduling.defragmentation.plugin import MOST_ATTEMPTED, Defragmentation
 from phalanx.scheduling.defragmentation.relocation import RelocationLimits, counted
 from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
@@ -89,7 +89,7 @@ def _waiting(session: Session) -> Iterator[QueuedUnit]:
         if not isinstance(refused[0], PodDemand | QuorumDemand) or waits_instead(session, unit, refused[0]):
             continue
         found += 1
-        if found > MOST_TRIED:
+        if found > MOST_ATTEMPTED:
             return
         yield unit
 

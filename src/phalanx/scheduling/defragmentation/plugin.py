@@ -16,7 +16,7 @@ from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
 #: A run looks for room for so many waiting units, the first in the order of their turns.
-MOST_TRIED = 16
+MOST_ATTEMPTED = 16
 
 
 class Defragmentation(CyclePlugin):
@@ -47,9 +47,9 @@ class Defragmentation(CyclePlugin):
     def wake(self, session: Session) -> Iterable[UnitKey]:
         """Return the units for which pods may move now; after a window, those whose verdict still speaks of it."""
         if self.runs.due(self._settings, session.now):
-            first = sorted(session.queue.first_unschedulable(MOST_TRIED), key=lambda entry: entry[0])
+            first = sorted(session.queue.first_unschedulable(MOST_ATTEMPTED), key=lambda entry: entry[0])
             keys = (unit.key for _, unit in first if may_lack_room(session, unit))
-            return list(islice(keys, MOST_TRIED))
+            return list(islice(keys, MOST_ATTEMPTED))
         window = self.runs.window(self._settings, session.now)
         noted = list(self.runs.notes) if window is None or session.now < window.start else []
         if noted:

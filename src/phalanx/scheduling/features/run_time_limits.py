@@ -28,7 +28,7 @@ EXCEEDED_RUN_TIMES = (REPORT, WHEN_NEEDED, KILL)
 #: So many seconds after a gang could not go it is tried again.
 RETRY = 10.0
 # So many waiting units are tried a cycle.
-_MOST_TRIED = 16
+_MOST_ATTEMPTED = 16
 
 
 class RunTimeLimitEvictions(CyclePlugin):
@@ -100,7 +100,7 @@ def _make_room(session: Session) -> bool:
         if unit.key in session.unschedulable
         and unit.composite is None
         and isinstance(session.unschedulable[unit.key][0], QuorumDemand | PodDemand)
-    ][:_MOST_TRIED]
+    ][:_MOST_ATTEMPTED]
     waiting = [unit for unit in waiting if not _fits_without(session, unit, [])]
     evictions = VoluntaryEvictions(session, session.evictions)
     left, gone = False, set[str]()

@@ -102,7 +102,7 @@ def walk_in_order(
     """Gives units their turns until the time is up. If the order raises, what has had no turn is put in order anew
     without the plugin that did; where that does not help, all of it is set aside."""
     while True:
-        left = [unit for unit in units if unit.key not in session.tried]
+        left = [unit for unit in units if unit.key not in session.attempted]
         try:
             line = QueueOrder(session, left)
             take = walk(line)
@@ -116,7 +116,7 @@ def walk_in_order(
         except Exception as error:
             if silence_plugin(session, error):
                 continue
-            set_aside(session, [unit for unit in left if unit.key not in session.tried], error)
+            set_aside(session, [unit for unit in left if unit.key not in session.attempted], error)
         return
 
 
@@ -169,7 +169,7 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
             what = f"gang {gang.key}"
             session.decisions.judge_gang(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
-        session.mark_tried(unit)
+        session.mark_attempted(unit)
         session.set_aside.append(unit.key)
 
 

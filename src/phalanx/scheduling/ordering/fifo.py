@@ -38,7 +38,7 @@ class FifoQueues:
         demand = FifoBlocked(queue.key)
         tell_unit(self._session, unit, head[1])
         self._session.set_unschedulable(unit, demand, self._session.fit_errors.record(demand, head[1]))
-        self._session.mark_tried(unit)
+        self._session.mark_attempted(unit)
         return True
 
     def passed(self, units: list[QueuedUnit]) -> None:

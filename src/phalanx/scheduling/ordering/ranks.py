@@ -18,7 +18,7 @@ def order_units(session: Session) -> None:
         if not unit.rank or session.plugin_runtime.order_drifts:
             try_to_rank(session, unit)
     if session.set_aside:
-        session.units = [unit for unit in session.units if unit.key not in session.tried]
+        session.units = [unit for unit in session.units if unit.key not in session.attempted]
     try:
         session.units.sort(key=_by_rank)
     except Exception as error:

@@ -95,7 +95,7 @@ class SurplusTurns:
         verdict = growth_delayed(gang.key, gang.active, until)
         for member in gang.pending.values():
             session.decisions.judge_pod(member, verdict)
-        session.mark_tried(unit)
+        session.mark_attempted(unit)
         session.set_unschedulable(unit, ScaleUpDelayed(unit.key), FitError(None, session.state.version))
         session.queue.recheck_at(unit, until)
         return True
@@ -186,7 +186,7 @@ class SurplusTurns:
         session, turns = self._session, self._turns[unit]
         if any(turn.members for turn in turns):
             return
-        session.mark_tried(unit)
+        session.mark_attempted(unit)
         if isinstance(session.unschedulable.get(unit.key, (None,))[0], Nominated):
             return
         refused = {kind for turn in turns for kind in turn.refused}

@@ -210,10 +210,10 @@ class ReservationPlan(StandingPlan):
         moment = self._moment()
         if reservation.start > self._now:
             return False
-        if reservation.retry_at > self._now and reservation.tried_at == moment:
+        if reservation.retry_at > self._now and reservation.attempted_at == moment:
             return False
         # Whatever becomes of its turn, it asks for none at once.
-        reservation.retry_at, reservation.tried_at = self._now + _RETRY, moment
+        reservation.retry_at, reservation.attempted_at = self._now + _RETRY, moment
         return True
 
     def _retell(self, reservation: Reservation) -> bool:

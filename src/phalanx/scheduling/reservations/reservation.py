@@ -67,6 +67,7 @@ class Reservation:
     """
 
     __slots__ = (
+        "attempted_at",
         "duration",
         "failures",
         "key",
@@ -82,7 +83,6 @@ class Reservation:
         "slips",
         "spares",
         "told",
-        "tried_at",
         "window",
         "words",
     )
@@ -111,7 +111,7 @@ class Reservation:
         self.slips: tuple[Slip, ...] = ()
         self.failures = 0
         self.retry_at = 0.0
-        self.tried_at = (-1, -1)
+        self.attempted_at = (-1, -1)
         self.lacks = NOT_SEARCHED
         self.words: ToldStart | None = None
         self.spares = False

@@ -65,7 +65,7 @@ class Session:
     (see `out_of_time`).
 
     What is decided is recorded in `decisions`, what was found to be lacking in `fit_errors`. An action tells of
-    every unit that it has dealt with (`mark_tried`), and what the unit waits for if room or a vote can help it
+    every unit that it has dealt with (`mark_attempted`), and what the unit waits for if room or a vote can help it
     (`set_unschedulable`). `disruptions` are the evictions decided for the units that wait for them.
     """
 
@@ -91,7 +91,7 @@ class Session:
         self._should_stop = should_stop
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
         self.slots_only = plugin_runtime.policy.places_slots_only
-        self.tried: set[UnitKey] = set()
+        self.attempted: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
         self.unschedulable: dict[UnitKey, tuple[WaitReason, FitError]] = {}
@@ -331,9 +331,9 @@ class Session:
 
     # what actions decide
 
-    def mark_tried(self, unit: QueuedUnit) -> None:
+    def mark_attempted(self, unit: QueuedUnit) -> None:
         """The unit had its turn."""
-        self.tried.add(unit.key)
+        self.attempted.add(unit.key)
         self.decisions.steps += 1
 
     def set_unschedulable(self, unit: QueuedUnit, demand: WaitReason, fit_error: FitError) -> None:
