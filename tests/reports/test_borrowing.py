@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.reports.borrowing import MOST_PARTNERS, Borrower, loans
+from phalanx.reports.borrowing import MOST_PARTNERS, Borrower, borrowed_and_lent
 
 AMOUNT = st.integers(0, 50)
 PARTIES = st.lists(st.tuples(AMOUNT, AMOUNT, AMOUNT), max_size=12).map(
@@ -18,7 +18,7 @@ PARTIES = st.lists(st.tuples(AMOUNT, AMOUNT, AMOUNT), max_size=12).map(
 
 @given(PARTIES, st.integers(0, 300))
 def test_no_more_is_lent_than_is_borrowed_and_left_unused(parties: list[Borrower], total: int) -> None:
-    found = loans(parties, {"gpu": total})
+    found = borrowed_and_lent(parties, {"gpu": total})
     assert sum(loan.lent.get("gpu", 0) for loan in found.values()) <= sum(
         loan.borrowed.get("gpu", 0) for loan in found.values()
     )
@@ -34,12 +34,12 @@ def test_no_more_is_lent_than_is_borrowed_and_left_unused(parties: list[Borrower
 def test_where_everything_that_is_unused_is_free_nobody_lends(parties: list[Borrower]) -> None:
     free = sum(max(0, party.own["gpu"] - party.used["gpu"]) for party in parties)
     total = free + sum(party.used["gpu"] for party in parties)
-    assert all(not loan.lent for loan in loans(parties, {"gpu": total}).values())
+    assert all(not loan.lent for loan in borrowed_and_lent(parties, {"gpu": total}).values())
 
 
 @given(PARTIES)
 def test_where_nothing_is_free_all_that_is_unused_is_lent_as_far_as_it_is_borrowed(parties: list[Borrower]) -> None:
-    found = loans(parties, {"gpu": sum(party.used["gpu"] for party in parties)})
+    found = borrowed_and_lent(parties, {"gpu": sum(party.used["gpu"] for party in parties)})
     unused = sum(max(0, party.own["gpu"] - max(party.used["gpu"], party.kept["gpu"])) for party in parties)
     borrowed = sum(loan.borrowed.get("gpu", 0) for loan in found.values())
     assert sum(loan.lent.get("gpu", 0) for loan in found.values()) == min(unused, borrowed)
@@ -51,13 +51,13 @@ def test_two_lenders_share_a_loan_by_what_they_leave_unused() -> None:
         Borrower("b", {"gpu": 6}, {}),
         Borrower("c", {"gpu": 3}, {}),
     ]
-    found = loans(parties, {"gpu": 11})
+    found = borrowed_and_lent(parties, {"gpu": 11})
     assert (found["b"].lent, found["c"].lent) == ({"gpu": 4}, {"gpu": 2})
     assert found["a"].partners == ("b", "c")
 
 
 def test_of_many_partners_the_largest_are_named_and_the_others_counted() -> None:
     lenders = [Borrower(f"l{number:02}", {"gpu": number}, {}) for number in range(1, 13)]
-    found = loans([Borrower("a", {}, {"gpu": 78}), *lenders], {"gpu": 78})
+    found = borrowed_and_lent([Borrower("a", {}, {"gpu": 78}), *lenders], {"gpu": 78})
     assert found["a"].partners == tuple(f"l{number:02}" for number in range(12, 12 - MOST_PARTNERS, -1))
     assert found["a"].further == 12 - MOST_PARTNERS

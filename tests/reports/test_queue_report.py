@@ -201,7 +201,7 @@ class TestQueues:
         assert world.report().warnings == ["Second: one too many"]
 
 
-class TestLoans:
+class TestBorrowing:
     def test_who_holds_more_than_its_part_has_it_from_who_holds_less(self) -> None:
         world = World(9).queue("busy").queue("idle").pods(9, "busy", running=True)
         answer = world.report()

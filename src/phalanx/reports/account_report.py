@@ -22,7 +22,7 @@ from phalanx.reports.account_entries import (
     QuotaEntry,
     SubqueueEntry,
 )
-from phalanx.reports.borrowing import Borrower, Loan, loans
+from phalanx.reports.borrowing import Borrower, Loan, borrowed_and_lent
 from phalanx.scheduling.ordering.entitlements import ToldShares
 from phalanx.scheduling.plugins.queues.budgets import window_end
 from phalanx.scheduling.queue.unit import awaits_admission
@@ -175,7 +175,7 @@ class AccountReport:
                 parent, siblings = levels.pop()
                 told = {quota_name(each): each for each in siblings if each.key in self._rights}
                 pool = self._pool(_sum(each.allocated for each in told.values()), parent)
-                for name, loan in loans([self._party(each) for each in told.values()], pool).items():
+                for name, loan in borrowed_and_lent([self._party(each) for each in told.values()], pool).items():
                     found[told[name].key] = loan
                 levels += [(each, sorted(each.children.values(), key=_key)) for each in siblings if each.children]
         for record in self._records:

@@ -35,7 +35,7 @@ class Loan(msgspec.Struct):
     further: int = 0
 
 
-def loans(parties: Sequence[Borrower], total: Mapping[str, int]) -> dict[str, Loan]:
+def borrowed_and_lent(parties: Sequence[Borrower], total: Mapping[str, int]) -> dict[str, Loan]:
     """name -> loan, for parties that share `total`; only resources that somebody owns a part of are looked at.
 
     What is idle serves first: lent is what the parties leave unused of their own, less what is still free. It is

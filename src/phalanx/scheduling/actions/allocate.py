@@ -85,20 +85,20 @@ class _Walk:
     def __init__(self, session: Session) -> None:
         self._session, self._plan = session, plan_of(session)
         self._surpluses, self._lanes = SurplusTurns(session), FifoQueues(session)
-        self._loans: Borrowing | None = None
+        self._known_borrowing: Borrowing | None = None
         self.turns: list[SurplusTurn] = []
 
     def along(self, line: QueueOrder) -> Callable[[list[QueuedUnit] | SurplusTurn], None]:
         """Begins a round, or begins it anew where putting it in order has failed."""
         self._line = line
-        if self._loans is None:
-            self._loans = Borrowing(self._session, line.charge_paths)
-        self._loans.begin()
+        if self._known_borrowing is None:
+            self._known_borrowing = Borrowing(self._session, line.charge_paths)
+        self._known_borrowing.begin()
         for turn in self.turns:
             if turn.members:
                 line.add_turn(turn)
         session = self._session
-        if self._plan is None and not self._loans.active and not session.state.ledger.keeps_order:
+        if self._plan is None and not self._known_borrowing.active and not session.state.ledger.keeps_order:
             line.room = self._certain_room
         return self._take
 
@@ -111,7 +111,7 @@ class _Walk:
         return session.placer.certain_rows(record.pod_class)
 
     def later(self) -> list[Entry]:
-        return self._loans.next_round() if self._loans is not None else []
+        return self._known_borrowing.next_round() if self._known_borrowing is not None else []
 
     def _take(self, turn: list[QueuedUnit] | SurplusTurn) -> None:
         if isinstance(turn, SurplusTurn):
@@ -123,24 +123,24 @@ class _Walk:
         first = open_units[0]
         if first.pod is None:
             try_each(self._session, open_units, lambda: self._take_gangs(first))
-            if self._session.plan.complete and first not in self._put_off:
+            if self._session.plan.complete and first not in self._borrowing:
                 self._lanes.passed(open_units)
         else:
             self._take_pods(open_units, first.pod)
 
     @property
-    def _put_off(self) -> Borrowing:
-        assert self._loans is not None
-        return self._loans
+    def _borrowing(self) -> Borrowing:
+        assert self._known_borrowing is not None
+        return self._known_borrowing
 
     def _take_surplus(self, turn: SurplusTurn) -> None:
         while turn.members:
             head = turn.members[0]
             most = UNLIMITED
             if head.nomination is None:
-                most = self._put_off.within(turn, head.charge_path, head.footprint.amounts, UNLIMITED)
+                most = self._borrowing.within(turn, head.charge_path, head.footprint.amounts, UNLIMITED)
             if not most and head.charge_path is not None and _has_room(self._session, head):
-                self._put_off.put_off([turn], {head.charge_path: head.footprint.amounts})
+                self._borrowing.postpone([turn], {head.charge_path: head.footprint.amounts})
                 return
             session = self._session
             with session.state.nodes.maintenance.surplus_turn(), session.features.turn(session, [turn.unit]):
@@ -150,7 +150,7 @@ class _Walk:
                 return
 
     def _take_gangs(self, unit: QueuedUnit) -> None:
-        if place_unit(self._session, unit, self._put_off):
+        if place_unit(self._session, unit, self._borrowing):
             for further in self._surpluses.of(unit):
                 if further.together:
                     self._take_surplus(further)
@@ -176,11 +176,11 @@ class _Walk:
         session, kind = self._session, PodDemand(first.pod_class, first.charge_path)
         while units and session.plan.complete:
             count = len(units)
-            free = self._put_off.active and first.nomination is None and not first.pod.problem
+            free = self._borrowing.active and first.nomination is None and not first.pod.problem
             if free and session.fit_errors.known(kind) is None:
-                count = self._put_off.within(units[0], first.charge_path, first.footprint.amounts, count)
+                count = self._borrowing.within(units[0], first.charge_path, first.footprint.amounts, count)
                 if not count and first.charge_path is not None and _has_room(session, first):
-                    self._put_off.put_off(units, {first.charge_path: first.footprint.amounts})
+                    self._borrowing.postpone(units, {first.charge_path: first.footprint.amounts})
                     return
                 count = count or len(units)
             place_alone(session, units[:count], kind)
@@ -314,7 +314,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
             return True
         transaction.rollback()
         if facts is None:
-            loans.put_off([unit], charges)
+            loans.postpone([unit], charges)
             return False
         if waits_on(session, unit, demand):
             session.mark_attempted(unit)

@@ -75,7 +75,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return False
     if late:
         transaction.rollback()
-        loans.put_off([unit], charges)
+        loans.postpone([unit], charges)
         return False
     transaction.commit()
     commit(attempt.open)

@@ -83,7 +83,7 @@ class Borrowing:
         behind = self._before(account for charge_path in charges for account in charge_path.path)
         return bool(behind) or self._degree(charges) > self._limit
 
-    def put_off(self, entries: Sequence[Entry], charges: Mapping[ChargePath, Amounts]) -> None:
+    def postpone(self, entries: Sequence[Entry], charges: Mapping[ChargePath, Amounts]) -> None:
         """Gives entries that could get something now their turn later. Nobody else is put off: whoever could get
         nothing anyway holds up nobody, as if he were not there."""
         self._session.state.ledger.settle()

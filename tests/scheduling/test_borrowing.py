@@ -1,4 +1,4 @@
-"""Loans are given last: nothing is lent in a cycle that somebody of the same cycle has a right to."""
+"""Borrowing are given last: nothing is lent in a cycle that somebody of the same cycle has a right to."""
 
 from __future__ import annotations
 
