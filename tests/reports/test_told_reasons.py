@@ -57,9 +57,9 @@ def spoken() -> Iterator[Verdict]:
         yield verdicts.no_room_for_gang(facts, gang)
     state.ledger.refresh()
     account = state.ledger.accounts[AccountKey(Tree.QUEUE, "q")]
-    yield verdicts.over_ceiling_for_gang(OverQuota(account, "capability", "cpu", 1000, 1000, 1000, need=3), gang)
+    yield verdicts.over_limit_for_gang(OverQuota(account, "capability", "cpu", 1000, 1000, 1000, need=3), gang)
     beyond = OverQuota(account, "capability", "cpu", 1000, 1000, 3000, need=3, beyond=("cpu", 3000, 2000))
-    yield verdicts.over_ceiling_for_gang(beyond, gang)
+    yield verdicts.over_limit_for_gang(beyond, gang)
     yield verdicts.held_account(f"gang {G}", Blocked("QueueNotFound", "queue q does not exist"))
     yield verdicts.held_account(f"gang {G}", Blocked("QueueClosed", "Queue q is closed and takes nothing new"))
     yield verdicts.awaiting_admission(gang, spec, NotAdmitted())

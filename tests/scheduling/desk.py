@@ -49,7 +49,7 @@ class Desk:
     def account(self, key: AccountKey) -> AccountRecord:
         return self.session.ledger.accounts[key]
 
-    def ceiling(self, plugin: str, key: AccountKey) -> tuple[str, dict[str, int]] | None:
+    def limit(self, plugin: str, key: AccountKey) -> tuple[str, dict[str, int]] | None:
         """(word, limits) of one plugin, what it leaves unlimited left out."""
         found = self.plugin(plugin).limit(self.session, self.account(key))
         if found is None:
@@ -57,7 +57,7 @@ class Desk:
         return found.word, {"gpu" if name == _GPU else name: amount for name, amount in found.limits.items()}
 
     def limits(self, plugin: str, key: AccountKey) -> dict[str, int] | None:
-        found = self.ceiling(plugin, key)
+        found = self.limit(plugin, key)
         return found[1] if found is not None else None
 
     def order(self, plugin: str, *names: str) -> list[str]:

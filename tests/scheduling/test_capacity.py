@@ -33,7 +33,7 @@ class TestRealCapability:
     def test_what_others_are_guaranteed_is_not_to_be_had(self) -> None:
         world = cluster(10).queue("a", guarantee={"gpu": 3}).queue("b", guarantee={"gpu": 4}).queue("c")
         assert real(world, "a", "b", "c") == [6, 7, 3]
-        assert Desk(world).ceiling("capacity", queue("c")) == ("real capability", {"gpu": 3})
+        assert Desk(world).limit("capacity", queue("c")) == ("real capability", {"gpu": 3})
 
     def test_a_lower_capability_is_a_ceiling_of_its_own(self) -> None:
         world = cluster(10).queue("a", guarantee={"gpu": 3}).queue("c", capability={"gpu": 5})

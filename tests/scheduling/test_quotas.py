@@ -31,7 +31,7 @@ def world(cpu: int = 100) -> Scenario:
 class TestQueues:
     def test_a_capability_holds_under_every_policy(self) -> None:
         scenario = world().queue("a", capability={"cpu": 2}).pods("a", 3, queue="a", cpu=1).run()
-        assert Desk(scenario).ceiling("quotas", queue("a")) == ("capability", {"cpu": 2000})
+        assert Desk(scenario).limit("quotas", queue("a")) == ("capability", {"cpu": 2000})
         assert len(scenario.placed()) == 2
         verdict = scenario.why_pod(scenario.waiting()[0])
         assert verdict.message == "queue a: 2 cpu in use, capability 2; 1 more would exceed it"
@@ -88,13 +88,13 @@ class TestElasticQuotas:
     def test_max_limits_a_namespace_and_the_sum_of_all_min_limits_all(self) -> None:
         scenario = world().elastic_quota("a", {"cpu": 4, "gpu": 0}, {"cpu": 6}).elastic_quota("b", {"cpu": 6}, {})
         desk = Desk(scenario)
-        assert desk.ceiling("quotas", elastic("a")) == ("max", {"cpu": 6000})
-        assert desk.ceiling("quotas", elastic("b")) is None
-        assert desk.ceiling("quotas", ALL) == ("sum of all min", {"cpu": 10_000, "gpu": 0})
+        assert desk.limit("quotas", elastic("a")) == ("max", {"cpu": 6000})
+        assert desk.limit("quotas", elastic("b")) is None
+        assert desk.limit("quotas", ALL) == ("sum of all min", {"cpu": 10_000, "gpu": 0})
 
     def test_a_resource_in_no_min_is_not_limited_by_the_sum(self) -> None:
         scenario = world().elastic_quota("a", {}, {"cpu": 6})
-        assert Desk(scenario).ceiling("quotas", ALL) is None
+        assert Desk(scenario).limit("quotas", ALL) is None
 
     def test_a_broken_quota_counts_neither_for_nor_against_the_others(self) -> None:
         scenario = world().elastic_quota("a", {"cpu": 4}, {}).elastic_quota("b", {"cpu": 6}, {})
@@ -109,7 +109,7 @@ class TestKoordinator:
     def runtime(self, scenario: Scenario, *names: str) -> list[int | None]:
         """Whole CPUs of the runtime quota."""
         desk = Desk(scenario)
-        found = [desk.ceiling("quotas", koordinator(name)) for name in names]
+        found = [desk.limit("quotas", koordinator(name)) for name in names]
         assert all(ceiling is None or ceiling[0] == "runtime quota" for ceiling in found)
         return [ceiling[1]["cpu"] // 1000 if ceiling is not None else None for ceiling in found]
 
@@ -171,7 +171,7 @@ class TestKoordinator:
         self.quota(scenario, "prod", 10, 80, parent=koordinator("eng")).pods("prod", 20, quota="prod", cpu=1)
         assert self.runtime(scenario, "dev", "prod", "sci") == [30, 10, 60]
         # The parent's own part binds as well: a child that holds more from earlier leaves its siblings less.
-        assert Desk(scenario).ceiling("quotas", koordinator("eng")) == ("runtime quota", {"cpu": 40_000})
+        assert Desk(scenario).limit("quotas", koordinator("eng")) == ("runtime quota", {"cpu": 40_000})
 
     def test_a_tree_may_have_a_total_of_its_own(self) -> None:
         scenario = world().account(koordinator(ROOT, "gpus"), parental=True)
@@ -205,7 +205,7 @@ class TestKoordinator:
         scenario = self.tree().account(koordinator("a"), deserved={"memory": 5}, parent=koordinator(ROOT))
         self.quota(scenario, "b", 0, 40).pods("b", 100, quota="b", cpu=1, memory=1)
         desk = Desk(scenario)
-        assert desk.ceiling("quotas", koordinator("a")) is None
+        assert desk.limit("quotas", koordinator("a")) is None
         assert desk.limits("quotas", koordinator("b")) == {"cpu": 40_000}
 
     def test_pods_that_may_not_be_preempted_get_the_min_only(self) -> None:
@@ -230,8 +230,8 @@ class TestTrees:
         scenario.within("a").pods("a", 4, cpu=1, created=1).within("b").pods("b", 4, cpu=1).run()
         assert (len(scenario.placed("a-")), len(scenario.placed("b-"))) == (2, 1)
         desk = Desk(scenario)
-        assert desk.ceiling("quotas", node("root")) == ("max", {"cpu": 3000})
-        assert desk.ceiling("quotas", node("b")) is None
+        assert desk.limit("quotas", node("root")) == ("max", {"cpu": 3000})
+        assert desk.limit("quotas", node("b")) is None
 
 
 class TestNodesThatAreNotThere:

@@ -149,7 +149,7 @@ class AccountReport:
         entry.own_share = self._percent({entry.dominant: right.get(entry.dominant, 0)})
         entry.gangs = self._gangs.get(record.key, NO_COUNTS)
         entry.pods = Counts(used.get(PODS, 0), pending.get(PODS, 0))
-        entry.ceilings = [LimitEntry(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
+        entry.ceilings = [LimitEntry(word, amounts(limits, zeros=True)) for word, limits in self._limits(record)]
         entry.fault = record.fault.message if record.fault is not None else ""
         spec = record.spec
         if spec is not None:
@@ -196,13 +196,13 @@ class AccountReport:
     def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
         """What siblings have to share: what they use, and what of the cluster is idle as far as ceilings allow."""
         pool = _sum((used, self._idle))
-        for _, limits in self._ceilings(parent) if parent is not None else ():
+        for _, limits in self._limits(parent) if parent is not None else ():
             pool.update({name: min(amount, pool[name]) for name, amount in limits.items() if name in pool})
         return pool
 
     # numbers
 
-    def _ceilings(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
+    def _limits(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
         plugins = self._session.plugin_runtime.plugins("limit")
         found = [plugin.limit(self._session, record) for plugin in plugins]
         return [(each.word, each.limits) for each in found if each is not None and each.limits]

@@ -15,8 +15,8 @@ from phalanx.scheduling.diagnosis.verdicts import (
     gap,
     no_room_for_gang,
     no_room_for_pod,
-    over_ceiling_for_gang,
-    over_ceiling_for_pod,
+    over_limit_for_gang,
+    over_limit_for_pod,
 )
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.solution import Eviction, cost_of
@@ -191,13 +191,13 @@ def _missing(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> str:
 def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
     if unit.pod is not None:
         assert not isinstance(facts, Gap)
-        return no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
+        return no_room_for_pod(facts) if isinstance(facts, Shortage) else over_limit_for_pod(facts)
     gang = unit.gangs[facts.culprit]
     match facts:
         case Shortage():
             return no_room_for_gang(facts, gang)
         case OverQuota():
-            return over_ceiling_for_gang(facts, gang)
+            return over_limit_for_gang(facts, gang)
         case Gap():
             assert gang.spec is not None
             return gap(facts, gang, gang.spec)

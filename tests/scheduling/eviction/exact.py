@@ -195,7 +195,7 @@ class Exact:
                 room = problem.idle[row].get(name, 0)
                 assert room >= 0, "who asks for nothing of an overdrawn resource would be kept out"
                 program.row(-highspy.kHighsInf, {**terms, **freed}, room)
-        for account, name, most, wanted, reserves in problem.bars:
+        for account, name, most, wanted, reserves in problem.account_limits:
             terms = self._freed(account, name)
             for child in account.children.values() if reserves else ():
                 kept = self._kept(child, name)

@@ -143,11 +143,11 @@ class Problem:
             row: dict(zip(state.space.names, nodes.idle[:, row].tolist(), strict=True)) for row in self.rows
         }
         self.open = {cls: session.placer.class_view(cls).mask.copy() for cls, _ in self.wanted}
-        self.bars = [
-            (bar.account, name, bar.ceiling.limits[name], amount, bar.ceiling.reserves)
-            for bar in session.quota_check.bars(charge_path)
+        self.account_limits = [
+            (account_limit.account, name, account_limit.limit.limits[name], amount, account_limit.limit.reserves)
+            for account_limit in session.quota_check.account_limits(charge_path)
             for name, amount in wanted.items()
-            if name in bar.ceiling.limits
+            if name in account_limit.limit.limits
         ]
 
     def _rule(self, rules: ReclaimRules, record: PodRecord) -> ReclaimRule | None:

@@ -132,10 +132,10 @@ def _has_room(session: Session, record: PodRecord, kept: Mapping[AccountRecord, 
     assert record.charge_path is not None
     if session.blocked(record) is not None:
         return False
-    for bar in session.quota_check.bars(record.charge_path):
-        wanted = dict(kept.get(bar.account, {}))
+    for account_limit in session.quota_check.account_limits(record.charge_path):
+        wanted = dict(kept.get(account_limit.account, {}))
         add_amounts(wanted, record.footprint.amounts, 1)
         asked = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}
-        if not bar.room(asked):
+        if not account_limit.room(asked):
             return False
     return True

@@ -107,7 +107,7 @@ class AccountReader(ObjectReader):
             return None
         return amounts
 
-    def below(self, amounts: Amounts, field: str, ceiling: Amounts, ceiling_field: str, code: str) -> Limits:
+    def below(self, amounts: Amounts, field: str, ceiling: Amounts, limit_field: str, code: str) -> Limits:
         """`amounts`, cut to `ceiling` where they exceed it."""
         kept = dict(amounts)
         for name, amount in amounts.items():
@@ -115,7 +115,7 @@ class AccountReader(ObjectReader):
             if limit is not None and amount > limit:
                 kept[name] = limit
                 above, most = format_quantity(amount, name), format_quantity(limit, name)
-                message = f"{field}.{name} is {above}, above {ceiling_field}.{name} {most}; {most} is used"
+                message = f"{field}.{name} is {above}, above {limit_field}.{name} {most}; {most} is used"
                 self.warnings.append(Problem(code, f"{describe(self.ref)}: {message}"))
         return limits_of(kept)
 

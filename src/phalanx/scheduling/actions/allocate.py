@@ -103,7 +103,7 @@ class _Walk:
         return self._take
 
     def _certain_room(self, unit: QueuedUnit) -> int:
-        """No ceiling keeps the pod away, and each pod that is placed before it fills one node for it at most."""
+        """No limit keeps the pod away, and each pod that is placed before it fills one node for it at most."""
         session, record = self._session, unit.pod
         assert record is not None
         if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:

@@ -41,7 +41,7 @@ def prove_moves(session: Session, unit: QueuedUnit, attempt: RelocationAttempt) 
     # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
     for charge_path in {*preemptor.charge_paths, *(record.charge_path for record in attempt.moving)}:
         if charge_path is not None:
-            session.quota_check.bars(charge_path)
+            session.quota_check.account_limits(charge_path)
     planned = np.zeros(session.state.nodes.capacity, dtype=np.bool_)
     planned[list(attempt.placed.values())] = True
     transaction = session.state.transaction()

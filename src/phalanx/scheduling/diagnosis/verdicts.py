@@ -283,12 +283,12 @@ def _to_come(gang: GangRecord) -> str:
     return f" ({count} of them come once it runs)" if count else ""
 
 
-def over_ceiling_for_pod(facts: OverQuota) -> Verdict:
+def over_limit_for_pod(facts: OverQuota) -> Verdict:
     message, change = _over(facts)
     return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
 
 
-def over_ceiling_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
+def over_limit_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
     message, change = _over(facts)
     if facts.beyond is not None:
         return _beyond_all_nodes(facts, facts.beyond, gang, message)
@@ -305,7 +305,7 @@ def over_ceiling_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
 
 
 def _beyond_all_nodes(facts: OverQuota, beyond: tuple[str, int, int], gang: GangRecord, besides: str) -> Verdict:
-    """For a gang that no ceiling, were it ever so high, would help: it needs more than there is."""
+    """For a gang that no limit, were it ever so high, would help: it needs more than there is."""
     name, needed, offered = beyond
     change = f"add nodes that offer at least {format_quantity(needed - offered, name)} {name} more"
     if name == facts.resource and 0 < facts.limit < offered and not facts.computed:
@@ -314,7 +314,7 @@ def _beyond_all_nodes(facts: OverQuota, beyond: tuple[str, int, int], gang: Gang
         NOT_ENOUGH_RESOURCES,
         f"gang {gang.key} needs {format_quantity(needed, name)} {name}{_to_come(gang)}, and all nodes together "
         f"offer {format_quantity(offered, name)}; besides, {besides}",
-        # Of a ceiling that somebody has stated more nodes are no way out.
+        # Of a limit that somebody has stated more nodes are no way out.
         unschedulable=facts.computed,
         needed=facts.need,
         placeable=facts.placed,

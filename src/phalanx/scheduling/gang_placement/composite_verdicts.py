@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.diagnosis.verdicts import gap, held_account, no_room_for_gang, over_ceiling_for_gang
+from phalanx.scheduling.diagnosis.verdicts import gap, held_account, no_room_for_gang, over_limit_for_gang
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import Blocked, OverQuota
 from phalanx.scheduling.session.session import Session
@@ -72,7 +72,7 @@ def _verdict(facts: object, gang: GangRecord) -> Verdict:
         case Shortage():
             return no_room_for_gang(facts, gang)
         case OverQuota():
-            return over_ceiling_for_gang(facts, gang)
+            return over_limit_for_gang(facts, gang)
         case Gap():
             return gap(facts, gang, gang.spec)
         case Blocked():

@@ -14,7 +14,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
     gap,
     held_account,
     no_room_for_gang,
-    over_ceiling_for_gang,
+    over_limit_for_gang,
     waiting_for_gang_group,
     waiting_for_leavers,
 )
@@ -42,7 +42,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
             session.decisions.judge_pod(unit.pod, session.fit_errors.verdict(facts))
         case OverQuota():
             culprit = unit.gangs[facts.culprit]
-            judge_unit(session, unit, culprit, over_ceiling_for_gang(facts, culprit))
+            judge_unit(session, unit, culprit, over_limit_for_gang(facts, culprit))
         case Blocked() if unit.pod is not None:
             session.decisions.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
         case Blocked():

@@ -122,7 +122,7 @@ class Solver:
             return self._no_solution(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
         for charge_path in self._preemptor.charge_paths:
-            self._session.quota_check.bars(charge_path)
+            self._session.quota_check.account_limits(charge_path)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._preemptor.nominated)
         self._terminating = [record for record in state.pods.terminating.values() if self._will_leave(record)]
@@ -283,9 +283,9 @@ class Solver:
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
             accounts = {
-                bar.account
+                account_limit.account
                 for charge_path in self._preemptor.charge_paths
-                for bar in self._session.quota_check.bars(charge_path)
+                for account_limit in self._session.quota_check.account_limits(charge_path)
             }
             here += [
                 r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)

@@ -14,11 +14,11 @@ UNLIMITED = 2**62
 class Limit(msgspec.Struct, frozen=True):
     """What an account may hold at most now, per resource; a resource that is absent is not limited.
 
-    `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
+    `word` names the limit in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
     as an imperative to which the amount is added, "" where only others' giving way does; `hint` is another whole
-    imperative. `computed` ceilings follow from what the cluster has and others ask for: more nodes raise them, so
+    imperative. `computed` limits follow from what the cluster has and others ask for: more nodes raise them, so
     where nodes lack room as well, that is the reason to give. `follows` says by how much, per resource, one would
-    rise if what somebody has stated for the same account were raised. Where a computed ceiling has come to the
+    rise if what somebody has stated for the same account were raised. Where a computed limit has come to the
     `max` that somebody has stated, that is the reason, and more nodes would change nothing. With `reserves` what
     the account's children are guaranteed and do not use counts as used, except towards the child it is kept for.
     """
@@ -33,16 +33,16 @@ class Limit(msgspec.Struct, frozen=True):
     max: Mapping[str, int] = {}
 
 
-class Bar(msgspec.Struct, frozen=True):
-    """A ceiling of an account, on the path that comes through the accounts `below` it, the leaf first."""
+class AccountLimit(msgspec.Struct, frozen=True):
+    """A limit of an account, on the path that comes through the accounts `below` it, the leaf first."""
 
     account: AccountRecord
-    ceiling: Limit
+    limit: Limit
     below: tuple[AccountRecord, ...]
 
     def room(self, amounts: Mapping[str, int]) -> int:
-        """How many times the amounts fit below the ceiling; only resources that are asked for are compared."""
-        room, limits = UNLIMITED, self.ceiling.limits
+        """How many times the amounts fit below the limit; only resources that are asked for are compared."""
+        room, limits = UNLIMITED, self.limit.limits
         for name, amount in amounts.items():
             if name in limits and amount > 0:
                 limit, used, kept = self.state(name)
@@ -56,9 +56,9 @@ class Bar(msgspec.Struct, frozen=True):
 
     def state(self, resource: str) -> tuple[int, int, int]:
         """(the limit, what is used of it, what is kept below it for whoever comes this way)."""
-        account, limit = self.account, self.ceiling.limits[resource]
+        account, limit = self.account, self.limit.limits[resource]
         used = account.used.get(resource, 0)
-        if not self.ceiling.reserves:
+        if not self.limit.reserves:
             return limit, used, 0
         kept = 0
         for each in self.below:
@@ -67,10 +67,10 @@ class Bar(msgspec.Struct, frozen=True):
         return limit - account.reserved_for_children.get(resource, 0) + kept, used, kept
 
     def hint(self, resource: str) -> str:
-        """What somebody could do about the ceiling, "" where nobody can: lower the guarantee for whose sake most is
+        """What somebody could do about the limit, "" where nobody can: lower the guarantee for whose sake most is
         kept of the resource beside the path."""
-        if not self.ceiling.reserves:
-            return self.ceiling.hint
+        if not self.limit.reserves:
+            return self.limit.hint
         holder, account = None, self.account
         while others := [
             child
@@ -87,12 +87,12 @@ class Bar(msgspec.Struct, frozen=True):
 
     def _left_to_nodes(self, resource: str, held: int) -> bool:
         """Whether not even the whole cluster has so much: what nodes say about that helps more."""
-        whole = self.ceiling.reserves and self.account.parent is None
-        return whole and held > self.ceiling.limits[resource]
+        whole = self.limit.reserves and self.account.parent is None
+        return whole and held > self.limit.limits[resource]
 
 
 class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
-    """An account does not allow one more: `used + wanted` of a resource would be above its ceiling.
+    """An account does not allow one more: `used + wanted` of a resource would be above its limit.
 
     Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
     of `need` members were allowed before. `culprit` is the place, in its gang group, of the gang whose member it

@@ -1,4 +1,4 @@
-"""What accounts allow: the ceilings on a charge path, and how much room they leave."""
+"""What accounts allow: the limits on a charge path, and how much room they leave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.ledger import Ledger
-from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Limit, OverQuota
+from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit, Limit, OverQuota
 
 
 class KeptRoom(Protocol):
@@ -20,28 +20,28 @@ class KeptRoom(Protocol):
         """How many times the amounts fit."""
         ...
 
-    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
-        """(ceiling, resource, how much of it is in use or kept) where they do not fit once."""
+    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[AccountLimit, str, int] | None:
+        """(limit, resource, how much of it is in use or kept) where they do not fit once."""
         ...
 
 
 class QuotaCheck:
-    """Answers for one cycle. Ceilings stand for the cycle; what is used is always as of now, tentative charges of
+    """Answers for one cycle. Limits stand for the cycle; what is used is always as of now, tentative charges of
     an open transaction included."""
 
-    def __init__(self, ledger: Ledger, ceilings_of: Callable[[AccountRecord], Iterable[Limit]]) -> None:
+    def __init__(self, ledger: Ledger, limits_of: Callable[[AccountRecord], Iterable[Limit]]) -> None:
         self._ledger = ledger
-        self._ceilings_of = ceilings_of
-        self._bars: dict[ChargePath, list[Bar]] = {}
+        self._limits_of = limits_of
+        self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
         # Set while somebody has its turn beside what is kept for others.
         self.kept_room: KeptRoom | None = None
 
-    def bars(self, charge_path: ChargePath) -> list[Bar]:
-        """Every ceiling on the charge path, leaf first."""
-        found = self._bars.get(charge_path)
+    def account_limits(self, charge_path: ChargePath) -> list[AccountLimit]:
+        """Every limit on the charge path, leaf first."""
+        found = self._account_limits.get(charge_path)
         if found is None:
             self._ledger.settle()
-            found = self._bars[charge_path] = list(self._find(charge_path))
+            found = self._account_limits[charge_path] = list(self._find(charge_path))
         return found
 
     def room(self, charge_path: ChargePath | None, footprint: Footprint) -> int:
@@ -53,11 +53,11 @@ class QuotaCheck:
 
     def room_for(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
         """How many times the amounts are allowed on top of what is held."""
-        bars = self.bars(charge_path)
-        if not bars:
+        account_limits = self.account_limits(charge_path)
+        if not account_limits:
             return UNLIMITED
         self._ledger.settle()
-        most = min(bar.room(amounts) for bar in bars)
+        most = min(account_limit.room(amounts) for account_limit in account_limits)
         if self.kept_room is not None and most:
             most = min(most, self.kept_room.room(charge_path, amounts))
         return most
@@ -71,36 +71,36 @@ class QuotaCheck:
         need: int = 1,
         culprit: int = 0,
     ) -> OverQuota | None:
-        """Which ceiling does not allow `count` more pods; the first on the path. None if all do.
+        """Which limit does not allow `count` more pods; the first on the path. None if all do.
 
-        What would raise it is only said where no other ceiling stands in the way as well.
+        What would raise it is only said where no other limit stands in the way as well.
         """
         if charge_path is None:
             return None
         self._ledger.settle()
         found: list[OverQuota] = []
         followers: list[OverQuota] = []
-        for bar in self.bars(charge_path):
-            ceiling = bar.ceiling
+        for account_limit in self.account_limits(charge_path):
+            plugin_limit = account_limit.limit
             for name, amount in footprint.amounts.items():
                 wanted = amount * count
-                if wanted <= 0 or name not in ceiling.limits:
+                if wanted <= 0 or name not in plugin_limit.limits:
                     continue
-                if bar.refuses(name, wanted):
-                    limit, used, _ = bar.state(name)
-                    follows = used + wanted - limit <= ceiling.follows.get(name, -1)
-                    at_max = limit >= ceiling.max.get(name, UNLIMITED)
+                if account_limit.refuses(name, wanted):
+                    limit, used, _ = account_limit.state(name)
+                    follows = used + wanted - limit <= plugin_limit.follows.get(name, -1)
+                    at_max = limit >= plugin_limit.max.get(name, UNLIMITED)
                     (followers if follows else found).append(
                         OverQuota(
-                            bar.account,
-                            "max" if at_max else ceiling.word,
+                            account_limit.account,
+                            "max" if at_max else plugin_limit.word,
                             name,
                             max(0, limit),
                             used,
                             wanted,
-                            "raise its max" if at_max else ceiling.change,
-                            bar.hint(name),
-                            ceiling.computed and not at_max,
+                            "raise its max" if at_max else plugin_limit.change,
+                            account_limit.hint(name),
+                            plugin_limit.computed and not at_max,
                             placed,
                             need,
                             culprit,
@@ -116,20 +116,20 @@ class QuotaCheck:
     def _over_kept(
         self, charge_path: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
     ) -> OverQuota | None:
-        """Which ceiling does not allow one more pod beside what is kept for others."""
+        """Which limit does not allow one more pod beside what is kept for others."""
         excess = self.kept_room.excess(charge_path, footprint.amounts) if self.kept_room is not None else None
         if excess is None:
             return None
-        bar, name, held = excess
-        limit, used, _ = bar.state(name)
+        account_limit, name, held = excess
+        limit, used, _ = account_limit.state(name)
         return OverQuota(
-            bar.account,
-            bar.ceiling.word,
+            account_limit.account,
+            account_limit.limit.word,
             name,
             max(0, limit),
             used,
             footprint.amounts[name],
-            computed=bar.ceiling.computed,
+            computed=account_limit.limit.computed,
             placed=placed,
             need=need,
             culprit=culprit,
@@ -139,18 +139,18 @@ class QuotaCheck:
     def overdrawn(self, charge_paths: Mapping[ChargePath, Mapping[str, int]]) -> Iterator[AccountRecord]:
         """The accounts that hold more now than they may of what their charge paths ask for."""
         for charge_path, wanted in charge_paths.items():
-            for bar in self.bars(charge_path):
-                for name in wanted.keys() & bar.ceiling.limits.keys():
-                    limit, used, _ = bar.state(name)
+            for account_limit in self.account_limits(charge_path):
+                for name in wanted.keys() & account_limit.limit.limits.keys():
+                    limit, used, _ = account_limit.state(name)
                     if used > limit:
-                        yield bar.account
+                        yield account_limit.account
 
-    def _find(self, charge_path: ChargePath) -> Iterator[Bar]:
+    def _find(self, charge_path: ChargePath) -> Iterator[AccountLimit]:
         below: list[AccountRecord] = []
         for account in charge_path.path:
             if below and below[-1].parent is not account:
                 below = []
-            for ceiling in self._ceilings_of(account):
-                if ceiling.limits:
-                    yield Bar(account, ceiling, tuple(below))
+            for plugin_limit in self._limits_of(account):
+                if plugin_limit.limits:
+                    yield AccountLimit(account, plugin_limit, tuple(below))
             below.append(account)

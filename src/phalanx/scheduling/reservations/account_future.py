@@ -12,7 +12,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.quota.limits import Bar
+from phalanx.scheduling.quota.limits import AccountLimit
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import Timeline
@@ -67,25 +67,30 @@ class AccountFuture:
     def allows_amounts(self, wanted: Mapping[ChargePath, Mapping[str, int]], begin: int, end: int) -> bool:
         """Whether all charge paths may hold such amounts over these slots, on top of what they hold then."""
         # Asked for first: it settles the ledger, on which paths depend.
-        bars = [bar for charge_path in wanted for bar in self._quotas.bars(charge_path)]
+        account_limits = [
+            account_limit for charge_path in wanted for account_limit in self._quotas.account_limits(charge_path)
+        ]
         # What several charge paths ask of one account counts together.
         asked: dict[int, dict[str, int]] = {}
         for charge_path, amounts in wanted.items():
             for account in charge_path.path:
                 add_amounts(asked.setdefault(id(account), {}), amounts, 1)
-        return all(self._fits(bar, asked[id(bar.account)], begin, end) for bar in bars)
+        return all(
+            self._fits(account_limit, asked[id(account_limit.account)], begin, end)
+            for account_limit in account_limits
+        )
 
     def overdrawn(self, window: Window) -> AccountRecord | None:
         """The account that is to hold more than it may while the window lasts, of those that pay for it."""
         begin, end = self._line.slots(window.start, window.end)
         for charge_path, amounts in window.charges:
-            for bar in self._quotas.bars(charge_path):
+            for account_limit in self._quotas.account_limits(charge_path):
                 for name, amount in amounts:
-                    if amount > 0 and name in bar.ceiling.limits:
-                        limit, used, kept = bar.state(name)
-                        held = used - int(self._lessened(bar.account, name)[begin:end].min())
+                    if amount > 0 and name in account_limit.limit.limits:
+                        limit, used, kept = account_limit.state(name)
+                        held = used - int(self._lessened(account_limit.account, name)[begin:end].min())
                         if held > limit and amount > kept:
-                            return bar.account
+                            return account_limit.account
         return None
 
     def any_overdrawn(self) -> bool:
@@ -97,34 +102,34 @@ class AccountFuture:
             return None
         _, last = self._line.slots(self._now, end)
         most: int | None = None
-        for bar in self._quotas.bars(charge_path):
+        for account_limit in self._quotas.account_limits(charge_path):
             for name, amount in amounts.items():
-                if amount > 0 and name in bar.ceiling.limits:
-                    limit, used, kept = bar.state(name)
-                    held = used - int(self._lessened(bar.account, name)[:last].min())
+                if amount > 0 and name in account_limit.limit.limits:
+                    limit, used, kept = account_limit.state(name)
+                    held = used - int(self._lessened(account_limit.account, name)[:last].min())
                     here = max((limit - held) // amount, kept // amount, 0)
                     most = here if most is None else min(most, here)
         return most
 
     def excess(
         self, charge_path: ChargePath, amounts: Mapping[str, int], end: float
-    ) -> tuple[Bar, str, int] | None:
-        """(ceiling, resource, how much of it is held at most until `end`) where the amounts do not fit so long."""
+    ) -> tuple[AccountLimit, str, int] | None:
+        """(limit, resource, how much of it is held at most until `end`) where the amounts do not fit so long."""
         _, last = self._line.slots(self._now, end)
-        for bar in self._quotas.bars(charge_path):
+        for account_limit in self._quotas.account_limits(charge_path):
             for name, amount in amounts.items():
-                if amount > 0 and name in bar.ceiling.limits:
-                    limit, used, kept = bar.state(name)
-                    held = used - int(self._lessened(bar.account, name)[:last].min())
+                if amount > 0 and name in account_limit.limit.limits:
+                    limit, used, kept = account_limit.state(name)
+                    held = used - int(self._lessened(account_limit.account, name)[:last].min())
                     if held + amount > limit and amount > kept:
-                        return bar, name, held
+                        return account_limit, name, held
         return None
 
-    def _fits(self, bar: Bar, amounts: dict[str, int], begin: int, end: int) -> bool:
+    def _fits(self, account_limit: AccountLimit, amounts: dict[str, int], begin: int, end: int) -> bool:
         for name, amount in amounts.items():
-            if amount > 0 and name in bar.ceiling.limits:
-                limit, used, kept = bar.state(name)
-                held = used - int(self._lessened(bar.account, name)[begin:end].min())
+            if amount > 0 and name in account_limit.limit.limits:
+                limit, used, kept = account_limit.state(name)
+                held = used - int(self._lessened(account_limit.account, name)[begin:end].min())
                 if held + amount > limit and amount > kept:
                     return False
         return True

@@ -48,10 +48,10 @@ def _never_allowed(quotas: QuotaCheck, parts: Sequence[Part]) -> str:
         if part.charge_path is not None:
             add_amounts(wanted.setdefault(part.charge_path, {}), part.pod_class.footprint.amounts, part.count)
     for charge_path, amounts in wanted.items():
-        for bar in quotas.bars(charge_path):
+        for account_limit in quotas.account_limits(charge_path):
             for name, amount in amounts.items():
-                if name in bar.ceiling.limits and not bar.ceiling.computed:
-                    limit, _, kept = bar.state(name)
+                if name in account_limit.limit.limits and not account_limit.limit.computed:
+                    limit, _, kept = account_limit.state(name)
                     if amount > max(limit, kept):
-                        return f"{bar.ceiling.word} of {bar.account.label} ({name})"
+                        return f"{account_limit.limit.word} of {account_limit.account.label} ({name})"
     return ""

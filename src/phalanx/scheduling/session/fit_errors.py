@@ -9,7 +9,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.domain_shortage import no_room_near
 from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
-from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
+from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_limit_for_pod
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
 from phalanx.scheduling.queue.demands import (
@@ -77,7 +77,7 @@ class FitErrors:
         """The verdict on every pod on its own that lacks this room: one object for all of them."""
         verdict = self._verdicts.get(facts)
         if verdict is None:
-            verdict = no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
+            verdict = no_room_for_pod(facts) if isinstance(facts, Shortage) else over_limit_for_pod(facts)
             self._verdicts[facts] = verdict
         return verdict
 

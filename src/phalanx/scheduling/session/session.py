@@ -122,7 +122,7 @@ class Session:
         self._past = past
         # For whoever computes something from the kinds of pods that there are.
         self.protected_pods: object = None
-        self.quota_check = QuotaCheck(state.ledger, self._ceilings)
+        self.quota_check = QuotaCheck(state.ledger, self._limits)
         network = plugin_runtime.policy.topology
         self.topology_domains = TopologyDomains(
             state.topology, placer, network.levels, network.layers, network.max_domains
@@ -215,11 +215,11 @@ class Session:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
         return self.reclaimable(gang, account)
 
-    def _ceilings(self, account: AccountRecord) -> Iterator[Limit]:
+    def _limits(self, account: AccountRecord) -> Iterator[Limit]:
         for plugin in self.plugin_runtime.plugins("limit"):
-            ceiling = plugin.limit(self, account)
-            if ceiling is not None:
-                yield ceiling
+            plugin_limit = plugin.limit(self, account)
+            if plugin_limit is not None:
+                yield plugin_limit
 
     def charge_path(self, unit: GangRecord | PodRecord) -> ChargePath:
         """Who pays for a pod, or for a gang's next members."""

@@ -18,7 +18,7 @@ from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.quota.limits import UNLIMITED, Bar
+from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import StoredReservation, shares_of, stored
@@ -44,7 +44,7 @@ class _KeptRoom:
             room = found[0].room(charge_path, amounts, found[1]) if found is not None else None
         return UNLIMITED if room is None else room
 
-    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[Bar, str, int] | None:
+    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[AccountLimit, str, int] | None:
         with self._plan.accounts_until(self._limit, self._use) as found:
             return found[0].excess(charge_path, amounts, found[1]) if found is not None else None
 

@@ -250,7 +250,11 @@ class CandidateNodes:
         """The accounts that do not allow the preemptor now."""
         full: set[object] = set()
         for charge_path, wanted in self._preemptor.charge_paths.items():
-            for bar in self._session.quota_check.bars(charge_path):
-                if any(bar.refuses(name, amount) for name, amount in wanted.items() if name in bar.ceiling.limits):
-                    full.add(bar.account)
+            for account_limit in self._session.quota_check.account_limits(charge_path):
+                if any(
+                    account_limit.refuses(name, amount)
+                    for name, amount in wanted.items()
+                    if name in account_limit.limit.limits
+                ):
+                    full.add(account_limit.account)
         return full
