@@ -20,7 +20,7 @@ from phalanx.reports.jobs.told_reasons import told_reason
 from phalanx.scheduling.diagnosis import verdicts
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
 from phalanx.scheduling.gangs.quorum import quorum_requirement
-from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
+from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, VictimsTerminating
 from tests.cluster_content import G, pod, state_of
 
 TAINT, FULL = NodeCount("node(s) had untolerated taint {a: b}", 2), NodeCount("Insufficient cpu", 2)
@@ -64,7 +64,7 @@ def spoken() -> Iterator[Verdict]:
     yield verdicts.held_account(f"gang {G}", Blocked("QueueClosed", "Queue q is closed and takes nothing new"))
     yield verdicts.awaiting_admission(gang, spec, NotAdmitted())
     yield verdicts.behind(f"gang {G}", BlockedByFifo("Queue q", "gang ns/first"))
-    yield verdicts.waiting_for_leavers(f"gang {G}", Leaving(1, 3, ("n",)))
+    yield verdicts.victims_terminating(f"gang {G}", VictimsTerminating(1, 3, ("n",)))
     yield verdicts.waiting_for_gang_group(G, G, "it has too few members")
     yield verdicts.unrequited(G, G, G)
     yield verdicts.gap(Gap((("cpu", 1000),)), gang, spec)

@@ -30,7 +30,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     nominated_members,
     place_nominated,
     place_where_nominated,
-    waits_on,
+    wait_for_victims,
 )
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of, place_gangs
 from phalanx.scheduling.gang_placement.shared_verdicts import judge_unit, tell_unit
@@ -254,7 +254,7 @@ def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: P
     """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
     if session.blocked(record) is not None:
         return False
-    if not (place_nominated(session, record, kind) or waits_on(session, unit, kind)):
+    if not (place_nominated(session, record, kind) or wait_for_victims(session, unit, kind)):
         return False
     session.mark_attempted(unit)
     return True
@@ -316,7 +316,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
         if facts is None:
             loans.postpone([unit], charges)
             return False
-        if waits_on(session, unit, demand):
+        if wait_for_victims(session, unit, demand):
             session.mark_attempted(unit)
             return False
         fit_error = session.fit_errors.record(demand, facts)

@@ -11,7 +11,11 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_attempt_of
 from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
-from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
+from phalanx.scheduling.gang_placement.nominated_placement import (
+    nominated_members,
+    place_where_nominated,
+    wait_for_victims,
+)
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.demands import CompositeDemand, QuotaBlocked
@@ -68,7 +72,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         needed = attempt.core_unit(unit)
         if nominated and needed is not None:
             wanted = demand_of([attempt.placements[gang] for gang in needed.gangs])
-            if waits_on(session, unit, wanted):
+            if wait_for_victims(session, unit, wanted):
                 session.mark_attempted(unit)
                 return False
         _wait(session, unit, attempt, placer.lacks)

@@ -12,7 +12,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, startable
-from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
+from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, VictimsTerminating
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -155,7 +155,7 @@ def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     )
 
 
-def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
+def victims_terminating(who: str, facts: VictimsTerminating) -> Verdict:
     """`who` is the gang or the pod, as people call it."""
     shown = ", ".join(facts.nodes[:_NODES_NAMED])
     more = f" and {len(facts.nodes) - _NODES_NAMED} more" if len(facts.nodes) > _NODES_NAMED else ""

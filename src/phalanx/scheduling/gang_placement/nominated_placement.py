@@ -12,7 +12,7 @@ from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.queue.demands import Nominated, PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
-from phalanx.scheduling.quota.limits import Leaving
+from phalanx.scheduling.quota.limits import VictimsTerminating
 from phalanx.scheduling.session.session import Session
 
 
@@ -79,7 +79,7 @@ def place_nominated(session: Session, record: PodRecord, kind: PodDemand, gang: 
     return True
 
 
-def waits_on(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> bool:
+def wait_for_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> bool:
     """Whether the unit has to wait for others to leave still; if so it is told so.
 
     If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
@@ -133,11 +133,13 @@ def _stands(session: Session, held: list[PodRecord]) -> bool:
     )
 
 
-def nomination_verdict(held: list[PodRecord]) -> Leaving:
+def nomination_verdict(held: list[PodRecord]) -> VictimsTerminating:
     """What the pods, for all of which one decision holds room, are told."""
     nomination = held[0].nomination
     assert nomination is not None
-    return Leaving(len(nomination.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
+    return VictimsTerminating(
+        len(nomination.victims), len(held), tuple(sorted({record.nominated_node for record in held}))
+    )
 
 
 def await_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> None:

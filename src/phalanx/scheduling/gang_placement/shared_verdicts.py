@@ -15,14 +15,14 @@ from phalanx.scheduling.diagnosis.verdicts import (
     held_account,
     no_room_for_gang,
     over_limit_for_gang,
+    victims_terminating,
     waiting_for_gang_group,
-    waiting_for_leavers,
 )
 from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
 from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
 from phalanx.scheduling.queue.demands import PodDemand
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
-from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
+from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, VictimsTerminating
 from phalanx.scheduling.session.session import Session
 
 
@@ -59,11 +59,11 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
                     session.decisions.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
         case CompositeFitError():
             explain_composite(session, unit, facts)
-        case Leaving() if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
-        case Leaving():
+        case VictimsTerminating() if unit.pod is not None:
+            session.decisions.judge_pod(unit.pod, victims_terminating(f"pod {unit.pod.pod.key}", facts))
+        case VictimsTerminating():
             for gang in unit.gangs:
-                session.decisions.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
+                session.decisions.judge_gang(gang, victims_terminating(f"gang {gang.key}", facts))
         case BlockedByFifo() if unit.pod is not None:
             session.decisions.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
         case BlockedByFifo():

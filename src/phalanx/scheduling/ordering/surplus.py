@@ -7,7 +7,7 @@ from itertools import takewhile
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import ACTIVE, MemberState, bound_at
 from phalanx.scheduling.diagnosis.verdicts import growth_delayed, subgroup_too_small, unreadable
-from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, waits_on
+from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, wait_for_victims
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusDomain,
@@ -172,7 +172,7 @@ class SurplusTurns:
         kind = kind_of(session, member)
         if place_nominated(session, member, kind, turn.gang):
             turn.members.remove(member)
-        elif waits_on(session, turn.unit, kind):
+        elif wait_for_victims(session, turn.unit, kind):
             turn.members.clear()
         else:
             # What was held for it is of no use: it waits like all others.

@@ -124,7 +124,7 @@ class Blocked(msgspec.Struct, frozen=True):
     culprit: int = 0
 
 
-class Leaving(msgspec.Struct, frozen=True):
+class VictimsTerminating(msgspec.Struct, frozen=True):
     """Room is held on `nodes` for `held` pods until the `victims` (how many there were at first) have left."""
 
     victims: int
