@@ -21,7 +21,7 @@ DEFAULT = EVICTS.replace('"true"', '"false"')
 
 
 class TestBackfillAlone:
-    def test_a_gang_that_asks_for_slots_only_starts_whole(self) -> None:
+    def test_best_effort_gang_starts_whole(self) -> None:
         cluster = Scenario(BACKFILL).node("n1", pods=2).gang("g", 3).pods("g", 3, gang="g").run()
         assert cluster.placed() == []
         cluster.node("n2", pods=1).run()

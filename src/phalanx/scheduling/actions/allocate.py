@@ -55,7 +55,7 @@ def allocate(session: Session) -> None:
     A unit that does not fit holds nothing and does not block those behind it, unless its queue keeps its order.
     Zero-request pods without a gang are left to `backfill`.
     """
-    walk(session, [unit for unit in session.units if not asks_for_a_slot_only(unit)])
+    walk(session, [unit for unit in session.units if not is_best_effort(unit)])
 
 
 def left_to_backfill(session: Session, plan: ReservationPlan, units: list[QueuedUnit]) -> bool:
@@ -196,7 +196,7 @@ def _has_room(session: Session, record: PodRecord) -> bool:
     return bool(session.placer.place(record.pod_class, 1))
 
 
-def asks_for_a_slot_only(unit: QueuedUnit) -> bool:
+def is_best_effort(unit: QueuedUnit) -> bool:
     record = unit.pod
     return record is not None and not record.pod.problem and record.pod_class.spec.best_effort
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
+from phalanx.scheduling.actions.allocate import is_best_effort, walk
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
@@ -22,7 +22,7 @@ def backfill(session: Session) -> None:
     holds here as well (Volcano, actions/backfill).
     """
     _shortest_first(session)
-    units = [unit for unit in session.units if asks_for_a_slot_only(unit) or _has_slots_to_fill(session, unit)]
+    units = [unit for unit in session.units if is_best_effort(unit) or _has_slots_to_fill(session, unit)]
     walk(session, units)
 
 
@@ -30,7 +30,7 @@ def _shortest_first(session: Session) -> None:
     plan = plan_of(session)
     if plan is None or not plan.settings.shortest_first:
         return
-    left = [unit for unit in session.units if unit.key not in session.attempted and not asks_for_a_slot_only(unit)]
+    left = [unit for unit in session.units if unit.key not in session.attempted and not is_best_effort(unit)]
     session.backfilling = True
     for unit in sorted(left, key=lambda each: (expected_run_time(each) or UNKNOWN, each.rank)):
         if session.plan.complete:
@@ -39,7 +39,7 @@ def _shortest_first(session: Session) -> None:
 
 
 def _has_slots_to_fill(session: Session, unit: QueuedUnit) -> bool:
-    return session.slots_only and bool(unit.gangs) and all(_enough(session, gang) for gang in unit.gangs)
+    return session.best_effort_only and bool(unit.gangs) and all(_enough(session, gang) for gang in unit.gangs)
 
 
 def _enough(session: Session, gang: GangRecord) -> bool:

@@ -61,7 +61,7 @@ class Policy(msgspec.Struct, frozen=True):
     defragmentation: DefragmentSettings | None = None
 
     @property
-    def places_slots_only(self) -> bool:
+    def places_best_effort_only(self) -> bool:
         """Whether no action is for members of gangs that ask for more than a slot; of others' nobody knows."""
         return "allocate" not in self.actions and not self.custom_actions
 

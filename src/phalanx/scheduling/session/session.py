@@ -90,7 +90,7 @@ class Session:
         self.now = now
         self._should_stop = should_stop
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
-        self.slots_only = plugin_runtime.policy.places_slots_only
+        self.best_effort_only = plugin_runtime.policy.places_best_effort_only
         self.attempted: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
@@ -266,7 +266,7 @@ class Session:
         """Pending members whom the policy's actions place, by the plugins' pod order, then index, age and name."""
         plugins = self.plugin_runtime.plugins("pod_order")
         pending: Iterable[PodRecord] = gang.pending.values()
-        if self.slots_only:
+        if self.best_effort_only:
             pending = (member for member in pending if member.pod_class.spec.best_effort)
         return sorted(
             pending,
