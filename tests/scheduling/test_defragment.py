@@ -94,7 +94,7 @@ class TestOneWhoWaitsGetsItsRoom:
         made = halves().queue("small", capability={"cpu": 3}).job("whole", 1, cpu=4, queue="small")
         assert made.settle().evicted == []
 
-    def test_one_who_waits_with_a_start_kept_starts_earlier(self) -> None:
+    def test_waiting_gang_with_reserved_start_starts_earlier(self) -> None:
         limit = {"run_time": RunTime(limit=20 * HOUR, limit_source="activeDeadlineSeconds")}
         made = halves(more=limit, actions="enqueue, allocate, reserve, backfill, defragment")
         made.job("whole", 1, cpu=4).settle()

@@ -11,7 +11,7 @@ from phalanx.cli.listing.options import chosen_options, list_options
 
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
-    from phalanx.reports.reservation_list import KeptRoom
+    from phalanx.reports.reservation_list import ReservationRow
 
 _KINDS = ("promise", "reservation", "koordinator")
 
@@ -42,12 +42,12 @@ def reservations(
 
     read_policy = policy_reader("", lease_namespace, scheduler_names, names_only=True)
 
-    async def read(client: Any) -> Found[KeptRoom]:
+    async def read(client: Any) -> Found[ReservationRow]:
         _, names = await read_policy(client)
         found, warnings = await read_reservations(client, lease_namespace, names)
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
-    listing: Listing[KeptRoom] = Listing(
+    listing: Listing[ReservationRow] = Listing(
         columns=_columns(),
         key=lambda room: (room.kind, room.name),
         name=lambda room: f"{room.kind}/{room.name}",
@@ -55,11 +55,11 @@ def reservations(
     show(listing, read, options)
 
 
-def _columns() -> tuple[Column[KeptRoom], ...]:
+def _columns() -> tuple[Column[ReservationRow], ...]:
     from phalanx.cli.listing.node_names import compress
     from phalanx.cli.listing.table import Column
 
-    def nodes(room: KeptRoom, full: bool) -> str:
+    def nodes(room: ReservationRow, full: bool) -> str:
         reason = f"{room.reason}: {room.message}" if full and room.message else room.reason
         return " ".join(filter(None, (compress(room.nodes), f"({reason})" if reason else "")))
 

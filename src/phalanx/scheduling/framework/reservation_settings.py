@@ -23,7 +23,7 @@ class ReservationSettings(msgspec.Struct, frozen=True):
     Nobody is evicted for who starts by itself within `wait_instead` seconds (0: that does not count), nor where
     more than `most_lost_percent` of the time that it gains is lost as work of those who go (-1: no limit).
 
-    Without `keeps_starts` nobody who waits has a start kept: the policy has no action `reserve`, and there are
+    Without `reserves_starts` nobody who waits has a start kept: the policy has no action `reserve`, and there are
     advance reservations.
     """
 
@@ -35,7 +35,7 @@ class ReservationSettings(msgspec.Struct, frozen=True):
     wait_instead: int = 0
     most_lost_percent: int = -1
     forecast_every: int = 1800
-    keeps_starts: bool = True
+    reserves_starts: bool = True
 
 
 def reservation_settings(

@@ -13,7 +13,7 @@ from phalanx.cluster.ledger import Ledger
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit, Limit, OverQuota
 
 
-class KeptRoom(Protocol):
+class ReservedQuota(Protocol):
     """What accounts allow beside what is kept for others that start later."""
 
     def room(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
@@ -34,7 +34,7 @@ class QuotaCheck:
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
         # Set while somebody has its turn beside what is kept for others.
-        self.kept_room: KeptRoom | None = None
+        self.reserved_quota: ReservedQuota | None = None
 
     def account_limits(self, charge_path: ChargePath) -> list[AccountLimit]:
         """Every limit on the charge path, leaf first."""
@@ -58,8 +58,8 @@ class QuotaCheck:
             return UNLIMITED
         self._ledger.settle()
         most = min(account_limit.room(amounts) for account_limit in account_limits)
-        if self.kept_room is not None and most:
-            most = min(most, self.kept_room.room(charge_path, amounts))
+        if self.reserved_quota is not None and most:
+            most = min(most, self.reserved_quota.room(charge_path, amounts))
         return most
 
     def over_quota(
@@ -117,7 +117,9 @@ class QuotaCheck:
         self, charge_path: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
     ) -> OverQuota | None:
         """Which limit does not allow one more pod beside what is kept for others."""
-        excess = self.kept_room.excess(charge_path, footprint.amounts) if self.kept_room is not None else None
+        excess = (
+            self.reserved_quota.excess(charge_path, footprint.amounts) if self.reserved_quota is not None else None
+        )
         if excess is None:
             return None
         account_limit, name, held = excess

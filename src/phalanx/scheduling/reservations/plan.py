@@ -15,13 +15,13 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
 from phalanx.scheduling.reservations.impossible import Never, why_never
+from phalanx.scheduling.reservations.promised_starts import PromisedStarts
 from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause, ToldStart
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
 from phalanx.scheduling.reservations.stored import StoredGrant, StoredReservation
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
-from phalanx.scheduling.reservations.told_starts import ToldStarts
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window
 
@@ -59,7 +59,7 @@ class ReservationPlan(StandingPlan):
         self._hopeless: dict[UnitKey, tuple[int, Never | None]] = {}
         # The unit of each gang that has asked for a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
-        self.starts = ToldStarts()
+        self.starts = PromisedStarts()
 
     # -- looking ---------------------------------------------------------------------------------------------
 

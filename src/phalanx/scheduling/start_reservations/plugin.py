@@ -22,9 +22,9 @@ from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
 from phalanx.scheduling.start_reservations.turns import (
     beside_the_plan,
     due_units,
-    keep_start,
     next_in_line,
     promises,
+    reserve_start,
     reserved_turn,
 )
 
@@ -61,7 +61,7 @@ class StartReservations(CyclePlugin):
         if self._settings is None and not self._advance_wanted:
             self.plan, self._promises = None, []
             return
-        settings = self._settings or ReservationSettings(keeps_starts=False)
+        settings = self._settings or ReservationSettings(reserves_starts=False)
         if self.plan is None:
             self.plan = ReservationPlan(self._state, settings)
         else:
@@ -76,7 +76,7 @@ class StartReservations(CyclePlugin):
     def _follow_advance(self) -> None:
         """Begin a plan for advance reservations under a policy that reserves no starts."""
         if self.plan is None and self._advance_wanted:
-            self.plan = ReservationPlan(self._state, ReservationSettings(keeps_starts=False))
+            self.plan = ReservationPlan(self._state, ReservationSettings(reserves_starts=False))
             self._queue.activate_everything()
 
     def reserved_room(self) -> ReservationPlan | None:
@@ -129,7 +129,7 @@ class StartReservations(CyclePlugin):
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
         if self.plan is not None:
             for unit in units:
-                keep_start(session, self.plan, unit)
+                reserve_start(session, self.plan, unit)
 
     def evict_ended(self, session: Session) -> None:
         self._retry_at = session.now + _RETRY

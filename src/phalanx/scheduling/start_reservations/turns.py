@@ -31,7 +31,7 @@ from phalanx.scheduling.session.session import Session
 MOST_RESERVATIONS = 1000
 
 
-class _KeptRoom:
+class _ReservedQuota:
     """What accounts allow beside the plan who runs so long, and may `use` an advance reservation."""
 
     def __init__(self, plan: ReservationPlan, limit: int, use: ReservationUse | None) -> None:
@@ -58,11 +58,11 @@ def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUni
     turn.opened |= opened
     mark = len(session.plan.binds)
     use = _use_of(first)
-    session.quota_check.kept_room = _KeptRoom(plan, run_limit(first), use)
+    session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(first), use)
     try:
         yield
     finally:
-        session.quota_check.kept_room = None
+        session.quota_check.reserved_quota = None
         if opened or turn.placed is not None:
             nodes = session.state.nodes
             rows = [nodes.row(bind.node) for bind in session.plan.binds[mark:]]
@@ -77,11 +77,11 @@ def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -
 
     What its turn refuses would seem open otherwise, turn after turn.
     """
-    session.quota_check.kept_room = _KeptRoom(plan, run_limit(unit), _use_of(unit))
+    session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
     try:
         yield
     finally:
-        session.quota_check.kept_room = None
+        session.quota_check.reserved_quota = None
 
 
 def _use_of(unit: QueuedUnit) -> ReservationUse | None:
@@ -158,7 +158,7 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     return [unit.key for units in heads.values() for unit in units]
 
 
-def keep_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
+def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
     """Reserve a start for a unit that is unschedulable, if it is entitled to one and there is any."""
     demand, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
@@ -192,7 +192,7 @@ def waits_for_room(demand: WaitReason) -> bool:
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Whether the policy keeps starts for such a unit, its age aside."""
-    if not plan.settings.keeps_starts or any(_inside(member) for member in _pending(unit)):
+    if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
         return False
     if unit.composite is not None or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
         return False

@@ -16,7 +16,7 @@ from phalanx.scheduling.reservations.telling import expected_start, forecast_sen
 _WORTH_TELLING = 60
 
 
-class ToldStarts:
+class PromisedStarts:
     """`calibration` and `outcomes` are those of promises, `forecasts` of those who have none."""
 
     def __init__(self) -> None:
