@@ -12,7 +12,6 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
 from phalanx.daemon.controllers.defragmentation_record import DefragmentationRecord
-from phalanx.daemon.controllers.exceeded_run_times import ExceededRunTimes
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.daemon.controllers.made_groups import MadeGroups
 from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindows
@@ -20,6 +19,7 @@ from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
+from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.endpoint import STOPPING, EndpointError
@@ -233,7 +233,7 @@ class SchedulerService:
             client, self._pool, place, lambda: self._policy.text, scheduler_names=options.scheduler_names
         )
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
-        self._exceeded = ExceededRunTimes(
+        self._exceeded = RunTimeExceeded(
             self.state, event_publisher, self.telemetry.run_time_exceeded, self._tell_group, time.time
         )
         holds, knows_all, now = self._reservations.holds, self.observer.kinds.knows_all, time.time

@@ -168,8 +168,10 @@ class GroupStatuses:
 
     def _exceeded(self, record: GangRecord) -> str:
         """Why the time of the gang's members is over."""
-        allowances = self._state.pods.allowances
-        over = [uid for uid in record.members if uid in allowances and allowances.end_of(uid) <= self._now()]
+        run_time_limits = self._state.pods.run_time_limits
+        over = [
+            uid for uid in record.members if uid in run_time_limits and run_time_limits.end_of(uid) <= self._now()
+        ]
         return run_time_sentence(record.members[min(over)].pod.run_time) if over else ""
 
     def _with_hypernode(

@@ -10,12 +10,12 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.allowances import RunAllowances
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
 from phalanx.cluster.pods.placeholders import Placeholders, next_to_claim
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
+from phalanx.cluster.pods.run_time_limits import RunTimeLimits
 from phalanx.cluster.pods.states import IGNORED, SEEN, InvalidTransitionError, PodEvent, PodState, state_of_record
 from phalanx.cluster.pods.story import PodStories, Transition
 from phalanx.cluster.pods.tolerations import TolerationCounts
@@ -51,7 +51,7 @@ class PodTable(dict[str, PodRecord]):
         self.unreleased = UnreleasedPods(self.terminating, [each.lingers for each in nodes.allocators.values()])
         self.tolerations = TolerationCounts(frozenset(schedulers))
         self.stories = PodStories()
-        self.allowances = RunAllowances()
+        self.run_time_limits = RunTimeLimits()
         # The rows on which a pod will have left at another time than was known before.
         self.retimed = ChangeLog()
         self._schedulers = schedulers
@@ -74,13 +74,13 @@ class PodTable(dict[str, PodRecord]):
             self._transition(record, SEEN[state], pod, state)
             if record.row != NO_NODE and _times(last) != _times(pod):
                 self.retimed.note(record.row)
-        if pod.run_time.allowed or pod.uid in self.allowances:
-            self.allowances.note(pod)
+        if pod.run_time.allowed or pod.uid in self.run_time_limits:
+            self.run_time_limits.note(pod)
 
     def delete(self, uid: str) -> None:
         record = self.get(uid)
         if record is not None:
-            self.allowances.drop(uid)
+            self.run_time_limits.drop(uid)
             self._transition(record, PodEvent.DELETED)
 
     def recall_nominations(self) -> None:

@@ -37,7 +37,7 @@ class RunTimeLimitEvictions(CyclePlugin):
     name = "run-times"
 
     def __init__(self, state: ClusterState, queue: SchedulingQueue) -> None:
-        self._limits = state.pods.allowances
+        self._limits = state.pods.run_time_limits
         self._queue = queue
         self._rule = REPORT
         self._retry_at: float | None = None
@@ -67,9 +67,9 @@ class RunTimeLimitEvictions(CyclePlugin):
             self._retry_at = None
 
 
-def exceeded_pods(session: Session) -> Iterator[PodRecord]:
+def run_time_exceeded_pods(session: Session) -> Iterator[PodRecord]:
     """Our pods whose time is over, the longest first. What belongs to its node or to others stays."""
-    for uid in session.state.pods.allowances.over:
+    for uid in session.state.pods.run_time_limits.over:
         record = session.state.pods.get(uid)
         if record is not None and not record.pod.fixture and record.pod.scheduler in session.state.schedulers:
             yield record
@@ -78,7 +78,7 @@ def exceeded_pods(session: Session) -> Iterator[PodRecord]:
 def _kill(session: Session) -> bool:
     """A limit is no eviction for others' sake: nobody has a say in it. A gang goes as a whole."""
     left, gone = False, set[str]()
-    for record in exceeded_pods(session):
+    for record in run_time_exceeded_pods(session):
         if record.pod.uid in gone:
             continue
         leaving = whole_gang_of(record, session.state)
@@ -104,7 +104,7 @@ def _make_room(session: Session) -> bool:
     waiting = [unit for unit in waiting if not _fits_without(session, unit, [])]
     evictions = VoluntaryEvictions(session, session.evictions)
     left, gone = False, set[str]()
-    for record in exceeded_pods(session):
+    for record in run_time_exceeded_pods(session):
         if record.pod.uid in gone or not waiting:
             continue
         mark = evictions.mark()

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from phalanx.daemon.controllers.exceeded_run_times import ExceededRunTimes
+from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
 from phalanx.kube.events import EventRecorder
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
@@ -31,7 +31,7 @@ class World:
         self.touched: list[GangKey] = []
         self.now = 0.0
         publisher = EventPublisher(cast(EventRecorder, self.recorded), self.state)
-        self.exceeded = ExceededRunTimes(
+        self.exceeded = RunTimeExceeded(
             self.state, publisher, self.counted.append, self.touched.append, lambda: self.now
         )
 

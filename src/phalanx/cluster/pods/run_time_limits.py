@@ -7,7 +7,7 @@ import heapq
 from phalanx.model.pod import Pod
 
 
-class RunAllowances:
+class RunTimeLimits:
     """By uid, while the pod is there and runs. Costs nothing for pods that are allowed any time."""
 
     def __init__(self) -> None:

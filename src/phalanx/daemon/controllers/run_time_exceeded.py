@@ -26,7 +26,7 @@ _CONSEQUENCES = {
 }
 
 
-class ExceededRunTimes:
+class RunTimeExceeded:
     """One event per gang, or pod on its own, and stage. `count` is told the policy for each whose time is over,
     `touch` each gang for which that is news, so that its status says so. Who evicts is the scheduler
     (`phalanx.scheduling.features.run_time_limits`).
@@ -49,8 +49,8 @@ class ExceededRunTimes:
 
     def check(self, policy: str) -> None:
         """`policy` is report, evict-when-needed or kill."""
-        now, allowances = self._now(), self._state.pods.allowances
-        for unit, record in self._news(EXCEEDED, allowances.ending(now)):
+        now, run_time_limits = self._now(), self._state.pods.run_time_limits
+        for unit, record in self._news(EXCEEDED, run_time_limits.ending(now)):
             then = _CONSEQUENCES.get(policy, "nothing is done about it")
             self._tell(
                 record,
@@ -62,9 +62,9 @@ class ExceededRunTimes:
                 self._touch(unit)
         if policy != KILL:
             return
-        ahead = [uid for uid in allowances.ending(now + NOTICE) if allowances.end_of(uid) > now]
+        ahead = [uid for uid in run_time_limits.ending(now + NOTICE) if run_time_limits.end_of(uid) > now]
         for _, record in self._news(ENDING, ahead):
-            run_time, end = record.pod.run_time, format_moment(int(allowances.end_of(record.pod.uid)))
+            run_time, end = record.pod.run_time, format_moment(int(run_time_limits.end_of(record.pod.uid)))
             limit = f"the {format_duration(run_time.allowed)} of {run_time.allowed_source}"
             self._tell(record, ENDING, f"it is evicted at {end}, when {limit} are over")
 
