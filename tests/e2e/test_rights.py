@@ -15,7 +15,7 @@ UNUSED: dict[str, str] = {
     "create tokenreviews.authentication.k8s.io": "/configz and /debug (test_inspection)",
     "create subjectaccessreviews.authorization.k8s.io": "the same",
     "write schedulingresults.phalanx.dev": "no request: admission policies ask for it (tests/attacks)",
-    "* podgroups.scheduling.sigs.k8s.io": "made of the kind that is served (test_made_groups)",
+    "* podgroups.scheduling.sigs.k8s.io": "made of the kind that is served (test_generated_pod_groups)",
     "* compositepodgroups.scheduling.k8s.io": "v1alpha3 of the native API",
     "* compositepodgroups/status.scheduling.k8s.io": "the same",
     "* workloads.scheduling.k8s.io": "v1alpha1 of the native API, of Kubernetes 1.35",

@@ -12,7 +12,7 @@ from typing import Any, Self
 from phalanx.kube.errors import ApiError, ConnectionLost
 from tests.e2e.test_accounts import GROUP, QUEUE, QUEUE_NAME, made
 from tests.e2e.test_crashes import GROUPS
-from tests.e2e.test_interruptions import GROUPS as MADE_GROUPS
+from tests.e2e.test_interruptions import GROUPS as GENERATED_GROUPS
 from tests.e2e.world import NODES, PODS, Object, World, condition, pod
 
 from .ledger import ENDED
@@ -129,7 +129,7 @@ class Scenario:
         """All that a user sees but names, nodes and times: a line for each kind of pod and for each object."""
         pods = Counter(map(_seen, await self.world.list(PODS)))
         lines = [f"{count} of {seen}" for seen, count in sorted(pods.items())]
-        for resource in (GROUP, GROUPS, MADE_GROUPS, QUEUE):
+        for resource in (GROUP, GROUPS, GENERATED_GROUPS, QUEUE):
             for item in await self.world.list(resource):
                 name = item["metadata"]["name"]
                 if resource.namespaced or name.startswith(self.prefix):
@@ -141,7 +141,7 @@ class Scenario:
         """Waits until gangs that only their pods declare have PodGroups."""
 
         async def made_for_them() -> bool:
-            return {item["metadata"]["name"] for item in await self.world.list(MADE_GROUPS)} >= set(names)
+            return {item["metadata"]["name"] for item in await self.world.list(GENERATED_GROUPS)} >= set(names)
 
         await self.world.until(made_for_them, f"there are PodGroups {names}", self._patience)
 

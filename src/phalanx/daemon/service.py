@@ -12,8 +12,8 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
 from phalanx.daemon.controllers.defragmentation_record import DefragmentationRecord
+from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
-from phalanx.daemon.controllers.made_groups import MadeGroups
 from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindows
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
@@ -205,7 +205,7 @@ class SchedulerService:
         )
         endpoint.outdated = self.observer.kinds.rediscover
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.apply_event, time.time)
-        self._made_groups = MadeGroups(
+        self._generated_pod_groups = GeneratedPodGroups(
             client,
             self._pool,
             self.state,
@@ -244,7 +244,7 @@ class SchedulerService:
             endpoint, self._pool, self._intake, event_publisher, self._starts.advance_grants, holds, now
         )
         self._leftover_evictions = LeftoverEvictions(self.state, self.executor.evict, evictor.withdraw, time.time)
-        keepers = (self._made_groups, self._queue_gates, self._hub_lease, self._leftover_evictions)
+        keepers = (self._generated_pod_groups, self._queue_gates, self._hub_lease, self._leftover_evictions)
         self._pods_seen_by = [part.pod_seen for part in (self._refusals, self.executor, *keepers)]
         self._pods_gone_by = [part.pod_gone for part in (self.executor, self.telemetry, self._publisher, *keepers)]
         self._inspection = Inspection(
@@ -500,7 +500,7 @@ class SchedulerService:
         self._publisher.gang_touched(key)
         self._groups_told[1](key)
         self._accounts.gang_touched(key)
-        self._made_groups.touch(key)
+        self._generated_pod_groups.touch(key)
         self._lost_members.touch(key)
 
     def _verdict(self, key: GangKey) -> Verdict | None:
@@ -539,6 +539,6 @@ class SchedulerService:
                 guard("task", "advance reservations", self._advance.check)
                 guard("task", "leftover evictions", self._leftover_evictions.check)
                 guard("task", "built-in queues", self._builtin_queues.check)
-                guard("task", "PodGroups for labels", self._made_groups.check)
+                guard("task", "PodGroups for labels", self._generated_pod_groups.check)
                 guard("task", "queue allocation gates", self._queue_gates.check)
                 guard("task", "policy record", self._policy_record.save)

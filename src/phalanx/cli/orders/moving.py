@@ -7,7 +7,7 @@ import click
 from phalanx.admission.context import QueueCatalog
 from phalanx.admission.queue_state import refusals_of_queue
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
-from phalanx.dialects.gangs.made_groups import MADE_FROM_PODS
+from phalanx.dialects.gangs.generated_pod_groups import FORMER_GENERATED_FROM_PODS, GENERATED_FROM_PODS
 from phalanx.jobs.suspended import QUEUE_LABEL, is_suspended
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
@@ -95,7 +95,11 @@ async def _annotate(client: KubeClient, target: Target, queue: str) -> str:
 def _made(group: dict[str, object]) -> bool:
     """Whether the scheduler has made it from what its pods say: then they say the queue."""
     metadata = mapping(group.get("metadata"))
-    return MADE_FROM_PODS in mapping(metadata.get("annotations"))
+    return (
+        not mapping(metadata.get("annotations"))
+        .keys()
+        .isdisjoint((GENERATED_FROM_PODS, FORMER_GENERATED_FROM_PODS))
+    )
 
 
 def _moved(target: Target, queue: str) -> str:

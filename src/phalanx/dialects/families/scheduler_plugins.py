@@ -7,8 +7,8 @@ from typing import Any
 
 from phalanx.dialects.api_groups import SIGS, X_K8S
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
+from phalanx.dialects.gangs.generated_pod_groups import generated_pod_group
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
-from phalanx.dialects.gangs.made_groups import made_group
 from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
 from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
@@ -62,7 +62,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     min_member = reader.min_member("minMember")
     min_resources = reader.resources("minResources")
     timeout = reader.timeout("scheduleTimeoutSeconds")
-    made = made_group(resource, document)
+    made = generated_pod_group(resource, document)
     spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,

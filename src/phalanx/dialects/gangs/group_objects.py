@@ -10,8 +10,8 @@ import msgspec
 
 from phalanx.dialects.dialect import GroupKind
 from phalanx.dialects.gangs.gang_index import GangIndex
+from phalanx.dialects.gangs.generated_pod_groups import GeneratedPodGroup, generated_pod_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
-from phalanx.dialects.gangs.made_groups import MadeGroup, made_group
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.model.events import ClusterEvent
@@ -56,7 +56,7 @@ class GroupObjects:
         self._gangs = gangs
         self._seen: dict[Address, Seen] = {}
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
-        self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
+        self._made: dict[GangKey, dict[ServedKind, GeneratedPodGroup]] = {}
 
     def priority_class_of(self, value: int) -> str:
         """What a priority is called in this cluster, "" for nothing."""
@@ -73,7 +73,7 @@ class GroupObjects:
         metadata = document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         self._seen[address] = seen_of(document)
-        self._note_made(address, made_group(kind, document))
+        self._note_made(address, generated_pod_group(kind, document))
         try:
             specs = self._kinds[kind.group, kind.plural].read(kind, document)
         except Exception as error:
@@ -110,11 +110,11 @@ class GroupObjects:
         kind = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
         return self._seen.get((kind, ref.namespace, ref.name), _UNSEEN)
 
-    def made(self, key: GangKey) -> list[MadeGroup]:
+    def made(self, key: GangKey) -> list[GeneratedPodGroup]:
         """The objects of this name that we have made."""
         return list(self._made.get(key, {}).values())
 
-    def _note_made(self, address: Address, made: MadeGroup | None) -> None:
+    def _note_made(self, address: Address, made: GeneratedPodGroup | None) -> None:
         kind, key = address[0], GangKey(address[1], address[2])
         if made is not None:
             self._made.setdefault(key, {})[kind] = made

@@ -58,7 +58,7 @@ _BY_GROUP: Final[Mapping[str, str]] = {
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (
         "budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
-        "expected-requests reservation "
+        "expected-requests generated-from-pods reservation "
         "expected-run-time expected-timeout gang gang-plan growth-delay job-running-estimate made-from-pods "
         "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"
     ),

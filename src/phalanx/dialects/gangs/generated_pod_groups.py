@@ -18,7 +18,9 @@ from phalanx.dialects.reader import Document
 from phalanx.model.gang import Gang, GangKey, GroupRef
 
 # On the object: the spec that we wrote last. Another one is somebody else's.
-MADE_FROM_PODS = "phalanx.dev/made-from-pods"
+GENERATED_FROM_PODS = "phalanx.dev/generated-from-pods"
+# Its name before 0.1.0: still read, and removed when the object is given to somebody else.
+FORMER_GENERATED_FROM_PODS = "phalanx.dev/made-from-pods"
 # Who writes it, as managedFields names us; the second where a server had not kept account before.
 _MANAGERS = ("phalanx", "before-first-apply")
 _FIELDS = ("minMember", "minResources", "scheduleTimeoutSeconds")
@@ -28,7 +30,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 GROUPS = (X_K8S, SIGS)
 
 
-class MadeGroup(msgspec.Struct, frozen=True):
+class GeneratedPodGroup(msgspec.Struct, frozen=True):
     """An object that we have made. `spec` and `owners` are as last seen; `adopted` by whoever wrote its spec."""
 
     ref: GroupRef
@@ -37,24 +39,25 @@ class MadeGroup(msgspec.Struct, frozen=True):
     adopted: bool
 
 
-def made_group(kind: ServedKind, document: Document) -> MadeGroup | None:
+def generated_pod_group(kind: ServedKind, document: Document) -> GeneratedPodGroup | None:
     """None where the object is none of ours."""
     metadata = document.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not annotations or kind.group not in GROUPS or not isinstance(annotations, dict):
         return None
-    if MADE_FROM_PODS not in annotations:
+    written = annotations.get(GENERATED_FROM_PODS, annotations.get(FORMER_GENERATED_FROM_PODS))
+    if written is None:
         return None
     assert isinstance(metadata, dict)
     namespace, name, uid = (str(metadata.get(field) or "") for field in ("namespace", "name", "uid"))
     ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
     owners, stated = metadata.get("ownerReferences"), document.get("spec")
     spec = {name: stated[name] for name in _FIELDS if name in stated} if isinstance(stated, Mapping) else {}
-    return MadeGroup(
+    return GeneratedPodGroup(
         ref,
         spec,
         [owner for owner in owners if isinstance(owner, Mapping)] if isinstance(owners, Sequence) else [],
-        annotations[MADE_FROM_PODS] != _text(spec)
+        written != _text(spec)
         or _LAST_APPLIED in annotations
         or any(owner.manager not in _MANAGERS and owner.owns("f:spec") for owner in field_owners(metadata)),
     )
@@ -74,7 +77,7 @@ def spec_of(gang: Gang) -> dict[str, Any]:
 
 def note_of(spec: Mapping[str, Any]) -> dict[str, str]:
     """The annotation that goes with a spec."""
-    return {MADE_FROM_PODS: _text(spec)}
+    return {GENERATED_FROM_PODS: _text(spec)}
 
 
 def manifest(

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 X_K8S = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 SIGS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NAME, MINIMUM = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
-MARK = "phalanx.dev/made-from-pods"
+MARK = "phalanx.dev/generated-from-pods"
 KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 

@@ -10,7 +10,15 @@ from typing import Any
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import OwnerReference, PodObject
 from phalanx.dialects.gangs.declaration import controlling_owner
-from phalanx.dialects.gangs.made_groups import GROUPS, MADE_FROM_PODS, MadeGroup, manifest, note_of, spec_of
+from phalanx.dialects.gangs.generated_pod_groups import (
+    FORMER_GENERATED_FROM_PODS,
+    GENERATED_FROM_PODS,
+    GROUPS,
+    GeneratedPodGroup,
+    manifest,
+    note_of,
+    spec_of,
+)
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import Urgency, WritePool
@@ -51,7 +59,7 @@ class _Entry:
         self.busy = False
 
 
-class MadeGroups:
+class GeneratedPodGroups:
     """The labels of the pods stay the source: the object follows them, until somebody else writes its spec.
 
     It is owned by the controllers of the members, or by members that have none, so the garbage collector takes it
@@ -235,7 +243,7 @@ class MadeGroups:
             for owner in found[:_MOST_OWNERS]
         ]
 
-    def _difference(self, key: GangKey, gang: Gang, made: MadeGroup) -> dict[str, Any]:
+    def _difference(self, key: GangKey, gang: Gang, made: GeneratedPodGroup) -> dict[str, Any]:
         patch: dict[str, Any] = {}
         spec = spec_of(gang)
         if spec != made.spec:
@@ -256,20 +264,21 @@ class MadeGroups:
         entry.tries += 1
         entry.rest = asyncio.get_running_loop().time() + pause
 
-    async def _patch(self, made: MadeGroup, patch: dict[str, Any]) -> None:
+    async def _patch(self, made: GeneratedPodGroup, patch: dict[str, Any]) -> None:
         metadata = {**patch.get("metadata", {}), "uid": made.ref.uid}
         await self._client.patch(_path(made), {**patch, "metadata": metadata}, PatchType.MERGE)
 
-    async def _let_go(self, made: MadeGroup) -> None:
+    async def _let_go(self, made: GeneratedPodGroup) -> None:
         """It is somebody else's now: nothing of ours is left on it, and it does not go with the pods."""
-        metadata = {"annotations": {MADE_FROM_PODS: None}, "labels": dict.fromkeys(LABELS), "ownerReferences": None}
+        annotations = dict.fromkeys((GENERATED_FROM_PODS, FORMER_GENERATED_FROM_PODS))
+        metadata = {"annotations": annotations, "labels": dict.fromkeys(LABELS), "ownerReferences": None}
         await self._patch(made, {"metadata": metadata})
 
-    async def _delete(self, made: MadeGroup) -> None:
+    async def _delete(self, made: GeneratedPodGroup) -> None:
         await self._client.delete(_path(made), uid=made.ref.uid)
 
 
-def _path(made: MadeGroup) -> str:
+def _path(made: GeneratedPodGroup) -> str:
     ref = made.ref
     return Resource(ref.group, ref.version, ref.plural, ref.kind).path(ref.namespace, ref.name)
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.controllers import made_groups
-from phalanx.daemon.controllers.made_groups import MadeGroups
+from phalanx.daemon.controllers import generated_pod_groups
+from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.gangs.made_groups import GROUPS
+from phalanx.dialects.gangs.generated_pod_groups import GROUPS
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import WritePool
@@ -51,7 +51,7 @@ class Place:
         pod = decode_pod(json.dumps(body).encode())
         for event in intake.pod(pod):
             state.apply(event)
-        self.groups = MadeGroups(
+        self.groups = GeneratedPodGroups(
             self.api,  # type: ignore[arg-type]
             WritePool(),
             state,
@@ -69,8 +69,8 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_groups, "_GATHER", 0.01)
-    monkeypatch.setattr(made_groups, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(generated_pod_groups, "_GATHER", 0.01)
+    monkeypatch.setattr(generated_pod_groups, "_FIRST_PAUSE", 0.05)
 
 
 async def test_a_watch_that_begins_anew_at_the_wrong_moment() -> None:
