@@ -27,7 +27,7 @@ from phalanx.daemon.executor import Executor, already_condemned, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.hub_lease import HubLease
 from phalanx.daemon.inspection import Inspection
-from phalanx.daemon.kubelet_refusals import KubeletRefusals
+from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
@@ -190,7 +190,7 @@ class SchedulerService:
         self._accounts = AccountStatuses(
             endpoint, self._pool, self.state, self._intake, self._recorder, failures=self._failures
         )
-        self._refusals = KubeletRefusals(self.state, self._refused)
+        self._refusals = KubeletRejections(self.state, self._refused)
         self.observer = Observer(
             client,
             self._intake,

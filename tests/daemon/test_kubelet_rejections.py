@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.kubelet_refusals import KubeletRefusals
+from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
 
@@ -17,7 +17,7 @@ class World:
     def __init__(self) -> None:
         self.state, self.intake = ClusterState(), Intake(["phalanx"])
         self.told: list[tuple[str, str]] = []
-        self.refusals = KubeletRefusals(self.state, lambda node, reason: self.told.append((node, reason)))
+        self.refusals = KubeletRejections(self.state, lambda node, reason: self.told.append((node, reason)))
 
     def see(self, phase: str, reason: str = "", scheduler: str = "phalanx") -> None:
         """What the observer does with a pod."""

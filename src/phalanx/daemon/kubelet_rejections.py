@@ -27,7 +27,7 @@ _REASONS = frozenset(
 _SHORT_OF = "OutOf"
 
 
-class KubeletRefusals:
+class KubeletRejections:
     """Told of every pod before the state learns of it; calls `refused(node, reason)` once for each refused pod."""
 
     def __init__(self, state: ClusterState, refused: Callable[[str, str], None]) -> None:
