@@ -405,10 +405,10 @@ JOBS = st.lists(
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.slow
 def test_one_start_kept_at_a_time_is_easy_backfilling(
-    jobs: list[RigidJob], shortest_first: bool, retells: bool
+    jobs: list[RigidJob], shortest_first: bool, refresh_verdicts: bool
 ) -> None:
     order = "shortest" if shortest_first else "queue"
-    played = play(jobs, 10, policy(depth=1, backfillOrder=order), retells)
+    played = play(jobs, 10, policy(depth=1, backfillOrder=order), refresh_verdicts)
     assert played.starts == easy_starts(jobs, 10, shortest_first=shortest_first)
 
 
@@ -429,11 +429,11 @@ class Played:
         self.promised: dict[int, int] = {}
 
 
-def play(jobs: list[RigidJob], processors: int, text: str, retells: bool = True) -> Played:
+def play(jobs: list[RigidJob], processors: int, text: str, refresh_verdicts: bool = True) -> Played:
     """The scheduler in virtual time over one pool of processors."""
     base, played = 1_000_000, Played()
     state = ClusterState()
-    scheduler = Scheduler(state, load_policy(text), retells)
+    scheduler = Scheduler(state, load_policy(text), refresh_verdicts)
     state.apply(NodeUpdated(Node("pool", allocatable=(("cpu", processors * 1000), ("pods", 10**6)))))
     plan = starts(scheduler).plan
     assert plan is not None

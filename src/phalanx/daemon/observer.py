@@ -152,10 +152,11 @@ class Observer:
         self._feed.apply(self._intake.catch_up())
         self._caught_up.set()
 
-    def list_again(self, *, retell: bool = False) -> None:
-        """Pods and nodes are listed once more, and `synced` waits for it; with `retell` each is taken in again."""
+    def list_again(self, *, redeliver: bool = False) -> None:
+        """Pods and nodes are listed once more, and `synced` waits for it; with `redeliver` each is taken in
+        again."""
         for reflector in (self.pods, self.nodes):
-            reflector.list_anew(retell=retell)
+            reflector.list_anew(redeliver=redeliver)
             running = self._running.get(reflector)
             if running is not None and self._tasks is not None:
                 running.cancel()

@@ -77,7 +77,7 @@ class Standby:
             await asyncio.wait({acquired}, timeout=_PERIOD)
         own = await self._own_keys()
         self._signer.use(own)
-        self._observer.list_again(retell=own != known)
+        self._observer.list_again(redeliver=own != known)
 
     def _observe(self, tasks: asyncio.TaskGroup, begun: list[asyncio.Task[None]]) -> None:
         begun.append(tasks.create_task(self._observer.run()))

@@ -202,12 +202,12 @@ class Reflector(Generic[T]):
             if pause > 0:
                 await self._rest(pause)
 
-    def list_anew(self, *, retell: bool = False) -> None:
-        """Only while ``run`` is not running: it will begin with a list. ``synced`` is set by that; with ``retell``
-        every object is told, also in a state that was told before."""
+    def list_anew(self, *, redeliver: bool = False) -> None:
+        """Only while ``run`` is not running: it will begin with a list. ``synced`` is set by that; with
+        ``redeliver`` every object is told, also in a state that was told before."""
         self._version = self._watching_since = None
         self.synced.clear()
-        if retell:
+        if redeliver:
             self._index = {key: (uid, -1) for key, (uid, _) in self._index.items()}
 
     def look_again(self) -> None:

@@ -7,7 +7,7 @@ from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import objection
 from phalanx.scheduling.actions.preempt import could_preempt
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, nomination_verdict
-from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.queue.demands import (
@@ -62,7 +62,7 @@ def recheck(session: Session) -> None:
         if asker is not None and could_preempt(session, asker, demand):
             session.queue.ask_preemption_for_all()
         for other in session.queue.update_fit_error(demand, fit_error):
-            tell_unit(session, other, fit_error.facts)
+            explain_unit(session, other, fit_error.facts)
             session.count_step()
             retold += 1
             if retold == _RETOLD or session.out_of_time():

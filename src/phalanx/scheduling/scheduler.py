@@ -46,13 +46,13 @@ def untimed(stage: str) -> None:
 class Scheduler:
     """Plans over one `ClusterState`. Deterministic: the same history and the same `now` give the same plans.
 
-    What was told to those who wait is kept true if it `retells`: a simulation, in which nobody reads it, may do
-    without. `features` are the parts of the cycle beside order and placement (policy/registry.py).
+    What was told to those who wait is kept true if it `refresh_verdicts`: a simulation, in which nobody reads it,
+    may do without. `features` are the parts of the cycle beside order and placement (policy/registry.py).
     """
 
-    def __init__(self, state: ClusterState, policy: Policy, retells: bool = True) -> None:
+    def __init__(self, state: ClusterState, policy: Policy, refresh_verdicts: bool = True) -> None:
         self.state = state
-        self._retells = retells
+        self._refresh_verdicts = refresh_verdicts
         self.queue = SchedulingQueue(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         self.cycle_history = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
@@ -92,7 +92,7 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do and nothing to say."""
-        return not self._due and not self.features.outdated and self.queue.idle_but_for_news(self._retells)
+        return not self._due and not self.features.outdated and self.queue.idle_but_for_news(self._refresh_verdicts)
 
     @property
     def next_recheck(self) -> float | None:
@@ -148,7 +148,7 @@ class Scheduler:
         self.observe(now)
         # 5. Keep what was said true, and say what is new.
         stage("tell")
-        if plan.complete and self._retells:
+        if plan.complete and self._refresh_verdicts:
             recheck(session)
         self.features.revise(session, guarded)
         session.decisions.publish_verdicts()
@@ -256,16 +256,18 @@ class Scheduler:
             elif unit.key not in session.attempted and not session.decisions.has_verdict(unit):
                 self._not_considered(session, unit)
         for gang in self.queue.pop_satisfied():
-            session.decisions.judge_gang(gang, None)
+            session.decisions.set_gang_verdict(gang, None)
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
 
     def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
+            session.decisions.set_pod_verdict(
+                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions)
+            )
         for gang in unit.gangs:
-            session.decisions.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+            session.decisions.set_gang_verdict(gang, not_considered(f"gang {gang.key}", self.policy.actions))
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

@@ -101,7 +101,7 @@ class World:
         main_resource: str = CPU,
     ) -> None:
         self.state = state
-        self.scheduler = Scheduler(state, policy, retells=False)
+        self.scheduler = Scheduler(state, policy, refresh_verdicts=False)
         self.promises = PromiseLog(state, reservation_plan(self.scheduler.features), main_resource)
         self.queue = EventQueue()
         self.start = self.now = start

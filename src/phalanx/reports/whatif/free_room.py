@@ -192,7 +192,7 @@ class _Search:
                         _replace(pod, name=name, uid=name, gang=_NAME, index=number, preempts=False, created=moment)
                     )
                 )
-        scheduler = Scheduler(state, self._policy, retells=False)
+        scheduler = Scheduler(state, self._policy, refresh_verdicts=False)
         load_promises(scheduler.features, self._capture.promises)
         scheduler.history.restore(self._capture.usages, moment)
         nodes: list[str] = []

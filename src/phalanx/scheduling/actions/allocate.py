@@ -33,7 +33,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     wait_for_victims,
 )
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of, place_gangs
-from phalanx.scheduling.gang_placement.shared_verdicts import judge_unit, tell_unit
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit, judge_unit
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, new_mark, unfinished_plan
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
@@ -220,7 +220,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
         fit_error = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
         for unit, record in waiting:
             session.decisions.withdraw_nominations([record])
-            tell_unit(session, unit, held)
+            explain_unit(session, unit, held)
             session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
             session.mark_attempted(unit)
         return
@@ -245,7 +245,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
     for unit, record in waiting:
         assert known is not None
         assert isinstance(known.facts, Shortage | OverQuota)
-        session.decisions.judge_pod(record, session.fit_errors.verdict(known.facts))
+        session.decisions.set_pod_verdict(record, session.fit_errors.verdict(known.facts))
         session.set_unschedulable(unit, kind, known)
         session.mark_attempted(unit)
 
@@ -266,7 +266,7 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
     for unit in units:
         assert unit.pod is not None
         if unit.pod.pod.problem:
-            session.decisions.judge_pod(unit.pod, unreadable(unit.pod))
+            session.decisions.set_pod_verdict(unit.pod, unreadable(unit.pod))
             session.decisions.withdraw_nominations([unit.pod])
             session.mark_attempted(unit)
         else:
@@ -295,7 +295,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
     placements = [GangPlacement(session, gang) for gang in unit.gangs]
     if all(placement.need.satisfied for placement in placements):
         for gang in unit.gangs:
-            session.decisions.judge_gang(gang, None)
+            session.decisions.set_gang_verdict(gang, None)
         return True
     demand = demand_of(placements)
     nominated = nominated_members(unit)
@@ -320,7 +320,7 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
             session.mark_attempted(unit)
             return False
         fit_error = session.fit_errors.record(demand, facts)
-    tell_unit(session, unit, fit_error.facts)
+    explain_unit(session, unit, fit_error.facts)
     session.set_unschedulable(unit, demand, fit_error)
     session.mark_attempted(unit)
     return False
@@ -339,7 +339,7 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
     asks = any(gang.pending for gang in unit.gangs)
     if unit.oversized_group:
         for gang in unit.gangs:
-            session.decisions.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
+            session.decisions.set_gang_verdict(gang, too_many_tied(gang.key, MOST_GANGS))
         return True
     for gang in unit.gangs:
         spec = gang.spec
@@ -369,7 +369,7 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
             judge_unit(session, unit, gang, verdict)
             return True
     for gang in unit.gangs if unit.missing or not asks else ():
-        session.decisions.judge_gang(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
+        session.decisions.set_gang_verdict(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
     return bool(unit.missing) or not asks
 
 
@@ -391,7 +391,7 @@ def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, as
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
     demand = QuotaBlocked(session.charge_path(gang))
-    tell_unit(session, unit, facts)
+    explain_unit(session, unit, facts)
     session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
     return True
 
@@ -401,7 +401,7 @@ def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, placem
     _bind(session, placements)
     for placement in placements:
         if placement.placed or placement.gang in unit.gangs:
-            session.decisions.judge_gang(placement.gang, None)
+            session.decisions.set_gang_verdict(placement.gang, None)
     session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
 
 

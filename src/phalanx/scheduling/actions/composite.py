@@ -35,7 +35,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     fault = session.state.gangs.composites.fault(unit.composite)
     if fault is not None:
         for gang in unit.gangs:
-            session.decisions.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
+            session.decisions.set_gang_verdict(gang, _faulty(gang, fault) if gang.pending else None)
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_attempted(unit)
         return False
@@ -122,7 +122,7 @@ def _holds(
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
         if gang not in lacks:
-            session.decisions.judge_gang(gang, None)
+            session.decisions.set_gang_verdict(gang, None)
     if lacks:
         _wait(session, unit, attempt, lacks, unschedulable, holds=True)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted
-from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.surplus import SurplusTurn
@@ -47,7 +47,7 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
             demand: QuotaBlocked | AwaitingAdmission = QuotaBlocked(session.charge_path(gang))
-            tell_unit(session, unit, facts)
+            explain_unit(session, unit, facts)
             session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
             continue
         demand = admission(session, unit, gang)
@@ -55,10 +55,10 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
         if fit_error is None and session.plugin_runtime.admit(session, gang):
             session.admit(gang)
             if gang.last_verdict is not None and gang.last_verdict[0] is not None:
-                session.decisions.judge_gang(gang, None)
+                session.decisions.set_gang_verdict(gang, None)
             continue
         fit_error = fit_error or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
-        tell_unit(session, unit, fit_error.facts)
+        explain_unit(session, unit, fit_error.facts)
         session.set_unschedulable(unit, demand, fit_error)
 
 

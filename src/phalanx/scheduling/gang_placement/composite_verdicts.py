@@ -41,7 +41,7 @@ def explain_composite(session: Session, unit: QueuedUnit, lacks: CompositeFitErr
     for gang, lack in facts.items():
         if isinstance(lack, Waits):
             verdicts[gang] = _waiting(gang.key, lack, by_key.get(lack.culprit) if lack.culprit else None)
-        session.decisions.judge_gang(gang, verdicts[gang])
+        session.decisions.set_gang_verdict(gang, verdicts[gang])
 
 
 def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:

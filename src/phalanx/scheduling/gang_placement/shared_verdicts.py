@@ -26,11 +26,11 @@ from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, V
 from phalanx.scheduling.session.session import Session
 
 
-def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
+def explain_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
     """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
     match facts:
         case Shortage() if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, session.fit_errors.verdict(facts))
+            session.decisions.set_pod_verdict(unit.pod, session.fit_errors.verdict(facts))
         case Shortage():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
@@ -39,12 +39,12 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
             assert culprit.spec is not None
             judge_unit(session, unit, culprit, gap(facts, culprit, culprit.spec))
         case OverQuota() if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, session.fit_errors.verdict(facts))
+            session.decisions.set_pod_verdict(unit.pod, session.fit_errors.verdict(facts))
         case OverQuota():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, over_limit_for_gang(facts, culprit))
         case Blocked() if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
+            session.decisions.set_pod_verdict(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
         case Blocked():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
@@ -56,25 +56,25 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
                     and gang.spec is not None
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
-                    session.decisions.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
+                    session.decisions.set_gang_verdict(gang, awaiting_admission(gang, gang.spec, facts))
         case CompositeFitError():
             explain_composite(session, unit, facts)
         case VictimsTerminating() if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, victims_terminating(f"pod {unit.pod.pod.key}", facts))
+            session.decisions.set_pod_verdict(unit.pod, victims_terminating(f"pod {unit.pod.pod.key}", facts))
         case VictimsTerminating():
             for gang in unit.gangs:
-                session.decisions.judge_gang(gang, victims_terminating(f"gang {gang.key}", facts))
+                session.decisions.set_gang_verdict(gang, victims_terminating(f"gang {gang.key}", facts))
         case BlockedByFifo() if unit.pod is not None:
-            session.decisions.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
+            session.decisions.set_pod_verdict(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
         case BlockedByFifo():
             for gang in unit.gangs:
-                session.decisions.judge_gang(gang, behind(f"gang {gang.key}", facts))
+                session.decisions.set_gang_verdict(gang, behind(f"gang {gang.key}", facts))
         case dict():
             for gang in unit.gangs:
-                tell_surplus(session, gang, facts)
+                explain_surplus(session, gang, facts)
 
 
-def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodDemand, Shortage | OverQuota]) -> None:
+def explain_surplus(session: Session, gang: GangRecord, facts: Mapping[PodDemand, Shortage | OverQuota]) -> None:
     """Judges the members above the minimum, by kind."""
     verdicts, rules = (
         {kind: session.fit_errors.verdict(reason) for kind, reason in facts.items()},
@@ -85,15 +85,15 @@ def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodDemand, S
             rules.kind(member) if rules is not None else PodDemand(member.pod_class, member.charge_path)
         )
         if verdict is not None and not member.pod.problem:
-            session.decisions.judge_pod(member, verdict)
+            session.decisions.set_pod_verdict(member, verdict)
 
 
 def judge_unit(session: Session, unit: QueuedUnit, culprit: GangRecord, verdict: Verdict) -> None:
     """The gang that failed gets the verdict; its mates learn whom they wait for."""
     for gang in unit.gangs:
         if gang is culprit:
-            session.decisions.judge_gang(gang, verdict)
+            session.decisions.set_gang_verdict(gang, verdict)
         elif gang.pending:
-            session.decisions.judge_gang(
+            session.decisions.set_gang_verdict(
                 gang, waiting_for_gang_group(gang.key, culprit.key, verdict.message, verdict.change)
             )

@@ -163,11 +163,11 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
         session.unschedulable.pop(unit.key, None)
         if unit.pod is not None:
             what = f"pod {unit.pod.pod.key}"
-            session.decisions.judge_pod(unit.pod, planning_failed(what, name, error))
+            session.decisions.set_pod_verdict(unit.pod, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         for gang in unit.gangs:
             what = f"gang {gang.key}"
-            session.decisions.judge_gang(gang, planning_failed(what, name, error))
+            session.decisions.set_gang_verdict(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         session.mark_attempted(unit)
         session.set_aside.append(unit.key)

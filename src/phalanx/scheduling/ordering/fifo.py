@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.queue.demands import FifoBlocked, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
@@ -36,7 +36,7 @@ class FifoQueues:
         if head is None or unit.rank < head[0]:
             return False
         demand = FifoBlocked(queue.key)
-        tell_unit(self._session, unit, head[1])
+        explain_unit(self._session, unit, head[1])
         self._session.set_unschedulable(unit, demand, self._session.fit_errors.record(demand, head[1]))
         self._session.mark_attempted(unit)
         return True

@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import ACTIVE, MemberState, bound_at
 from phalanx.scheduling.diagnosis.verdicts import growth_delayed, subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, wait_for_victims
-from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusDomain,
     kind_of,
@@ -45,7 +45,7 @@ class SurplusTurn:
         # Somebody for whom room is held goes first.
         for member in sorted(session.pending_in_order(gang), key=lambda member: member.nomination is None):
             if member.pod.problem:
-                session.decisions.judge_pod(member, unreadable(member))
+                session.decisions.set_pod_verdict(member, unreadable(member))
                 session.decisions.withdraw_nominations([member])
             else:
                 self.members.append(member)
@@ -94,7 +94,7 @@ class SurplusTurns:
             return False
         verdict = growth_delayed(gang.key, gang.active, until)
         for member in gang.pending.values():
-            session.decisions.judge_pod(member, verdict)
+            session.decisions.set_pod_verdict(member, verdict)
         session.mark_attempted(unit)
         session.set_unschedulable(unit, ScaleUpDelayed(unit.key), FitError(None, session.state.version))
         session.queue.recheck_at(unit, until)
@@ -146,7 +146,7 @@ class SurplusTurns:
         kind, part = group.kind, rules.part(head)
         if part is not None and len(group.members) < part.missing:
             for member in group.alike:
-                session.decisions.judge_pod(member, subgroup_too_small(turn.gang, part))
+                session.decisions.set_pod_verdict(member, subgroup_too_small(turn.gang, part))
             turn.members = [each for each in turn.members if each not in group.alike]
         elif session.fit_errors.known(kind) is None:
             transaction = session.state.transaction()
@@ -199,7 +199,7 @@ class SurplusTurns:
                     session.set_unschedulable(unit, CompositeDemand(key, (*parts, demand)), known)
                 case _:
                     session.set_unschedulable(unit, demand, fit_error)
-            tell_unit(session, unit, fit_error.facts)
+            explain_unit(session, unit, fit_error.facts)
 
 
 def grows_at(gang: GangRecord, now: int) -> int:

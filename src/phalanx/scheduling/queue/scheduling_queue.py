@@ -61,9 +61,9 @@ class SchedulingQueue:
         """Whether a cycle now would find nothing to do."""
         return self.idle_but_for_news(True)
 
-    def idle_but_for_news(self, retells: bool) -> bool:
-        """Whether a cycle now would find nothing to do; without `retells` it does nothing to keep true what was
-        told."""
+    def idle_but_for_news(self, refresh_verdicts: bool) -> bool:
+        """Whether a cycle now would find nothing to do; without `refresh_verdicts` it does nothing to keep true
+        what was told."""
         self._absorb()
         if self._bound_version != self._state.bound_version:
             self._ask_when_bound()
@@ -76,7 +76,7 @@ class SchedulingQueue:
             return False
         if self._freed_version != self._state.capacity_version or any(map(self._has_opened, self._groups)):
             return not self._groups
-        return not retells or self.next_outdated() is None
+        return not refresh_verdicts or self.next_outdated() is None
 
     def settle(self) -> None:
         """Takes note of what has changed; to be called now and then by whoever runs no cycles."""

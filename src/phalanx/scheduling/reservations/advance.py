@@ -36,7 +36,7 @@ Ask = Callable[[AdvanceReservation], tuple[Part, ...] | str]
 
 _THERE = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 # The next start of who was refused is looked for anew after so many seconds at the earliest.
-_RETELL = 60
+_REFRESH = 60
 _MOST_BLOCKERS = 5
 _ROWS_LOOKED_AT = 256
 
@@ -402,8 +402,8 @@ class AdvancePlan:
         if found is not None and spec.flexible_start and found.end > spec.end:
             found = None
         if found is None:
-            if grant.refusal is None or self._now - grant.retold_at >= _RETELL:
-                grant.retold_at = self._now
+            if grant.refusal is None or self._now - grant.refreshed_at >= _REFRESH:
+                grant.refreshed_at = self._now
                 grant.refusal = self._refuse(grant, search, question, start, others)
             return False
         self._keep(grant, found)

@@ -60,7 +60,7 @@ class AdvanceGrant:
     """`start` and `end` are those of the occurrence that is under way, or comes next. `nodes` is what was granted,
     by name, `used` what pods that use it hold of that, by node, `users` their names, `last_used` when there were
     any. `window` is what is left of it, None where nothing is kept; it is charged to `charged_to`. `lost` are the
-    nodes that are not there any more. `refusal` says why there is no room, as of `retold_at`; `asked_at` when it
+    nodes that are not there any more. `refusal` says why there is no room, as of `refreshed_at`; `asked_at` when it
     was asked last, in the history of the cluster. `ended` are occurrences whose pods are to go.
     """
 
@@ -74,8 +74,8 @@ class AdvanceGrant:
         "nodes",
         "phase",
         "reason",
+        "refreshed_at",
         "refusal",
-        "retold_at",
         "spec",
         "start",
         "used",
@@ -98,7 +98,7 @@ class AdvanceGrant:
         self.ended: tuple[EndedUse, ...] = ()
         self.last_used = 0
         self.asked_at: tuple[int, ...] = ()
-        self.retold_at = 0.0
+        self.refreshed_at = 0.0
 
     def __repr__(self) -> str:
         return f"AdvanceGrant({self.spec.name}, {self.phase}, {self.start}-{self.end})"

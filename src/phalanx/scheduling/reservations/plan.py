@@ -176,7 +176,7 @@ class ReservationPlan(StandingPlan):
             self._looked_at = now
             self._look_again([*(each.window for each in self._reservations.values()), *self.advance.windows()])
         lost = self.starts.pop_untold()
-        turns = [(each.key, self._is_due(each), self._retell(each)) for each in self.all()]
+        turns = [(each.key, self._is_due(each), self._refresh_told(each)) for each in self.all()]
         return lost + [key for key, due, news in turns if due or news]
 
     def _grant(self, ask: Ask) -> None:
@@ -216,7 +216,7 @@ class ReservationPlan(StandingPlan):
         reservation.retry_at, reservation.attempted_at = self._now + _RETRY, moment
         return True
 
-    def _retell(self, reservation: Reservation) -> bool:
+    def _refresh_told(self, reservation: Reservation) -> bool:
         """Whether people are to be told another start, or when to expect it."""
         if not self.starts.has_news(reservation, self._now):
             return False

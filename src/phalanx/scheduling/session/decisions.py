@@ -140,7 +140,7 @@ class Decisions:
         self._unbound = ()
         for record, _ in placed:
             if record.last_verdict is not None:
-                self.judge_pod(record, None)
+                self.set_pod_verdict(record, None)
 
     def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
         """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
@@ -206,11 +206,11 @@ class Decisions:
             Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
         )
 
-    def judge_gang(self, gang: GangRecord, verdict: Verdict | None) -> None:
+    def set_gang_verdict(self, gang: GangRecord, verdict: Verdict | None) -> None:
         """The last judgement of a cycle counts."""
         self._gang_verdicts[gang.key] = (gang, verdict)
 
-    def judge_pod(self, record: PodRecord, verdict: Verdict | None) -> None:
+    def set_pod_verdict(self, record: PodRecord, verdict: Verdict | None) -> None:
         """A pod on its own, or a member above its gang's minimum."""
         self._pod_verdicts[record.pod.uid] = (record, verdict)
 
