@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 # Changes that come together are written together (seconds).
 GATHER = 0.1
 # Somebody else writes other words into the same status: after so many seconds at most we say ours again.
-_LONGEST_TRUCE = 600.0
+_LONGEST_BACKOFF = 600.0
 # It is no coincidence when that has happened so often.
 _CONTESTED = 2
 # What was written is waited for so long until the watch shows it, and looked for so often (seconds).
@@ -181,7 +181,7 @@ class StatusWriter(Generic[K]):
             return _LOOK
         if not words:
             entry.written = None
-        elif entry.written == (derived.current, words) or self._keeps_truce(key, entry, words, change):
+        elif entry.written == (derived.current, words) or self._is_backing_off(key, entry, words, change):
             change = msgspec.structs.replace(change, patch={})
         else:
             entry.written = (derived.current, words)
@@ -203,7 +203,7 @@ class StatusWriter(Generic[K]):
             return False
         return self._clock() < sent[2] + _UNSEEN
 
-    def _keeps_truce(self, key: K, entry: _Entry, words: object, change: StatusChange) -> bool:
+    def _is_backing_off(self, key: K, entry: _Entry, words: object, change: StatusChange) -> bool:
         """Two that correct each other would go on for ever: what somebody has replaced although it was still true
         is said again after a pause that grows. Anything new is said at once."""
         now = self._clock()
@@ -213,11 +213,11 @@ class StatusWriter(Generic[K]):
             entry.written = None
             if entry.later is None:
                 pause = entry.quiet_until - now
-                entry.later = asyncio.get_running_loop().call_later(pause, self._end_truce, key, entry)
+                entry.later = asyncio.get_running_loop().call_later(pause, self._end_backoff, key, entry)
             return True
         else:
             entry.contested += 1
-            entry.quiet_until = now + min(_LONGEST_TRUCE, 2.0**entry.contested)
+            entry.quiet_until = now + min(_LONGEST_BACKOFF, 2.0**entry.contested)
             if entry.contested == _CONTESTED:
                 self._tell_contested(key, change)
         return False
@@ -230,7 +230,7 @@ class StatusWriter(Generic[K]):
             self._explained.add(key)
             log.info("somebody else writes the status of %s, too: %s", self._name(key), explanation)
 
-    def _end_truce(self, key: K, entry: _Entry) -> None:
+    def _end_backoff(self, key: K, entry: _Entry) -> None:
         entry.later = None
         if self._entries.get(key) is entry:
             self.touch(key)
