@@ -60,7 +60,7 @@ def plan_gangs(policy: Policy, spread: bool) -> float:
         for gang in list(state.gangs.values()):
             assert gang.spec is not None
             state.apply(GangUpdated(msgspec.structs.replace(gang.spec, queue=draw.choice(leaves))))
-    state.ledger.settle()
+    state.ledger.refresh_sums()
     return _plan(state, policy)
 
 

@@ -309,7 +309,7 @@ def _audit_peers(state: ClusterState) -> None:
 
 def _audit_counter(state: ClusterState, counter: DomainCounter) -> None:
     region = counter.region
-    region.follow()
+    region.update()
     expected: Counter[str] = Counter()
     for tally, sign in counter.parts:
         for row, amount in tally.at.items():

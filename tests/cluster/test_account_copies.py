@@ -25,7 +25,7 @@ def told(record: AccountRecord) -> tuple[object, ...]:
 
 
 def ledger_told(world: Scenario) -> dict[AccountKey, tuple[object, ...]]:
-    world.state.ledger.settle()
+    world.state.ledger.refresh_sums()
     accounts = world.state.ledger.accounts
     return {key: told(record) for key, record in accounts.items() if key.tree in TREES}
 

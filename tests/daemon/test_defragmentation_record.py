@@ -86,7 +86,7 @@ async def test_what_is_booked_may_go_once_it_is_written(api: ConfigMaps) -> None
     await process.save()
     assert (api.writes, process.woken) == ([f"POST {NAME}"], 1)
     assert process.runs.due(process.settings, NOW)
-    process.runs.settle(NOW, 2)
+    process.runs.finish_run(NOW, 2)
     await process.save()
     await process.save()
     assert api.writes == [f"POST {NAME}", f"PATCH {NAME}"]

@@ -134,7 +134,7 @@ def test_a_copy_gives_what_the_cluster_gives(text: str, seed: int) -> None:
         share = shares.as_of(copies)
         assert share is not None
         world.pods(f"later{step}", 3, gpu=1).node(f"n{step}", gpu=4)
-        world.state.ledger.settle()
+        world.state.ledger.refresh_sums()
         found = {key: share(record) for key, record in copies.accounts.items() if key.tree is Tree.QUEUE}
         assert found == expected
 

@@ -69,12 +69,12 @@ async def test_gangs_are_told_of_once_everything_has_been_seen_and_then_as_they_
     world.pods("d", gang="gone")
     world.feed.apply([*world.intake.pod_removed("default", "d", "uid-d"), GangRemoved(GangKey("default", "gone"))])
     assert world.told == []
-    await world.feed.tell_of_gangs()
+    await world.feed.publish_gangs()
     assert world.told == ["first", "second"]
     world.pods("e", gang="third")
     assert "third" in world.told[2:]
     world.told.clear()
-    await world.feed.tell_of_gangs()
+    await world.feed.publish_gangs()
     assert set(world.told) == {"first", "second", "third"}
 
 
@@ -83,7 +83,7 @@ async def test_what_an_object_spoke_of_is_told_although_there_is_no_gang() -> No
     world.pods("a", gang="first")
     # An object of ours whose pods were deleted while nobody looked: somebody has to take it away.
     world.feed.gang_touched(GangKey("default", "left behind"))
-    await world.feed.tell_of_gangs()
+    await world.feed.publish_gangs()
     assert world.told == ["first", "left behind"]
 
 
@@ -91,7 +91,7 @@ async def test_what_changes_while_many_are_told_of_is_told_as_well() -> None:
     world = World()
     for number in range(1000):
         world.pods(f"p{number}", gang=f"g{number}")
-    telling = asyncio.create_task(world.feed.tell_of_gangs())
+    telling = asyncio.create_task(world.feed.publish_gangs())
     await asyncio.sleep(0)
     # Others have their turn in between.
     assert 0 < len(world.told) < 1000

@@ -118,7 +118,7 @@ class Scenario:
         return self.observe(f"account {key}", AccountRemoved(key))
 
     def used(self, key: AccountKey, resource: str) -> int:
-        self.state.ledger.settle()
+        self.state.ledger.refresh_sums()
         return self.state.ledger.accounts[key].used.get(_RESOURCES.get(resource, resource), 0)
 
     def node(

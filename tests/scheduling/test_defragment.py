@@ -223,7 +223,7 @@ class TestBudget:
     def test_where_a_record_is_kept_nobody_goes_before_it_is_written(self) -> None:
         made = world()
         runs = defragmentation(made.scheduler).runs
-        runs.recall([], made.now)
+        runs.load([], made.now)
         made.settle()
         assert made.evicted == []
         assert [entry.pods for entry in runs.entries] == [2]
@@ -234,7 +234,7 @@ class TestBudget:
     def test_what_could_not_be_written_in_time_is_booked_anew(self) -> None:
         made = world()
         runs = defragmentation(made.scheduler).runs
-        runs.recall([], made.now)
+        runs.load([], made.now)
         made.settle()
         late = runs.version
         awake(made, TWO + 300)
@@ -247,14 +247,14 @@ class TestBudget:
     def test_a_restart_loses_nothing_of_it(self, evicted: bool) -> None:
         made = world(maxEvictionsPerHour=2)
         runs = defragmentation(made.scheduler).runs
-        runs.recall([], made.now)
+        runs.load([], made.now)
         made.work()
         kept = list(runs.entries)
         if evicted:
             defragmentation(made.scheduler).confirm(runs.version)
             made.settle()
         made.restart()
-        defragmentation(made.scheduler).runs.recall(kept, made.now)
+        defragmentation(made.scheduler).runs.load(kept, made.now)
         before = len(made.evicted)
         made.job("other", 1, cpu=4)
         awake(made, made.now + 300)
@@ -336,7 +336,7 @@ def test_no_hour_has_more_evictions_than_it_may(most: int, tries: list[tuple[int
     found = load_policy(policy(maxEvictionsPerHour=most)).defragmentation
     assert found is not None
     now, runs = TWO, DefragmentationRuns()
-    runs.recall([], now)
+    runs.load([], now)
     gone: list[tuple[int, int]] = []
     for pause, pods, dies in tries:
         now += pause
@@ -346,10 +346,10 @@ def test_no_hour_has_more_evictions_than_it_may(most: int, tries: list[tuple[int
             written = list(runs.entries)
             gone.append((now + 59, pods))
             if not dies:
-                runs.settle(now + 59, pods)
+                runs.finish_run(now + 59, pods)
             else:
                 runs = DefragmentationRuns()
-                runs.recall(written, now + 59)
+                runs.load(written, now + 59)
             now += 59
         assert sum(number for when, number in gone if when > now - HOUR) <= most
 

@@ -62,7 +62,7 @@ def test_asking_changes_nothing(seed: int) -> None:
     rehearsal = DryRun(scenario.state, scenario.policy)
     rehearsal.cycle(scenario.now)
     idle = scenario.state.nodes.idle.copy()
-    scenario.state.ledger.settle()
+    scenario.state.ledger.refresh_sums()
     sums = {key: account.as_tuple() for key, account in scenario.state.ledger.accounts.items()}
     for unit in rehearsal.session.units:
         found = rehearsal.disruption(unit)
@@ -74,7 +74,7 @@ def test_asking_changes_nothing(seed: int) -> None:
             assert wanted
             assert found.what_if.obstacles
             assert all(set(obstacle.records) <= wanted for obstacle in found.what_if.obstacles)
-    scenario.state.ledger.settle()
+    scenario.state.ledger.refresh_sums()
     assert {key: account.as_tuple() for key, account in scenario.state.ledger.accounts.items()} == sums
 
 

@@ -83,7 +83,7 @@ class World:
                     self.future.take(found)
             case _:
                 self.future.room(self.random.choice(self.classes), np.arange(self.nodes) % 2 == 0)
-        self.future.follow()
+        self.future.update()
 
 
 @pytest.mark.thorough
@@ -128,7 +128,7 @@ def test_nothing_earlier_is_found_before_the_class_has_grown_by_what_it_lacked(s
     for _ in range(120):
         if world.random.random() < 0.7 and world.uids:
             world.state.apply(PodRemoved(world.uids.pop(world.random.randrange(len(world.uids)))))
-            world.future.follow()
+            world.future.update()
         else:
             share = Share(part.pod_class, np.array([world.random.randrange(200)]), np.array([1]))
             window = Window(int(world.now), int(world.now) + 600, (share,))

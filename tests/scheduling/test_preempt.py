@@ -448,7 +448,7 @@ def test_a_standby_forgets_room_that_was_held_for_pods_that_are_gone() -> None:
     for number in (1, 2):
         scenario.pod(f"high-{number}", gang="high", cpu=4, priority=10, nominated=f"n{number}")
     scenario.no_gang("high")
-    scenario.scheduler.queue.settle()  # as who runs no cycles does
+    scenario.scheduler.queue.absorb_changes()  # as who runs no cycles does
     scenario.gone("high-1")
     plan = scenario.cycle()
     assert [(each.name, each.node) for each in plan.nominations] == [("high-2", "")]

@@ -121,7 +121,7 @@ def test_a_restart_changes_nothing_and_quantiles_are_in_order(
         before.observe(start)
     stored, fault = decode_starts(encode_starts(StoredStarts(before.starts), 200_000))
     assert not fault
-    after.recall(stored.promised)
+    after.load(stored.promised)
     assert after.starts == before.starts == tuple(starts[-600:])
     assert after.quantiles(told, pods) == before.quantiles(told, pods)
     assert [after.score(queue) for queue in (None, "a", "b")] == [before.score(q) for q in (None, "a", "b")]
@@ -152,9 +152,7 @@ def test_what_cannot_be_read_is_said_and_forgotten(text: str) -> None:
 
 def test_what_makes_no_sense_is_left_out() -> None:
     calibration = StartCalibration()
-    calibration.recall(
-        [ObservedStart("q", 1, 0, 5), ObservedStart("q", 1, 5, -1), ObservedStart("q", 1, 5, 1, (1,))]
-    )
+    calibration.load([ObservedStart("q", 1, 0, 5), ObservedStart("q", 1, 5, -1), ObservedStart("q", 1, 5, 1, (1,))])
     assert not len(calibration)
 
 
@@ -168,7 +166,7 @@ def test_no_more_than_an_object_holds_is_written() -> None:
 class TestWhatPeopleAreTold:
     def world(self, parts: list[float]) -> Scenario:
         world = Scenario(policy()).node("a", cpu=4)
-        plan_of(world).starts.calibration.recall(seen(*parts).starts)
+        plan_of(world).starts.calibration.load(seen(*parts).starts)
         busy(world, "runs", "a", 1000, cpu=4)
         waiting(world, "head", 50, cpu=4)
         # What happens on another node lets cycles pass.
@@ -259,7 +257,7 @@ class TestForecasts:
 
     def test_they_are_told_once_they_are_worth_it(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
-        plan_of(world).starts.forecasts.calibration.recall(seen(*spread(300)).starts)
+        plan_of(world).starts.forecasts.calibration.load(seen(*spread(300)).starts)
         busy(world, "runs", "a", 1000, cpu=4)
         for name in ("head", "next"):
             waiting(world, name, 200, cpu=4)
@@ -282,7 +280,7 @@ def test_what_prometheus_is_told() -> None:
     world = Scenario(policy()).node("a", cpu=4)
     plan = plan_of(world)
     for number in range(60):
-        plan.starts.calibration.recall([ObservedStart(f"q{number:02}", 1, 100, 60, (0, 50, 80, 90, 95))])
+        plan.starts.calibration.load([ObservedStart(f"q{number:02}", 1, 100, 60, (0, 50, 80, 90, 95))])
     plan.starts.outcomes.counts[KEPT] += 3
     samples = [sample for family in StartMetrics(lambda: plan).collect() for sample in family.samples]
     covered = {

@@ -91,7 +91,7 @@ class ClusterWatch:
         await self._namespaces.synced.wait()
         await self._kinds.synced()
         await self._reflector.synced.wait()
-        await self._feed.tell_of_gangs()
+        await self._feed.publish_gangs()
 
     def look(self) -> bool:
         """Whether all pods are known as they are. In the midst of a list those that are gone are not."""
@@ -252,7 +252,7 @@ class ClusterWatch:
         self._intake.drain_warnings()
         state = self._state
         state.pop_changed()
-        state.ledger.settle()
+        state.ledger.refresh_sums()
         state.gangs.inqueue.total()
         state.gangs.composites.gangs(GangKey("", ""))
 

@@ -32,13 +32,13 @@ class AccountCopies:
     def refresh(self) -> None:
         """Everything is as it is now. Only for whoever changes the cluster, and while nobody reads the copies."""
         ledger = self._ledger
-        ledger.settle()
+        ledger.refresh_sums()
         if self._rebuilds != ledger.rebuilds:
             self._rebuilds = ledger.rebuilds
             self._copy(ledger)
         else:
             for record, copy in self._pairs:
-                copy.follow(record)
+                copy.update(record)
         if self.demand_version != ledger.demand_version:
             self.demand_version = ledger.demand_version
             self._charged = ledger.charged_queues()

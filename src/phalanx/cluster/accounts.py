@@ -129,10 +129,10 @@ class AccountRecord(ResourceSums):
         copy = AccountRecord(self.key, self.spec)
         copy.weight, copy.fault, copy.parent, copy.children = self.weight, self.fault, self.parent, self.children
         copy.guarantee, copy.guaranteed_resources = self.guarantee.copy(), self.guaranteed_resources.copy()
-        copy.follow(self)
+        copy.update(self)
         return copy
 
-    def follow(self, other: AccountRecord) -> None:
+    def update(self, other: AccountRecord) -> None:
         """Takes over what changes without a change of the trees. Mostly nothing has."""
         if self.used != other.used:
             self.used = other.used.copy()
@@ -173,7 +173,7 @@ class AccountRecord(ResourceSums):
             account.guaranteed_resources |= amounts.keys()
         before = self._idle_guarantees()
         self.guarantee = dict(amounts)
-        self._tell_parent(before)
+        self._update_parent(before)
 
     def add(self, state: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
         if not self.guaranteed_resources or state is ChargeState.PENDING:
@@ -181,24 +181,24 @@ class AccountRecord(ResourceSums):
             return
         before = self._idle_guarantees()
         super().add(state, amounts, sign)
-        self._tell_parent(before)
+        self._update_parent(before)
 
     def merge(self, other: ResourceSums, asked: bool) -> None:
         before = self._idle_guarantees()
         super().merge(other, asked)
-        self._tell_parent(before)
+        self._update_parent(before)
 
     def _idle_guarantees(self) -> Amounts:
         return {name: self.idle_guarantee(name) for name in self.guaranteed_resources}
 
-    def _tell_parent(self, before: Mapping[str, int]) -> None:
+    def _update_parent(self, before: Mapping[str, int]) -> None:
         """Carries the change of what is kept for this account up the tree."""
         parent = self.parent
         change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
         if parent is not None and any(change.values()):
             of_parent = parent._idle_guarantees()
             add_amounts(parent.reserved_for_children, change, 1)
-            parent._tell_parent(of_parent)
+            parent._update_parent(of_parent)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
         """The account and its ancestors, the root last."""

@@ -83,7 +83,7 @@ class ClassRecord:
         if found is None or found.shape != index.shape:
             found = self._affinity_state = AffinityState(index, self.affinity, self.spec)
         for counter in found.counters():
-            counter.region.follow()
+            counter.region.update()
         return found
 
     def __repr__(self) -> str:

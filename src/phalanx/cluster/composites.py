@@ -114,7 +114,7 @@ class Composites:
 
     def children(self, key: GangKey) -> tuple[list[Composite], list[GangRecord]]:
         """What names the composite as its parent, the oldest first."""
-        self._settle()
+        self._update_dirty()
         composites = [self.specs[each] for each in self._composites_below.get(key, ())]
         gangs = [self._gangs[each] for each in self._gangs_below.get(key, ())]
         composites.sort(key=lambda each: (each.created, each.key))
@@ -134,7 +134,7 @@ class Composites:
 
     def gangs(self, root: GangKey) -> list[GangRecord]:
         """All gangs below, by key."""
-        self._settle()
+        self._update_dirty()
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
 
@@ -144,7 +144,7 @@ class Composites:
         root = self.root(record) if record is not None else None
         if root is None:
             return ()
-        self._settle()
+        self._update_dirty()
         found = self._gangs_of_tree.get(root)
         if found is None:
             found = self._gangs_of_tree[root] = tuple([each.key for each in self.gangs(root)])
@@ -193,7 +193,7 @@ class Composites:
         if spec is not None and spec.parent is not None:
             _discard(self._composites_below, spec.parent, spec.key)
 
-    def _settle(self) -> None:
+    def _update_dirty(self) -> None:
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             record = self._gangs.get(key)

@@ -43,24 +43,24 @@ class InqueueResources:
 
     def total(self) -> Mapping[str, int]:
         """resource -> amount that admitted groups ask for and that is not placed yet."""
-        self._settle()
+        self._update_stale()
         return self._total
 
     def uncreated(self, namespace: str) -> Mapping[str, int]:
         """resource (pods included) -> amount for which the namespace's admitted groups have created no pods yet."""
-        self._settle()
+        self._update_stale()
         return self._uncreated.get(namespace, {})
 
     @property
     def next_lapse(self) -> float | None:
         """When the next promise lapses, in seconds since the epoch; 0 where somebody has to note the time first."""
-        self._settle()
+        self._update_stale()
         moments = (since + LAPSE if since is not None else 0.0 for since in self._memberless.values())
         return min(moments, default=None)
 
     def lapse(self, now: float) -> bool:
         """Lets promises lapse whose time has come; whether any has."""
-        self._settle()
+        self._update_stale()
         over = set[GangKey]()
         for key, since in self._memberless.items():
             if since is None:
@@ -76,7 +76,7 @@ class InqueueResources:
 
         Amounts may be negative. Version 0 is before everything.
         """
-        self._settle()
+        self._update_stale()
         changed: dict[str, dict[str, int]] = {}
         for queue, (when, amounts) in reversed(self._queues.items()):
             if when <= version:
@@ -84,7 +84,7 @@ class InqueueResources:
             changed[queue] = dict(amounts)
         return self._version, changed
 
-    def _settle(self) -> None:
+    def _update_stale(self) -> None:
         for key in self.stale:
             former, record = self._shares.pop(key, None), self._gangs.get(key)
             if former is None and key not in self.lapsed and (record is None or not _announces(record)):

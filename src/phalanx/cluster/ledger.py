@@ -28,11 +28,11 @@ _CHARGE_STATE_OF = tuple(_CHARGE_STATES.get(state) for state in MemberState)
 class Ledger:
     """A forest of accounts; a pod is charged to every account on its paths.
 
-    Changes are noted per charge path and carried up the paths when somebody reads (`settle`), so a thousand pods of
-    one charge path cost one addition per account. `rebuilds` counts how often the declared accounts were made anew,
-    `shape_version` changes of accounts, weights and the cluster's size, `demand_version` those and changes of what
-    is asked for or held in sum: all that may change anybody's share. `relief` counts the changes after which
-    something that was refused for its accounts' sake may be allowed.
+    Changes are noted per charge path and carried up the paths when somebody reads (`refresh_sums`), so a thousand
+    pods of one charge path cost one addition per account. `rebuilds` counts how often the declared accounts were
+    made anew, `shape_version` changes of accounts, weights and the cluster's size, `demand_version` those and
+    changes of what is asked for or held in sum: all that may change anybody's share. `relief` counts the changes
+    after which something that was refused for its accounts' sake may be allowed.
     """
 
     def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
@@ -227,7 +227,7 @@ class Ledger:
         if self._stale:
             self._rebuild()
 
-    def settle(self) -> None:
+    def refresh_sums(self) -> None:
         """Brings every sum up to date."""
         self.refresh()
         if not self._dirty:
@@ -244,7 +244,7 @@ class Ledger:
     def take_moved(self) -> dict[AccountKey, AccountRecord] | None:
         """The accounts whose sums have changed since the last call, those that are gone included; None where any
         may have."""
-        self.settle()
+        self.refresh_sums()
         moved, self._moved = self._moved, {}
         return moved
 
@@ -270,7 +270,7 @@ class Ledger:
 
     def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:
         """Counts everything again from the pods; a sentence for every account whose sums differ."""
-        self.settle()
+        self.refresh_sums()
         expected: dict[AccountKey, ResourceSums] = {key: ResourceSums() for key in self.accounts}
         for record in pods:
             charge_path, charge_state = record.charge_path, self._charge_state(record)

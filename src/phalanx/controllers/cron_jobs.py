@@ -123,10 +123,10 @@ class CronJobController:
         unread = [str(fault) for fault in faults if not fault.path.startswith(("status", "spec.jobTemplate"))]
         if unread:
             # What could not be read may be the very field that holds runs back.
-            self._notes.tell(cron_job.metadata, (EventNote("Warning", "InvalidCronJob", " ".join(unread)),))
+            self._notes.record(cron_job.metadata, (EventNote("Warning", "InvalidCronJob", " ".join(unread)),))
             return None
         plan = plan_runs(cron_job, list(self.jobs.of("/".join(key))), int(self._context.clock()))
-        self._notes.tell(cron_job.metadata, plan.events)
+        self._notes.record(cron_job.metadata, plan.events)
         status = plan.status
         if plan.start is not None:
             for job in plan.replaced:
@@ -156,14 +156,14 @@ class CronJobController:
                 self.jobs.put((key[0], name), msgspec.json.encode(found))
             elif _is_terminating(error):
                 note = f"Namespace {key[0]} is terminating, skipping job creation"
-                self._notes.tell(metadata, (EventNote("Warning", "NamespaceTerminating", note),))
+                self._notes.record(metadata, (EventNote("Warning", "NamespaceTerminating", note),))
             else:
                 note = f"Failed to create job: {error.message}"
-                self._notes.tell(metadata, (EventNote("Warning", "FailedCreate", note, name),))
+                self._notes.record(metadata, (EventNote("Warning", "FailedCreate", note, name),))
             raise
         self.jobs.put((key[0], name), msgspec.json.encode(answer))
         note = f"Created job {name} for CronJob {key[0]}/{key[1]}"
-        self._notes.tell(metadata, (EventNote("Normal", "SuccessfulCreate", note, name),))
+        self._notes.record(metadata, (EventNote("Normal", "SuccessfulCreate", note, name),))
         present = list(self.jobs.of("/".join(key)))
         status = plan_runs(cron_job, present, int(self._context.clock())).status
         return replace(status, last_schedule_time=format_time(moment))
@@ -175,11 +175,11 @@ class CronJobController:
         except ApiError as error:
             if error.status not in (404, 409):
                 note = f'Error deleting job "{job.name}": {error.message}'
-                self._notes.tell(metadata, (EventNote("Warning", "FailedDelete", note, job.uid),))
+                self._notes.record(metadata, (EventNote("Warning", "FailedDelete", note, job.uid),))
                 raise
         else:
             note = f'Deleted job "{job.name}"'
-            self._notes.tell(metadata, (EventNote("Normal", "SuccessfulDelete", note, job.uid),))
+            self._notes.record(metadata, (EventNote("Normal", "SuccessfulDelete", note, job.uid),))
             if isinstance(answer, dict) and mapping(answer.get("metadata")).get("deletionTimestamp"):
                 self.jobs.put(key, msgspec.json.encode(answer))
                 return

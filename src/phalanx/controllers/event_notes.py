@@ -26,7 +26,7 @@ class EventNotes:
     def forget(self, uid: str) -> None:
         self._told.pop(uid, None)
 
-    def tell(self, metadata: Metadata, notes: Iterable[EventNote]) -> None:
+    def record(self, metadata: Metadata, notes: Iterable[EventNote]) -> None:
         for each in notes:
             told = self._told.setdefault(metadata.uid, {})
             about = (each.reason, each.subject)

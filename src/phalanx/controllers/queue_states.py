@@ -233,16 +233,16 @@ class QueueStates:
         if command.namespace not in TRUSTED:
             trusted = ", ".join(sorted(TRUSTED))
             note = f"{about}: Commands for queues are obeyed in {trusted} only"
-            self._tell(queue, "CommandRefused", note)
+            self._publish(queue, "CommandRefused", note)
         elif command.action == _CLOSE_QUEUE and queue.name == ROOT:
-            self._tell(queue, "CommandRefused", f"{about}: the root queue cannot be closed")
+            self._publish(queue, "CommandRefused", f"{about}: the root queue cannot be closed")
         elif command.action == _CLOSE_QUEUE:
             return state if state in _SHUT else _CLOSING
         elif command.action == _OPEN_QUEUE:
             parent = self.queues.get(("", queue.parent))
             if parent is None or parent.state not in _SHUT:
                 return _OPEN
-            self._tell(
+            self._publish(
                 queue,
                 _OPEN_QUEUE,
                 f"Failed to open queue {queue.name} because its parent queue {parent.name} is closing or closed. "
@@ -251,7 +251,7 @@ class QueueStates:
         else:
             action = quoted(command.action)
             note = f"{about}: action {action} is none of a queue; write {_OPEN_QUEUE} or {_CLOSE_QUEUE}"
-            self._tell(queue, "CommandRefused", note)
+            self._publish(queue, "CommandRefused", note)
         return state
 
     def _with_parent(self, queue: QueueRecord, state: str, *, asked: bool) -> str:
@@ -279,7 +279,7 @@ class QueueStates:
         answer = await self._context.writer.patch(QUEUES.path(None, queue.name, "status"), body, PatchType.MERGE)
         self.queues.put(("", queue.name), msgspec.json.encode(answer))
         if shut:
-            self._tell(queue, _CLOSE_QUEUE, "Close queue succeed", "Normal")
+            self._publish(queue, _CLOSE_QUEUE, "Close queue succeed", "Normal")
 
     async def _mark(self, queue: QueueRecord, by_parent: bool) -> None:
         """Notes whether it opens again with its parent."""
@@ -306,6 +306,6 @@ class QueueStates:
                 raise
         self.commands.remove((command.namespace, command.name), command.uid)
 
-    def _tell(self, queue: QueueRecord, reason: str, note: str, kind: str = "Warning") -> None:
+    def _publish(self, queue: QueueRecord, reason: str, note: str, kind: str = "Warning") -> None:
         regarding = ObjectReference(QUEUES.kind, queue.name, "", queue.uid, QUEUES.api_version)
         self._context.recorder.record(regarding, type=kind, reason=reason, action=reason, note=note)

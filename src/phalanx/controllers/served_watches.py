@@ -84,7 +84,7 @@ class ServedWatches:
     async def _look(self, tasks: asyncio.TaskGroup) -> bool:
         """Whether the API server has said what it serves."""
         try:
-            self._follow(await self._definitions.discovered(), tasks)
+            self._update(await self._definitions.discovered(), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
             log.log(self._client.contact.level, "discovery failed: %s", error)
             return False
@@ -93,7 +93,7 @@ class ServedWatches:
             return False
         return True
 
-    def _follow(self, served: Discovery, tasks: asyncio.TaskGroup) -> None:
+    def _update(self, served: Discovery, tasks: asyncio.TaskGroup) -> None:
         wanted = self._wanted(served)
         for selected, (sinks, reflector, task) in list(self._running.items()):
             resource = selected[0]

@@ -150,7 +150,7 @@ class CustomKinds:
         await self._definitions.first_list()
         while True:
             try:
-                self._follow(await self._definitions.discovered())
+                self._update(await self._definitions.discovered())
                 self._kinds_known.set()
             except (ApiError, ConnectionLost, ConfigError) as error:
                 log.log(self._client.contact.level, "discovery failed: %s", error)
@@ -169,13 +169,13 @@ class CustomKinds:
                 self._definitions.changed.clear()
                 await asyncio.sleep(pause)
                 try:
-                    self._follow(await self._definitions.discovered())
+                    self._update(await self._definitions.discovered())
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.log(self._client.contact.level, "discovery failed: %s", error)
                 except Exception as error:
                     self._feed.failures.record_failure("discovery", "what the API server serves", error)
 
-    def _follow(self, served: Discovery) -> None:
+    def _update(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
         self._discovered(served)
         groups = dict(served_groups(served, self._intake))

@@ -83,7 +83,7 @@ class DecisionLog:
         if plan.evictions:
             self._evictions_decided(plan.evictions, wake)
         if log.isEnabledFor(logging.DEBUG):
-            _tell(logging.DEBUG, "woken", {"cause": cause, "event": wake.event, "events": wake.events})
+            _log(logging.DEBUG, "woken", {"cause": cause, "event": wake.event, "events": wake.events})
             self._decided(cause, plan, state)
         return wake
 
@@ -92,14 +92,14 @@ class DecisionLog:
             bind, outcome = result.bind, result.outcome
             fields = {"cause": bind.cause, "unit": unit_of(bind), "pod": f"{bind.namespace}/{bind.name}"}
             fields |= {"node": bind.node, "outcome": outcome.value, "message": result.message}
-            _tell(logging.DEBUG, "bound" if outcome is BindOutcome.BOUND else "not bound", fields)
+            _log(logging.DEBUG, "bound" if outcome is BindOutcome.BOUND else "not bound", fields)
 
     def evicted(self, result: EvictResult) -> None:
         evict, outcome = result.evict, result.outcome
         fields = {"cause": evict.cause, "unit": unit_of(evict), "pod": f"{evict.namespace}/{evict.name}"}
         fields |= {"node": evict.node, "reason": evict.reason.value, "for": evict.preemptor}
         fields |= {"outcome": outcome.value, "message": result.message}
-        _tell(logging.INFO, "evicted" if outcome is EvictionOutcome.EVICTED else "not evicted", fields)
+        _log(logging.INFO, "evicted" if outcome is EvictionOutcome.EVICTED else "not evicted", fields)
 
     def judged(self, subject: GangKey | str) -> str:
         """The cycle that said last why a gang, or a pod by its uid, waits; "" where it is not remembered."""
@@ -122,7 +122,7 @@ class DecisionLog:
             first = victims[0]
             fields = {"cause": cause, "verdict": "evict", "pods": len(victims), "reason": first.reason.value}
             fields |= {"for": first.preemptor, "event": wake.event, "message": first.message}
-            _tell(logging.INFO, "decided", fields)
+            _log(logging.INFO, "decided", fields)
 
     def _decided(self, cause: str, plan: Plan, state: ClusterState) -> None:
         units: dict[str, set[str]] = {}
@@ -132,17 +132,17 @@ class DecisionLog:
             units.setdefault(unit, set()).add(bind.node)
             pods[unit] = pods.get(unit, 0) + 1
         for unit, nodes in units.items():
-            self._tell_decided(cause, "bind", unit=unit, pods=pods[unit], nodes=len(nodes))
+            self._log_decided(cause, "bind", unit=unit, pods=pods[unit], nodes=len(nodes))
         for news in plan.gangs:
             if news.verdict is not None:
-                self._tell_decided(cause, "wait", unit=f"gang {news.gang}", reason=news.verdict.code)
+                self._log_decided(cause, "wait", unit=f"gang {news.gang}", reason=news.verdict.code)
         for told in plan.pods:
             record = state.pods.get(told.uid)
             if told.verdict is not None and record is not None:
-                self._tell_decided(cause, "wait", unit=f"pod {record.pod.key}", reason=told.verdict.code)
+                self._log_decided(cause, "wait", unit=f"pod {record.pod.key}", reason=told.verdict.code)
 
-    def _tell_decided(self, cause: str, verdict: str, **fields: object) -> None:
-        _tell(logging.DEBUG, "decided", {"cause": cause, "verdict": verdict, **fields})
+    def _log_decided(self, cause: str, verdict: str, **fields: object) -> None:
+        _log(logging.DEBUG, "decided", {"cause": cause, "verdict": verdict, **fields})
 
 
 def unit_of(decided: Bind | Evict) -> str:
@@ -151,5 +151,5 @@ def unit_of(decided: Bind | Evict) -> str:
     return f"gang {gang}" if gang is not None else f"pod {decided.namespace}/{decided.name}"
 
 
-def _tell(level: int, message: str, fields: Mapping[str, object]) -> None:
+def _log(level: int, message: str, fields: Mapping[str, object]) -> None:
     log.log(level, message, extra={"fields": {name: value for name, value in fields.items() if value != ""}})

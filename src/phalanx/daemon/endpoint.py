@@ -128,7 +128,7 @@ async def serving(
         except (OSError, OverflowError, ValueError) as error:
             raise EndpointError(f"cannot serve metrics on {options.address}: {error}") from error
         if context is not None:
-            renewal = asyncio.create_task(_follow_certificate(context, options))
+            renewal = asyncio.create_task(_reload_certificate(context, options))
         log.info("health and metrics on %s", options.address)
         yield int(runner.addresses[0][1])
     finally:
@@ -142,7 +142,7 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted; give one that is not")
 
 
-async def _follow_certificate(context: ssl.SSLContext, options: EndpointOptions) -> None:
+async def _reload_certificate(context: ssl.SSLContext, options: EndpointOptions) -> None:
     """New connections get the certificate that the files hold now."""
     while True:
         await asyncio.sleep(_CERTIFICATE_PERIOD)

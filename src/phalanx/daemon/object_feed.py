@@ -70,7 +70,7 @@ class ObjectFeed:
         self.changed = changed
         self.failures = failures
 
-    async def tell_of_gangs(self) -> None:
+    async def publish_gangs(self) -> None:
         """Everything has been seen once: tells of all gangs, and from then on of each that changes.
 
         A few at a time: what is planned and bound meanwhile goes first.
@@ -80,12 +80,12 @@ class ObjectFeed:
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
             for number, key in enumerate(waiting, 1):
-                self._tell_of(key)
+                self._publish_gang(key)
                 if number % _TOLD_AT_ONCE == 0:
                     await asyncio.sleep(0)
         self._waiting = None
 
-    def _tell_of(self, key: GangKey) -> None:
+    def _publish_gang(self, key: GangKey) -> None:
         try:
             self._touched(key)
         except Exception as error:
@@ -98,7 +98,7 @@ class ObjectFeed:
                 # A standby sees groups come and go for weeks.
                 self._early = {known: None for known in self._early if known in self._state.gangs}
         elif self._waiting is None:
-            self._tell_of(key)
+            self._publish_gang(key)
         else:
             self._waiting[key] = None
 

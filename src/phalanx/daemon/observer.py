@@ -175,9 +175,9 @@ class Observer:
             await reflector.synced.wait()
         await self._caught_up.wait()
 
-    async def tell_of_gangs(self) -> None:
+    async def publish_gangs(self) -> None:
         """`gang_touched` is told of all gangs, and from then on of each that changes. To be called once synced."""
-        await self._feed.tell_of_gangs()
+        await self._feed.publish_gangs()
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:

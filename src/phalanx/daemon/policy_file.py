@@ -32,7 +32,7 @@ class PolicyFile:
         self._changed = changed
         self._text = _read(path)
         self.policy = parse_policy(self._text, path)
-        _tell_inactive(self.policy)
+        _log_inactive(self.policy)
 
     @property
     def dialects(self) -> DialectOptions:
@@ -69,7 +69,7 @@ class PolicyFile:
             self._changed(self.policy)
             return
         self.problem, self._text, self.policy = "", text, policy
-        _tell_inactive(policy)
+        _log_inactive(policy)
         log.info("policy reloaded from %s", self.path)
 
 
@@ -126,6 +126,6 @@ def _read(path: str) -> str:
         raise PolicyError(f"{path}: cannot be read: {error}") from error
 
 
-def _tell_inactive(policy: Policy) -> None:
+def _log_inactive(policy: Policy) -> None:
     for sentence in policy.inactive:
         log.warning("policy: %s", sentence)

@@ -165,7 +165,7 @@ class SchedulerService:
             preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.provisioning_failed),
         )
         self._verdict_publisher = VerdictPublisher(
-            self.state, conditions, event_publisher, self._tell_group, pace=options.pace, failures=self._failures
+            self.state, conditions, event_publisher, self._publish_group, pace=options.pace, failures=self._failures
         )
         self._publisher = PlanPublisher(
             self.state,
@@ -234,7 +234,7 @@ class SchedulerService:
         )
         self._partial = PartialGangs(self.state, event_publisher, self.executor.evict, time.time)
         self._exceeded = RunTimeExceeded(
-            self.state, event_publisher, self.telemetry.run_time_exceeded, self._tell_group, time.time
+            self.state, event_publisher, self.telemetry.run_time_exceeded, self._publish_group, time.time
         )
         holds, knows_all, now = self._reservations.holds, self.observer.kinds.knows_all, time.time
         self._maintenance = MaintenanceWindows(
@@ -331,7 +331,7 @@ class SchedulerService:
         keep_running = self._failures.keep_running
         parts = [
             keep_running("event recorder", self._recorder.run),
-            keep_running("policy file", self._follow_policy),
+            keep_running("policy file", self._reload_policy),
             self.telemetry.serve(self._inspection),
             keep_running("verdict publisher", self._verdict_publisher.run),
         ]
@@ -359,7 +359,7 @@ class SchedulerService:
                 tasks.create_task(keep_running("node loads", self._node_loads.run)),
                 tasks.create_task(keep_running("hub lease", self._hub_lease.run)),
                 tasks.create_task(keep_running("timeouts", self._watch_timeouts)),
-                tasks.create_task(keep_running("account statuses", self._tell_of_all)),
+                tasks.create_task(keep_running("account statuses", self._publish_all)),
             ]
             if self.options.self_check:
                 background.append(tasks.create_task(self._check_ledger()))
@@ -372,7 +372,7 @@ class SchedulerService:
 
     async def _load_memory(self) -> None:
         """What an earlier process, or the leader before us, has counted, promised and held goes on."""
-        self.state.pods.recall_nominations()
+        self.state.pods.load_nominations()
         await self._usage.load()
         self._starts.load(*await self._reservations.load())
         await self._defragmentation.load()
@@ -405,11 +405,11 @@ class SchedulerService:
                 self._wake.set()
             self._planned.set()
 
-    async def _tell_of_all(self) -> None:
+    async def _publish_all(self) -> None:
         """Compares what all objects say with the truth, behind the first cycle: who waits is bound first."""
         await self._planned.wait()
         self._policy_record.save()
-        await self.observer.tell_of_gangs()
+        await self.observer.publish_gangs()
         await self._accounts.run()
 
     async def _plan(self) -> None:
@@ -491,7 +491,7 @@ class SchedulerService:
         self._wake.set()
         self._accounts.touch()
 
-    def _tell_group(self, key: GangKey) -> None:
+    def _publish_group(self, key: GangKey) -> None:
         """Looks again at what the objects say that a gang and its composites come from."""
         for tell in (*self._groups_told, self._inspection.gang_told):
             tell(key)
@@ -523,7 +523,7 @@ class SchedulerService:
             self.observer.apply_event(event)
         self._wake.set()
 
-    async def _follow_policy(self) -> None:
+    async def _reload_policy(self) -> None:
         while self.options.config:
             await asyncio.sleep(_POLICY_PERIOD)
             self._policy.reload_if_changed()

@@ -73,7 +73,7 @@ class Standby:
         log.info("standby: %s; watches the cluster meanwhile", self._leadership.line)
         while not acquired.done():
             # What only a cycle would take note of must not pile up.
-            self._scheduler.queue.settle()
+            self._scheduler.queue.absorb_changes()
             await asyncio.wait({acquired}, timeout=_PERIOD)
         own = await self._own_keys()
         self._signer.use(own)

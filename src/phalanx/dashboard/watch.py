@@ -153,7 +153,7 @@ class ClusterWatch:
             tasks.create_task(self._drain(intake))
             tasks.create_task(self._guard_rehearsal())
             await observer.synced()
-            await observer.tell_of_gangs()
+            await observer.publish_gangs()
             self._gangs.update(dict.fromkeys(self.state.gangs))
             self._pods.update(dict.fromkeys(self.state.pods))
             await self._flush()

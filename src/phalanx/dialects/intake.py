@@ -100,7 +100,7 @@ class Intake:
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
-        self.owners = WorkloadOwners(self._gangs, rules, self.warn, self._tell_members)
+        self.owners = WorkloadOwners(self._gangs, rules, self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)
@@ -176,7 +176,7 @@ class Intake:
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
         if faults or (last is not None and last.faults):
             self._warnings.passed_over(uid, faults)
-        return events + self._tell_members()
+        return events + self._publish_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
@@ -191,7 +191,7 @@ class Intake:
             events += self._gangs.remove_member(GangKey(record.pod.namespace, record.pod.gang), uid)
             self._note_member(record.pod)
             self._expected.pod_removed(uid)
-        return events + self._tell_members()
+        return events + self._publish_members()
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
         """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
@@ -200,7 +200,7 @@ class Intake:
         record = self._pods.get(uid)
         spec = unreadable_pod(namespace, name, uid, error, raw, record.pod if record else None)
         events += self._store(spec, record.declared if record else None, record.owners if record else "")
-        return events + self._tell_members()
+        return events + self._publish_members()
 
     def _note_forgery(self, metadata: Metadata) -> None:
         """Once a pod: a mark that is not ours, or was made for another pod, gang or plan."""
@@ -282,9 +282,9 @@ class Intake:
 
     def catch_up(self) -> list[ClusterEvent]:
         """Everything that exists has been told: the gangs that were left (`group_objects.postpone`)."""
-        return self.group_objects.catch_up() + self._tell_members()
+        return self.group_objects.catch_up() + self._publish_members()
 
-    def _tell_members(self) -> list[ClusterEvent]:
+    def _publish_members(self) -> list[ClusterEvent]:
         """The members that were told otherwise than what their gangs say about nodes now; and those that are
         expected."""
         affected = self._gangs.drain_affected_members()
@@ -368,20 +368,20 @@ class Intake:
 
     def group(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
         """A PodGroup or Workload as its API serves it."""
-        return self.group_objects.updated(resource, document) + self._tell_members()
+        return self.group_objects.updated(resource, document) + self._publish_members()
 
     def malformed_group(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
         """An object whose JSON cannot be decoded: its gang is held."""
-        return self.group_objects.malformed(resource, namespace, name, uid, error) + self._tell_members()
+        return self.group_objects.malformed(resource, namespace, name, uid, error) + self._publish_members()
 
     def group_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
-        return self.group_objects.removed(resource, namespace, name) + self._tell_members()
+        return self.group_objects.removed(resource, namespace, name) + self._publish_members()
 
     def group_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
         """The API no longer serves the kind, so its objects are gone."""
-        return self.group_objects.unserved(resource) + self._tell_members()
+        return self.group_objects.unserved(resource) + self._publish_members()
 
     def group_record(self, key: GangKey) -> GroupRecord | None:
         """For the status of the gang's own object; None where the gang has no object."""
@@ -480,19 +480,19 @@ class Intake:
     def disruption_budget(self, document: Document) -> list[ClusterEvent]:
         """The budget's own news first, then the pods that it counts or counts no more."""
         events, counted = self._disruption.replace(document)
-        return events + self._tell_counted(counted)
+        return events + self._publish_counted(counted)
 
     def malformed_disruption_budget(self, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
         """A budget whose JSON cannot be decoded: nobody whom it counted may be evicted."""
         events, counted = self._disruption.malformed(namespace, name, uid, error)
-        return events + self._tell_counted(counted)
+        return events + self._publish_counted(counted)
 
     def disruption_budget_removed(self, namespace: str, name: str) -> list[ClusterEvent]:
         """No pod is left with the name of a budget that is gone."""
         events, counted = self._disruption.remove(namespace, name)
-        return self._tell_counted(counted) + events
+        return self._publish_counted(counted) + events
 
-    def _tell_counted(self, counted: Mapping[str, tuple[str, ...]]) -> list[ClusterEvent]:
+    def _publish_counted(self, counted: Mapping[str, tuple[str, ...]]) -> list[ClusterEvent]:
         events: list[ClusterEvent] = []
         for uid, budgets in sorted(counted.items()):
             record = self._pods.get(uid)
@@ -547,4 +547,4 @@ class Intake:
             record = self._pods[uid]
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
             events += self._shown(record)
-        return events + self._tell_members()
+        return events + self._publish_members()

@@ -31,7 +31,7 @@ class ToldUsers:
         if not why:
             self._told.pop(job.uid, None)
         elif self._told.get(job.uid) != why:
-            self._remember(job.uid, why)
+            self._save(job.uid, why)
             about = ObjectReference(resource.kind, job.name, job.namespace, job.uid, resource.api_version)
             note = f"this {resource.kind} is not dispatched: {why}"
             self._recorder.record(about, reason="NotDispatched", action="Dispatch", note=note, type="Warning")
@@ -45,7 +45,7 @@ class ToldUsers:
         about = ObjectReference(gang.kind, gang.name, record.namespace, gang.uid, gang.api_version)
         self._recorder.record(about, reason=reason, action="Dispatch", note=note, type=kind)
 
-    def _remember(self, uid: str, why: str) -> None:
+    def _save(self, uid: str, why: str) -> None:
         self._told[uid] = why
         if len(self._told) > _MOST:
             del self._told[next(iter(self._told))]

@@ -96,7 +96,7 @@ def plan(world: JobWorld) -> JobPlan:
     if changed.phase is not counted.phase or order is not None:
         going = _leaving(job, changed, world.pods)
         changed = _counted(changed, world.pods, going)
-    changed = _remember(job, changed, world.pods, lost if delayed is not None and order is None else {})
+    changed = _record(job, changed, world.pods, lost if delayed is not None and order is None else {})
     changed = _dated(job, changed, now)
 
     active = changed.phase in ACTIVE
@@ -170,7 +170,7 @@ def _lost(job: Job, staying: Sequence[JobPod]) -> dict[str, int]:
     return lost
 
 
-def _remember(job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str, int]) -> JobStatus:
+def _record(job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str, int]) -> JobStatus:
     """Forgets restarts that are over, and keeps in mind losses for which a policy will answer later."""
     resources = status.controlled_resources
     under_way = restarts_under_way(resources)

@@ -79,7 +79,7 @@ class StartTimes:
         self._promises = {each.key: each for each in stored.promises}
         self._now = int(now)
         self._forecasts = StartCalibration()
-        self._forecasts.recall(stored.starts.forecast)
+        self._forecasts.load(stored.starts.forecast)
         self.units = found
 
     def of(self, who: str | GangKey) -> PromisedStart | None:

@@ -8,7 +8,7 @@ from phalanx.scheduling.session.eviction_log import EvictionLog
 
 def log_recent_evictions(state: ClusterState, log: EvictionLog, now: float) -> None:
     """Notes the pods that are on their way out because we said so. Those that are gone are not known."""
-    state.ledger.settle()
+    state.ledger.refresh_sums()
     told = [
         (min(float(record.pod.leaves - record.pod.grace), now), uid)
         for uid, record in state.pods.terminating.items()

@@ -23,7 +23,7 @@ async def read_usage(
     """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
     the lease of the scheduler, whose names are given. What may not be read is named in `snapshot.missing`.
     """
-    snapshot.state.ledger.settle()
+    snapshot.state.ledger.refresh_sums()
     if not snapshot.state.ledger.budgeted and policy.usage_decay.half_life is None:
         return
     for number in range(MOST_OBJECTS):

@@ -133,18 +133,18 @@ class Scheduler:
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
         stage("order")
         order_units(session)
-        self._recall_unasked(session)
+        self._return_unasked(session)
         # 3. Act.
         for action in self.policy.actions:
             if plan.complete:
                 stage(f"act_{action}")
                 self._act(session, action)
-        stage("act_revoke")
+        stage("act_evict_ended")
         if plan.complete:
             self.features.evict_ended(session, guarded)
         # 4. Park what lacks room until there may be some; what had no turn stays active.
         stage("park")
-        self._settle(session)
+        self._requeue_units(session)
         self.observe(now)
         # 5. Keep what was said true, and say what is new.
         stage("tell")
@@ -168,7 +168,7 @@ class Scheduler:
         self.observe(now)
         self.queue.activate_due(now)
         session = self.new_session(now, should_stop)
-        self._follow_time(session)
+        self._update_time(session)
         return session
 
     def _pop_units(self, session: Session) -> None:
@@ -206,7 +206,7 @@ class Scheduler:
             rank_unit(session, unit)
         return units
 
-    def _follow_time(self, session: Session) -> None:
+    def _update_time(self, session: Session) -> None:
         """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
         time_key = ask_plugins(
             session, "the time", partial(self.plugin_runtime.time_key, session.now), self._time_key
@@ -230,7 +230,7 @@ class Scheduler:
                 session.decisions.undo_turn(marks)
             report_failure(session, f"action {action}", error)
 
-    def _recall_unasked(self, session: Session) -> None:
+    def _return_unasked(self, session: Session) -> None:
         """Brings back those that were refused when the time was up before anybody could be asked to go for them."""
         for unit, demand, fit_error in self.queue.pop_unasked():
             if unit.key not in session.unschedulable:
@@ -238,7 +238,7 @@ class Scheduler:
                 session.unasked.append(unit)
                 session.set_unschedulable(unit, demand, fit_error)
 
-    def _settle(self, session: Session) -> None:
+    def _requeue_units(self, session: Session) -> None:
         asks = self.policy.eviction.active
         for unit in (*session.units, *session.unasked):
             if unit.key in session.unschedulable:

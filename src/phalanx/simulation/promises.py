@@ -27,7 +27,7 @@ class PromiseLog:
         self._since = 0
         self._version = -1
 
-    def follow(self, history_of: Callable[[UnitKey], JobHistory | None]) -> None:
+    def update(self, history_of: Callable[[UnitKey], JobHistory | None]) -> None:
         """After a cycle: who was promised a start for the first time, and whose start has slipped."""
         plan = self._plan
         if plan is None or plan.version == self._version:

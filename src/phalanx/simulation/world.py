@@ -192,7 +192,7 @@ class World:
             if scheduler.idle:
                 break
             plan = scheduler.cycle(now)
-            self.promises.follow(self._history_of)
+            self.promises.update(self._history_of)
             self._carry_out(plan)
             # What begins and ends without delay belongs to this moment.
             for happening in self.queue.due(now):

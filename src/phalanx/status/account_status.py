@@ -68,7 +68,7 @@ class AccountStatuses:
             pool,
             self._derive,
             str,
-            wrote=self._tell_synced,
+            wrote=self._publish_synced,
             retry=retry,
             clock=clock,
             explain=_shared,
@@ -106,7 +106,7 @@ class AccountStatuses:
 
     def write_changed(self) -> None:
         """Compares every account that has an object with what the object says."""
-        self._state.ledger.settle()
+        self._state.ledger.refresh_sums()
         self._failures.guard("status", "overcommitted quotas", self._overcommitted_quotas.warn_of_changes)
         self._failures.guard("status", "orphaned accounts", self._orphaned_accounts.warn_of_changes)
         self._failures.guard("status", "quotas above ResourceQuotas", self._above_hard.warn_of_changes)
@@ -131,7 +131,7 @@ class AccountStatuses:
         self._compared[key] = (account, dict(used), dict(running), dict(groups)), found.status
 
     def _derive(self, key: AccountKey) -> DerivedStatus | None:
-        self._state.ledger.settle()
+        self._state.ledger.refresh_sums()
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
         if record is None or record.spec is None or found is None:
             return None
@@ -168,7 +168,7 @@ class AccountStatuses:
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
         return self._podgroup_counts.phases_of(key.name) if key.tree is Tree.QUEUE else _NOTHING
 
-    def _tell_synced(self, key: AccountKey, change: StatusChange) -> None:
+    def _publish_synced(self, key: AccountKey, change: StatusChange) -> None:
         record = self._state.ledger.accounts.get(key)
         if key.tree is Tree.ELASTIC_QUOTA and (record is None or record.fault is None):
             ref = change.ref

@@ -83,7 +83,7 @@ class EventPublisher:
 
     def gang_waits(self, record: GangRecord, verdict: Verdict) -> None:
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
-        self._tell_gang(record, reason, text_of(verdict), held=True)
+        self._publish_gang(record, reason, text_of(verdict), held=True)
 
     def member_waits(self, pod: Pod, verdict: Verdict) -> None:
         """One more member of a gang that waits."""
@@ -120,7 +120,7 @@ class EventPublisher:
             f"gang {record.key} is still below its quorum after its scheduling timeout: {holding} of the "
             f"{mark.size} members of its plan are bound; {end} (policy phalanx.partialGang)"
         )
-        self._tell_gang(record, "ScheduleTimeout", note)
+        self._publish_gang(record, "ScheduleTimeout", note)
 
     def run_time_ends(self, record: PodRecord, reason: str, note: str) -> None:
         """A pod has run, or will have run, for as long as it may: told to it, and to its gang's object."""
@@ -135,7 +135,7 @@ class EventPublisher:
             reference, type=notice.type, reason=notice.reason, action="Validating", note=notice.message
         )
 
-    def _tell_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
+    def _publish_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
         source = source_reference(record)
         if source is not None:
             assert record.spec is not None

@@ -91,7 +91,7 @@ class StatusEndpoint:
             self._move(self._without - {resource})
             self.outdated()
 
-    def tell_refused(self, ref: GroupRef, error: Exception) -> None:
+    def publish_refused(self, ref: GroupRef, error: Exception) -> None:
         """The API server does not want a status although its object is there: tells so on the object."""
         self._count(ref.kind)
         about = object_reference(ref)

@@ -219,10 +219,10 @@ class StatusWriter(Generic[K]):
             entry.contested += 1
             entry.quiet_until = now + min(_LONGEST_BACKOFF, 2.0**entry.contested)
             if entry.contested == _CONTESTED:
-                self._tell_contested(key, change)
+                self._publish_contested(key, change)
         return False
 
-    def _tell_contested(self, key: K, change: StatusChange) -> None:
+    def _publish_contested(self, key: K, change: StatusChange) -> None:
         explanation = self._explain(change)
         if not explanation:
             log.warning("somebody else writes the status of %s, too", self._name(key))
@@ -255,7 +255,7 @@ class StatusWriter(Generic[K]):
             asyncio.get_running_loop().call_later(self._retry.cap, self._insist, key, entry)
         elif status != 404:
             log.warning("the status of %s was not written, it is given up: %s", self._name(key), error)
-            self._endpoint.tell_refused(change.ref, error)
+            self._endpoint.publish_refused(change.ref, error)
             self._given_up(key)
         return None
 

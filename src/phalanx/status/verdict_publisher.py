@@ -186,7 +186,9 @@ class VerdictPublisher:
             first = topic.told is None
             topic.due, topic.told, topic.told_at = None, topic.verdict, now
             if isinstance(subject, GangKey):
-                self._failures.guard("status", f"gang {subject}", partial(self._tell_gang, subject, topic, first))
+                self._failures.guard(
+                    "status", f"gang {subject}", partial(self._publish_gang, subject, topic, first)
+                )
             elif (record := self._state.pods.get(subject)) is not None and record.state is MemberState.PENDING:
                 pods.append((record, first))
         self._tell_pods(pods)
@@ -211,7 +213,7 @@ class VerdictPublisher:
             self._news.set()
         heapq.heappush(self._agenda, (due, self._entries, subject))
 
-    def _tell_gang(self, key: GangKey, topic: _Topic, first: bool) -> None:
+    def _publish_gang(self, key: GangKey, topic: _Topic, first: bool) -> None:
         """`first` says that this process has told the gang nothing yet: members whose conditions say so already
         were told by one before it."""
         record, verdict = self._state.gangs.get(key), topic.told
@@ -231,7 +233,7 @@ class VerdictPublisher:
             topic.members = verdict.code, set(before)
         if news:
             self._event_publisher.gang_waits(record, verdict)
-        self._tell_members(record, topic, verdict, first_knows=news)
+        self._publish_members(record, topic, verdict, first_knows=news)
 
     def _told_before(self, uids: Iterable[str], verdict: Verdict) -> dict[str, bool]:
         """Which of the pods say so already, whatever the numbers, and whether with the same ones."""
@@ -240,7 +242,7 @@ class VerdictPublisher:
         said = {uid: self._conditions.told_before(uid, verdict) for uid in uids}
         return {uid: words == text for uid, words in said.items() if words and _NUMBER.sub("", words) == plain}
 
-    def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
+    def _publish_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
         """Each member once per reason, however its numbers change; the first one is told with the gang."""
         reason, members = topic.members
         if reason != verdict.code:
@@ -253,7 +255,7 @@ class VerdictPublisher:
                     self._event_publisher.member_waits(member.pod, verdict)
 
     def _tell_pods(self, records: list[tuple[PodRecord, bool]]) -> None:
-        """Each with `first` as in `_tell_gang`."""
+        """Each with `first` as in `_publish_gang`."""
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
         for record, first in records:
             verdict = self._pods[record.pod.uid].told

@@ -124,7 +124,7 @@ class Webhooks:
             raise UnansweredWebhook(missing)
         for webhook, call in asked:
             if call is not None:
-                self._heed(webhook, write.answers[call.key], write)
+                self._honour(webhook, write.answers[call.key], write)
 
     def _all(self, plural: str) -> list[_Webhook]:
         return [webhook for _, found in sorted(self._configurations[plural].items()) for webhook in found]
@@ -139,7 +139,7 @@ class Webhooks:
         answer = answers.get(call.key)
         if answer is None:
             raise UnansweredWebhook([call])
-        if not self._heed(webhook, answer, write) or answer.patch is None or request.obj is None:
+        if not self._honour(webhook, answer, write) or answer.patch is None or request.obj is None:
             return True, request.obj
         try:
             return True, json_patch(request.obj, answer.patch)  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ class Webhooks:
         config = mapping(webhook.spec.get("clientConfig"))
         return WebhookCall(key, webhook.name, config, timeout if isinstance(timeout, int) else 10, question)
 
-    def _heed(self, webhook: _Webhook, answer: WebhookAnswer, write: Write) -> bool:
+    def _honour(self, webhook: _Webhook, answer: WebhookAnswer, write: Write) -> bool:
         """Whether its answer counts. Raises where it denies, or where it must have answered and did not."""
         if answer.problem:
             if webhook.fails_closed:

@@ -29,7 +29,7 @@ class Play:
         self.hierarchy.set(self.leaves[path], self.held[path], self.asked[path])
 
     def run(self) -> dict[str, dict[str, int]]:
-        self.hierarchy.settle()
+        self.hierarchy.compute()
         waiting = dict(self.leaves)
         while waiting:
             node = first(list(waiting.values()))
@@ -84,7 +84,7 @@ def test_the_first_figure_of_the_design() -> None:
     hierarchy.set(hierarchy.node([("n1", 50)]), {"gpu": 5}, {"gpu": 5})
     hierarchy.set(hierarchy.node([("n2", 50), ("n21", 50)]), {"cpu": 10}, {"cpu": 1})
     hierarchy.set(hierarchy.node([("n2", 50), ("n22", 50)]), {"gpu": 5}, {"gpu": 5})
-    hierarchy.settle()
+    hierarchy.compute()
     parent = hierarchy.node([("n2", 50)])
     assert parent.parts == {"cpu": ONE // 2, "gpu": ONE // 2}
     assert parent.share == ONE // 2
@@ -105,7 +105,7 @@ def test_a_saturated_child_counts_in_full() -> None:
     hierarchy = Hierarchy({"cpu": 10})
     hierarchy.set(hierarchy.node([("eng", 1), ("done", 1)]), {"cpu": 6}, {})
     hierarchy.set(hierarchy.node([("eng", 1), ("hungry", 1)]), {"cpu": 2}, {"cpu": 2})
-    hierarchy.settle()
+    hierarchy.compute()
     assert hierarchy.node([("eng", 1)]).parts == {"cpu": 6 * ONE // 10 + 2 * ONE // 10}
 
 
@@ -115,7 +115,7 @@ def test_who_cannot_grow_comes_last_whatever_he_has() -> None:
     rich = hierarchy.node([("rich", 1)])
     hierarchy.set(poor, {}, {"cpu": 1, "gpu": 1})
     hierarchy.set(rich, {"cpu": 5}, {"cpu": 1})
-    hierarchy.settle()
+    hierarchy.compute()
     assert turn(poor) < turn(rich)
     hierarchy.exhaust(["gpu"])
     assert turn(rich) < turn(poor)
@@ -126,7 +126,7 @@ def test_a_tie_is_decided_on_the_next_level() -> None:
     nodes = [hierarchy.node([("a", 1), ("x", 1)]), hierarchy.node([("a", 1), ("y", 1)])]
     hierarchy.set(nodes[0], {"cpu": 2}, {"cpu": 1})
     hierarchy.set(nodes[1], {"cpu": 1}, {"cpu": 1})
-    hierarchy.settle()
+    hierarchy.compute()
     assert first(nodes) is nodes[1]
 
 
@@ -159,7 +159,7 @@ def test_one_by_one_gives_what_all_at_once_gives(
         at_once.set(at_once.node(levels(path)), held, asked)
     for hierarchy in (stepwise, at_once):
         hierarchy.exhaust(["gpu"] if full else [])
-    at_once.settle()
+    at_once.compute()
     for path in ("a", "a/b", "a/c", "a/d", "a/d/e", "a/d/f", "g"):
         one, other = stepwise.node(levels(path)), at_once.node(levels(path))
         assert (one.parts, one.share, turn(one)) == (other.parts, other.share, turn(other))

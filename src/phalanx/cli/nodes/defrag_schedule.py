@@ -86,7 +86,7 @@ async def _read_budget(
     name = f"{name_prefix(schedulers)}-{NAME}"
     try:
         document = await client.get(CONFIG_MAPS.path(namespace, name))
-        runs.recall(decode(str((document.get("data") or {}).get(DATA_KEY, ""))), now)
+        runs.load(decode(str((document.get("data") or {}).get(DATA_KEY, ""))), now)
     except ApiError as error:
         return "" if error.status == 404 else f"configmap {namespace}/{name} is not read: {error.message}"
     except ValueError as error:

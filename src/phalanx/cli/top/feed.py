@@ -31,7 +31,7 @@ class Rows(Generic[R]):
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(kind)
         self.rows: dict[str, R] = {}
 
-    def follow(self, table: Table) -> None:
+    def subscribe(self, table: Table) -> None:
         """The rows are those of another table from now on."""
         self._table, self._version = table, -1
 
@@ -69,11 +69,11 @@ class Feed:
         self._summary = Rows(watch.tables["summary"], SummaryRow)
         self._news = asyncio.Event()
 
-    def follow(self, watch: ClusterWatch, history: GangHistory) -> None:
+    def subscribe(self, watch: ClusterWatch, history: GangHistory) -> None:
         """What is told is what this watch sees from now on."""
         self.watch, self._history = watch, history
         for name, rows in self._tables():
-            rows.follow(watch.tables[name])
+            rows.subscribe(watch.tables[name])
         self._news.set()
 
     def _tables(self) -> tuple[tuple[str, Rows[SummaryRow] | Rows[QueueRow] | Rows[GangRow] | Rows[NodeRow]], ...]:
@@ -156,7 +156,7 @@ async def _follow(
             try:
                 if begun.done():
                     await _unless_ended(running, watch.ready.wait())
-                    begun.result().follow(watch, history)
+                    begun.result().subscribe(watch, history)
                 else:
                     begun.set_result(Feed(watch, history))
                 place = options.lease_namespace

@@ -43,7 +43,7 @@ class LabelDomains:
         """How many numbers of domains are in use, or were."""
         return len(self.values)
 
-    def follow(self) -> None:
+    def update(self) -> None:
         """Takes in what the log of relabelled rows tells."""
         nodes = self._nodes
         if self._cursor == nodes.relabelled.end and len(self.ids) == nodes.capacity:
@@ -97,13 +97,13 @@ class Region:
         self._includes = includes
         self._cursor = -1
 
-    def follow(self) -> None:
+    def update(self) -> None:
         """Takes in what the log of relabelled rows tells; what is counted moves with its row."""
         nodes = self._nodes
         if self._cursor == nodes.relabelled.end and len(self.where) == nodes.capacity:
             return
         stale = nodes.relabelled.since(self._cursor, nodes.capacity) if self._cursor >= 0 else None
-        self.domains.follow()
+        self.domains.update()
         self.where = padded(self.where, nodes.capacity, NOWHERE)
         self.present = widened(self.present, self.domains.size)
         for counter in self.counters:
@@ -154,7 +154,7 @@ class DomainCounter:
     __slots__ = ("counts", "parts", "region", "ticks")
 
     def __init__(self, region: Region, *parts: tuple[Tally, int]) -> None:
-        region.follow()
+        region.update()
         self.region = region
         self.parts = parts
         self.counts: IntArray = np.zeros(region.domains.size + 1, dtype=np.int64)

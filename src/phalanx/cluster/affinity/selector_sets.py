@@ -256,7 +256,7 @@ class AffinityIndex:
         found = self._domains.get(key)
         if found is None:
             found = self._domains[key] = LabelDomains(key, self._nodes)
-        found.follow()
+        found.update()
         return found
 
     def counter(self, key: str, *parts: tuple[Tally, int], inclusion: Inclusion | None = None) -> DomainCounter:
@@ -265,7 +265,7 @@ class AffinityIndex:
         if region is None:
             includes = None if inclusion is None else self._includes(inclusion)
             region = self._regions[key, inclusion] = Region(self.domains(key), self._nodes, includes)
-        region.follow()
+        region.update()
         for counter, _ in parts[0][0].counters:
             if counter.region is region and counter.parts == parts:
                 return counter

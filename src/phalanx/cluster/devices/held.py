@@ -28,7 +28,7 @@ class Held(msgspec.Struct, eq=False):
     doubt: str = ""
     settled: bool = False
 
-    def settle(self, cards: Iterable[Card], free: Callable[[str], int]) -> None:
+    def assign(self, cards: Iterable[Card], free: Callable[[str], int]) -> None:
         """Decides anew, on a node with these cards; `free` is the memory of a card that nobody else has.
 
         Where the node tells of none, nothing can be said, and nothing changes.

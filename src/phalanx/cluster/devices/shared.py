@@ -161,7 +161,7 @@ class SharedDevices(NodeAllocator):
 
     def observed(self, pod: Pod, row: int) -> object | None:
         held = Held(pod.uid, _need(pod.pod_class), pod.cards, group_of(pod))
-        self._settle(held, row)
+        self._assign(held, row)
         self.book(held, row, 1)
         return held
 
@@ -242,17 +242,17 @@ class SharedDevices(NodeAllocator):
 
     # what pods say that they hold
 
-    def _settle(self, held: Held, row: int) -> None:
+    def _assign(self, held: Held, row: int) -> None:
         uses, family = self._uses.get(row, {}), held.need.family
         cards = self._cards.get(row, ())
         memory = {card.id: card.memory for card in reversed(cards) if card.family is family}
-        held.settle(cards, lambda card: memory[card] - uses.get((family, card), _Use()).memory)
+        held.assign(cards, lambda card: memory[card] - uses.get((family, card), _Use()).memory)
 
-    def _settle_again(self, row: int) -> None:
+    def _assign_again(self, row: int) -> None:
         """The row has other cards: what could not be believed yet is judged anew."""
         for held in [each for each in self._held.get(row, {}).values() if not each.settled]:
             self.book(held, row, -1)
-            self._settle(held, row)
+            self._assign(held, row)
             self.book(held, row, 1)
 
     def _note_held(self, held: Held, row: int, sign: int) -> None:
@@ -353,7 +353,7 @@ class SharedDevices(NodeAllocator):
                 self._copy(row, key, uses[key])
         if not cards:
             del self._columns[row]
-        self._settle_again(row)
+        self._assign_again(row)
         self.changes.note(row)
         self._nodes.changes.note(row)
 

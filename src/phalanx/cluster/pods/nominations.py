@@ -13,7 +13,7 @@ class Nomination:
 
     `victims` are the uids of the pods that must be gone before the preemptors can be placed there, `until` when
     (seconds since the epoch) the room is given up if they are not, `cause` ties it to the decision. After a restart
-    nobody remembers victims (`recalled`): then they are those on its nodes who leave because we have told them to;
+    nobody remembers victims (`from_api`): then they are those on its nodes who leave because we have told them to;
     if there are none, the room is held until the preemptor has had its turn. `transfers` counts how often the room
     was held for somebody and taken by the next.
     """
@@ -29,7 +29,7 @@ class Nomination:
         self.transfers = transfers
 
     @property
-    def recalled(self) -> bool:
+    def from_api(self) -> bool:
         """Whether all that is known of it is what the API says."""
         return not self.victims and not self.until
 

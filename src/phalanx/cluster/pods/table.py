@@ -83,7 +83,7 @@ class PodTable(dict[str, PodRecord]):
             self.run_time_limits.drop(uid)
             self._transition(record, PodEvent.DELETED)
 
-    def recall_nominations(self) -> None:
+    def load_nominations(self) -> None:
         """Holds room for pods where the API says that it is held: what another replica has decided since they were
         first seen. For whoever takes over from it; from then on our own word counts."""
         for record in list(self.values()):

@@ -172,7 +172,7 @@ class JobFlowController:
             told = await asyncio.gather(*(self._holds(key[0], question) for question in asked))
             answers = dict(zip(asked, told, strict=True))
             plan = self._plan(key, flow, refusal, answers)
-        self._notes.tell(flow.metadata, plan.events)
+        self._notes.record(flow.metadata, plan.events)
         again = _PROBE_PERIOD if not all(answers.values()) else None
         for step in plan.create:
             if not await self._create(key, flow, step):
@@ -218,10 +218,10 @@ class JobFlowController:
             if error.reason == "AlreadyExists":
                 return self._adopt(flow.metadata, place, await self._context.client.get(JOBS.path(*place)))
             note = f"Failed to create job {name}: {error.message}"
-            self._notes.tell(flow.metadata, (EventNote("Warning", "FailedCreate", note, name),))
+            self._notes.record(flow.metadata, (EventNote("Warning", "FailedCreate", note, name),))
             raise
         self.jobs.put(place, msgspec.json.encode(answer))
-        self._notes.tell(flow.metadata, (EventNote("Normal", "Created", f"create a job named {name}!", name),))
+        self._notes.record(flow.metadata, (EventNote("Normal", "Created", f"create a job named {name}!", name),))
         return True
 
     def _adopt(self, metadata: Metadata, place: Key, found: dict[str, Any]) -> bool:
@@ -233,7 +233,7 @@ class JobFlowController:
             return True
         self._foreign.add(place)
         note = f"Job {place[1]} exists but is not owned by this JobFlow: delete or rename it"
-        self._notes.tell(metadata, (EventNote("Warning", "ForeignJob", note, place[1]),))
+        self._notes.record(metadata, (EventNote("Warning", "ForeignJob", note, place[1]),))
         return False
 
     async def _delete(self, job: ChildJob) -> None:

@@ -195,7 +195,7 @@ class QuotaReservationController:
         for group in groups:
             answer = answers.get(group.uid, f"False: {group.fault}" if group.fault else "")
             if answer != group.told:
-                await self._tell(group, answer)
+                await self._publish(group, answer)
         if any(each.claimed for each in after.groups.values()):
             return float(CLAIM_SECONDS)
         return _EXPIRY_PAUSE if any(each.idle_since and not each.over for each in after.groups.values()) else None
@@ -225,7 +225,7 @@ class QuotaReservationController:
                 pods.append(ReservedPod(mapping(item.get("spec")), declared.name))
         return pods
 
-    async def _tell(self, group: ReservingGroup, answer: str) -> None:
+    async def _publish(self, group: ReservingGroup, answer: str) -> None:
         metadata = {"uid": group.uid, "annotations": {QUOTA_RESERVED: answer or None}}
         path = group.resource.path(group.namespace, group.name)
         told = await self._context.writer.patch(path, {"metadata": metadata}, PatchType.MERGE)

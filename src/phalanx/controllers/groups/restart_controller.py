@@ -121,7 +121,7 @@ class GroupRestartController:
         if policy is None:
             if problem and status.message != problem:
                 await self._write(key, group, replace(status, message=problem))
-                self._tell(key, group, "Warning", "InvalidRestartPolicy", problem)
+                self._publish(key, group, "Warning", "InvalidRestartPolicy", problem)
             return None
         pods = [pod for pod in self.pods.of(group.gang) if not pod.objects or resource.group in pod.objects]
         now = int(self._context.clock())
@@ -139,9 +139,9 @@ class GroupRestartController:
         if after != status:
             await self._write(key, group, after)
             if after.restarts != status.restarts and after.last is not None:
-                self._tell(key, group, "Warning", "GroupRestarted", described(policy, after.last))
+                self._publish(key, group, "Warning", "GroupRestarted", described(policy, after.last))
             elif after.message and after.message != status.message:
-                self._tell(key, group, "Warning", "GroupNotRestarted", after.message)
+                self._publish(key, group, "Warning", "GroupNotRestarted", after.message)
         by_uid = {pod.uid: pod for pod in pods}
         if to_delete:
             await self._delete([by_uid[member.uid] for member in to_delete], after)
@@ -198,7 +198,7 @@ class GroupRestartController:
         else:
             self.pods.remove(key, pod.uid)
 
-    def _tell(self, key: GroupKey, group: RestartableGroup, kind: str, reason: str, note: str) -> None:
+    def _publish(self, key: GroupKey, group: RestartableGroup, kind: str, reason: str, note: str) -> None:
         resource, (namespace, name) = key
         regarding = ObjectReference(
             resource.kind, name, namespace, group.uid, resource.api_version, group.resource_version

@@ -178,7 +178,7 @@ class SuspendedJobController:
         if held or fault:
             self._quotas.leave(namespace, record.uid)
             if fault:
-                self._tell(kind, key, record, "Warning", "NotQueued", fault)
+                self._publish(kind, key, record, "Warning", "NotQueued", fault)
             return None
         short = await self._shortage(key, record, job, sets)
         group = next((each for each in mine if each.name == name), None)
@@ -186,9 +186,9 @@ class SuspendedJobController:
             await self._create(namespace, queued_group(kind, job, name, sets, LABELS))
             return None
         if group is not None:
-            await self._follow(namespace, group, queued_group(kind, job, name, sets, LABELS))
+            await self._update(namespace, group, queued_group(kind, job, name, sets, LABELS))
         if short is not None:
-            self._tell(kind, key, record, "Warning", "QuotaExceeded", short)
+            self._publish(kind, key, record, "Warning", "QuotaExceeded", short)
             return _QUOTA_PAUSE
         if group is None or group.phase in _NOT_ADMITTED:
             return None
@@ -199,7 +199,7 @@ class SuspendedJobController:
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         self._quotas.leave(namespace, record.uid)
         queue = job["metadata"]["labels"][QUEUE_LABEL]
-        self._tell(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue} as PodGroup {name}")
+        self._publish(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue} as PodGroup {name}")
         return None
 
     def _is_evicted(self, namespace: str, group: QueuedGroup) -> bool:
@@ -215,7 +215,7 @@ class SuspendedJobController:
         answer = await self._context.writer.replace(_resource(kind).path(*key[1]), suspended(kind, job))
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         queue = job["metadata"]["labels"][QUEUE_LABEL]
-        self._tell(
+        self._publish(
             kind, key, record, "Normal", "Requeued", f"its gang was evicted: it waits in queue {queue} again"
         )
 
@@ -276,7 +276,7 @@ class SuspendedJobController:
         answer = await self._context.writer.create(POD_GROUPS.path(namespace), group)
         self.groups.put((namespace, group["metadata"]["name"]), msgspec.json.encode(answer))
 
-    async def _follow(self, namespace: str, group: QueuedGroup, desired: dict[str, Any]) -> None:
+    async def _update(self, namespace: str, group: QueuedGroup, desired: dict[str, Any]) -> None:
         """The group is as large as the job, which may change while it waits."""
         told = decode_json(group.raw).get("spec") or {}
         wanted = desired["spec"]
@@ -298,7 +298,7 @@ class SuspendedJobController:
                 raise
         self.groups.remove((namespace, group.name), group.uid)
 
-    def _tell(
+    def _publish(
         self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, severity: str, reason: str, note: str
     ) -> None:
         """Once, until there is something else to tell."""

@@ -190,7 +190,7 @@ class VolcanoJobController:
         status = self._explained(record.uid, status, group, decided)
         if status != job.status:
             await self._write_status(key, record.raw, status)
-            self._tell(job, status, decided)
+            self._publish(job, status, decided)
             job = replace(job, status=status)
         await self._drop_commands(key, done)
         again = await self._carry_out(key, job, group, decided)
@@ -276,7 +276,7 @@ class VolcanoJobController:
             await self._write_status(key, raw, replace(job.status, state=state))
             self.record(job, "Warning", "InvalidJob", text)
 
-    def _tell(self, job: Job, status: JobStatus, decided: JobPlan) -> None:
+    def _publish(self, job: Job, status: JobStatus, decided: JobPlan) -> None:
         if decided.order is not None:
             action = decided.order.action.value
             self.record(job, "Normal", "ExecuteAction", f"Start to execute action {action} ")

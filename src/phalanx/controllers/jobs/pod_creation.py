@@ -143,7 +143,7 @@ class PodCreation:
         if known == (reason, message):
             return LONGEST_PAUSE
         self._troubles[job.metadata.uid] = _Trouble(reason, message)
-        self._tell(job, message)
+        self._publish(job, message)
         return 0.0
 
     async def _post(self, job: Job, manifests: Sequence[dict[str, Any]], living: Sequence[JobPod]) -> float | None:
@@ -199,12 +199,12 @@ class PodCreation:
             tries = trouble.tries if trouble is not None else 0
             trouble = self._troubles[metadata.uid] = _Trouble(reason, message, tries)
         trouble.tries += 1
-        self._tell(job, message)
+        self._publish(job, message)
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(trouble.tries - 1, 10))
         trouble.retry_at = self._context.clock() + pause
         return pause
 
-    def _tell(self, job: Job, message: str) -> None:
+    def _publish(self, job: Job, message: str) -> None:
         metadata = job.metadata
         regarding = ObjectReference(
             "Job", metadata.name, metadata.namespace, metadata.uid, "batch.volcano.sh/v1alpha1"

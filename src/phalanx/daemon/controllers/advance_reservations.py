@@ -94,7 +94,7 @@ class AdvanceReservationStatuses:
             last = self._standing.get(name)
             if last != (status, seen):
                 self._standing[name] = (status, seen)
-                self._tell(seen, status, last[0] if last is not None else None)
+                self._publish(seen, status, last[0] if last is not None else None)
                 self._writer.touch(name)
 
     def _may_tell(self, grant: AdvanceGrant) -> bool:
@@ -103,7 +103,7 @@ class AdvanceReservationStatuses:
             return bool(grant.refusal or grant.spec.problem)
         return self._recorded(grant.name, grant.spec.uid, grant.phase.value, grant.start)
 
-    def _tell(self, seen: SeenReservation, status: ReservationStatus, last: ReservationStatus | None) -> None:
+    def _publish(self, seen: SeenReservation, status: ReservationStatus, last: ReservationStatus | None) -> None:
         """Events for who watches: granted, refused, lost, over. After a restart what the status says is known."""
         said = find_condition(conditions_in(seen.status), "Ready") or {}
         _, ready = _conditions(status)

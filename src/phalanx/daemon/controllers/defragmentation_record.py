@@ -57,7 +57,7 @@ class DefragmentationRecord:
             except ValueError as error:
                 self._object.complain(f"key {DATA_KEY}: {error}; nobody is moved for an hour")
                 entries = [EvictionEntry(int(now) + _HOUR, _EVERYTHING)]
-        self._defragmentation.runs.recall(entries, now)
+        self._defragmentation.runs.load(entries, now)
 
     def save(self) -> None:
         """Asks for what has changed to be written."""

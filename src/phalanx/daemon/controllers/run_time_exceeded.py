@@ -52,7 +52,7 @@ class RunTimeExceeded:
         now, run_time_limits = self._now(), self._state.pods.run_time_limits
         for unit, record in self._news(EXCEEDED, run_time_limits.ending(now)):
             then = _CONSEQUENCES.get(policy, "nothing is done about it")
-            self._tell(
+            self._publish(
                 record,
                 EXCEEDED,
                 f"{run_time_sentence(record.pod.run_time)}; {then} (policy phalanx.exceededRunTimes)",
@@ -66,7 +66,7 @@ class RunTimeExceeded:
         for _, record in self._news(ENDING, ahead):
             run_time, end = record.pod.run_time, format_moment(int(run_time_limits.end_of(record.pod.uid)))
             limit = f"the {format_duration(run_time.allowed)} of {run_time.allowed_source}"
-            self._tell(record, ENDING, f"it is evicted at {end}, when {limit} are over")
+            self._publish(record, ENDING, f"it is evicted at {end}, when {limit} are over")
 
     def _news(self, stage: str, uids: list[str]) -> list[tuple[Unit, PodRecord]]:
         """The first pod of each unit that has not been told yet; who is not concerned any more is forgotten."""
@@ -82,5 +82,5 @@ class RunTimeExceeded:
         self._told[stage] = set(units)
         return [(unit, record) for unit, record in units.items() if unit not in told]
 
-    def _tell(self, record: PodRecord, reason: str, note: str) -> None:
+    def _publish(self, record: PodRecord, reason: str, note: str) -> None:
         self._event_publisher.run_time_ends(record, reason, note)

@@ -111,7 +111,7 @@ class UsageRecord:
     def save(self, last: bool = False) -> None:
         """Asks for what has changed to be written; call it a `last` time before the write pool is finished."""
         usages = self._history.export(self._now(), 0.0 if last else self._checkpoint)
-        self._settle(usages)
+        self._replace(usages)
         wanted: list[dict[AccountKey, AccountUsage]] = [{} for _ in self._stored]
         for usage in usages:
             if usage.key in self._place:
@@ -123,7 +123,7 @@ class UsageRecord:
                 self._writing.add(number)
                 self._pool.submit(Urgency.STATUS, partial(self._write, number, accounts))
 
-    def _settle(self, usages: list[AccountUsage]) -> None:
+    def _replace(self, usages: list[AccountUsage]) -> None:
         """Gives every account a place that it keeps; places of accounts that are forgotten become free."""
         known = {usage.key for usage in usages}
         for key in [key for key in self._place if key not in known]:
@@ -141,13 +141,13 @@ class UsageRecord:
             while number < MOST_OBJECTS and free[number] <= 0:
                 number += 1
             if number == MOST_OBJECTS:
-                self._tell_full()
+                self._log_full()
                 return
             free[number] -= 1
             self._place[usage.key] = number
             self._stored.extend({} for _ in range(number + 1 - len(self._stored)))
 
-    def _tell_full(self) -> None:
+    def _log_full(self) -> None:
         if not self._told_full:
             most = MOST_OBJECTS * self._per_object
             log.warning("the usage of %d accounts is stored; that of the others ends with this process", most)

@@ -239,7 +239,7 @@ class GangIndex:
         gang = resolved.gang
         if gang == entry.gang:
             return []
-        self._tell_about(resolved, entry)
+        self._publish_resolved(resolved, entry)
         last = entry.gang
         if _of_members(gang) != (_of_members(last) if last is not None else _OF_NONE):
             self._affected[key] = None
@@ -287,7 +287,7 @@ class GangIndex:
         if spec.priority_class and all(other.priority_class != spec.priority_class for other in rest):
             _discard(self._class_users, spec.priority_class, name)
 
-    def _tell_about(self, resolved: Resolved, entry: _Entry) -> None:
+    def _publish_resolved(self, resolved: Resolved, entry: _Entry) -> None:
         """Each new problem or warning once: at the pod at fault, the gang's object, or the oldest member."""
         gang, last = resolved.gang, entry.gang
         if gang.problem is None and not gang.warnings:

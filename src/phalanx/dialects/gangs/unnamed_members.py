@@ -28,7 +28,7 @@ class UnnamedMembers:
         last = self._pods.get(pod.uid)
         self._pods[pod.uid] = (pod, claim)
         if not self._served and (last is None or last[1] != claim):
-            self._tell(pod, claim)
+            self._warn(pod, claim)
 
     def pod_removed(self, uid: str) -> None:
         self._pods.pop(uid, None)
@@ -38,9 +38,9 @@ class UnnamedMembers:
         last, self._served = self._served, served
         if last and not served:
             for _, (pod, claim) in sorted(self._pods.items()):
-                self._tell(pod, claim)
+                self._warn(pod, claim)
 
-    def _tell(self, pod: Pod, claim: str) -> None:
+    def _warn(self, pod: Pod, claim: str) -> None:
         def holds() -> bool:
             found = self._pods.get(pod.uid)
             return found is not None and found[1] == claim and not self._served

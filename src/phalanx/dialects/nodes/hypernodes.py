@@ -107,7 +107,7 @@ class HyperNodes(PodEnricher):
         hypernode, faults = read_hypernode(kind, document)
         metadata = document.get("metadata")
         uid = str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
-        return self._tell(kind, hypernode, uid, faults)
+        return self._changes_of(kind, hypernode, uid, faults)
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         if self._told.pop(name, None) is None:
@@ -116,13 +116,13 @@ class HyperNodes(PodEnricher):
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         problem = f"HyperNode {name}: cannot be read: {error}"
-        return self._tell(kind, HyperNode(name, problem=problem), uid, (problem,))
+        return self._changes_of(kind, HyperNode(name, problem=problem), uid, (problem,))
 
     def unserved(self, kind: ServedKind) -> Changes:
         names, self._told = sorted(self._told), {}
         return [HyperNodeRemoved(name) for name in names], set()
 
-    def _tell(self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]) -> Changes:
+    def _changes_of(self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]) -> Changes:
         name, last = hypernode.name, self._told.get(hypernode.name, ())
         self._told[name] = faults
         about = ObjectRef(kind.api_version, kind.kind, "", name, uid)

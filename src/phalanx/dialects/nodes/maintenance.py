@@ -77,7 +77,7 @@ class MaintenanceWindows(PodEnricher):
         self.seen[reader.ref.name] = SeenWindow(
             reader.ref, generation if is_whole(generation) else 0, reader.status
         )
-        return self._tell(kind, read_window(kind, document))
+        return self._changes_of(kind, read_window(kind, document))
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         self.seen.pop(name, None)
@@ -86,14 +86,14 @@ class MaintenanceWindows(PodEnricher):
         return [MaintenanceWindowRemoved(name)], set()
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        return self._tell(kind, MaintenanceWindow(name, uid, problem=f"it cannot be read: {error}"))
+        return self._changes_of(kind, MaintenanceWindow(name, uid, problem=f"it cannot be read: {error}"))
 
     def unserved(self, kind: ServedKind) -> Changes:
         names, self._problems = sorted(self._problems), {}
         self.seen.clear()
         return [MaintenanceWindowRemoved(name) for name in names], set()
 
-    def _tell(self, kind: ServedKind, window: MaintenanceWindow) -> Changes:
+    def _changes_of(self, kind: ServedKind, window: MaintenanceWindow) -> Changes:
         name, last = window.name, self._problems.get(window.name, "")
         self._problems[name] = window.problem
         if window.problem and window.problem != last:

@@ -106,7 +106,7 @@ class DisruptionBudgetIndex:
     def replace(self, document: Document) -> tuple[list[ClusterEvent], dict[str, Names]]:
         """A budget as its API serves it. Never raises for bad fields: what cannot be read allows nothing."""
         budget = _read(document)
-        return [*self._tell(budget)], self._put(budget)
+        return [*self._events_of(budget)], self._put(budget)
 
     def malformed(
         self, namespace: str, name: str, uid: str, error: str
@@ -119,7 +119,7 @@ class DisruptionBudgetIndex:
             last.meant if last else None,
             f"cannot be read: {error}; apply it again",
         )
-        return [*self._tell(budget)], self._put(budget)
+        return [*self._events_of(budget)], self._put(budget)
 
     def remove(self, namespace: str, name: str) -> tuple[list[ClusterEvent], dict[str, Names]]:
         budgets = self._budgets.get(namespace, {})
@@ -130,7 +130,7 @@ class DisruptionBudgetIndex:
             del self._budgets[namespace], self._matches[namespace]
         return [DisruptionBudgetRemoved(namespace, name)], counted
 
-    def _tell(self, budget: _Budget) -> list[ClusterEvent]:
+    def _events_of(self, budget: _Budget) -> list[ClusterEvent]:
         spec = budget.spec
         last = self._budgets.get(spec.namespace, {}).get(spec.name)
         if budget.fault and (last is None or (last.uid, last.fault) != (budget.uid, budget.fault)):

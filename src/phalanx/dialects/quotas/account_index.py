@@ -73,8 +73,8 @@ class AccountIndex:
         else:
             self._remarks.pop(address, None)
         for place in dict.fromkeys(places):
-            keys |= self._settle(place)
-        return self._tell(keys)
+            keys |= self._resolve(place)
+        return self._events_of(keys)
 
     def last(self, address: Address) -> AccountSpec | None:
         return self._objects.get(address)
@@ -96,7 +96,7 @@ class AccountIndex:
 
     # Who holds a place.
 
-    def _settle(self, place: Place) -> set[AccountKey]:
+    def _resolve(self, place: Place) -> set[AccountKey]:
         """Finds the holder of a place anew; the accounts whose final form may be another now."""
         candidates = self._candidates[place]
         touched: set[AccountKey] = set()
@@ -147,7 +147,7 @@ class AccountIndex:
 
     # What comes of it.
 
-    def _tell(self, keys: set[AccountKey]) -> list[ClusterEvent]:
+    def _events_of(self, keys: set[AccountKey]) -> list[ClusterEvent]:
         forests = {key.forest for key in keys if key.tree is Tree.KOORDINATOR}
         if forests:
             builtin = (koordinator_quotas.ROOT, koordinator_quotas.SYSTEM, koordinator_quotas.DEFAULT)

@@ -146,11 +146,11 @@ class AdvanceReservations(PodEnricher):
         self.seen[read.spec.name] = SeenReservation(
             reader.ref, generation if is_whole(generation) else 0, reader.status
         )
-        return self._tell(kind, read)
+        return self._changes_of(kind, read)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         problem = f"it cannot be read: {error}"
-        return self._tell(kind, ReadReservation(AdvanceReservation(_name(kind, name), uid, problem=problem)))
+        return self._changes_of(kind, ReadReservation(AdvanceReservation(_name(kind, name), uid, problem=problem)))
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         return self._forget([_name(kind, name)])
@@ -158,7 +158,7 @@ class AdvanceReservations(PodEnricher):
     def unserved(self, kind: ServedKind) -> Changes:
         return self._forget([name for name, seen in sorted(self.seen.items()) if seen.ref.group == kind.group])
 
-    def _tell(self, kind: ServedKind, read: ReadReservation) -> Changes:
+    def _changes_of(self, kind: ServedKind, read: ReadReservation) -> Changes:
         spec = read.spec
         last = self._read.get(spec.name)
         self._read[spec.name] = read

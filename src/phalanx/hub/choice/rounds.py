@@ -145,7 +145,7 @@ class Rounds:
 
         async def hold(each: _Considered, reason: str, refusal: str) -> None:
             async with limit:
-                await self._tell(each, reason, refusal, (), now)
+                await self._publish(each, reason, refusal, (), now)
 
         await asyncio.gather(
             *(one(each, decisions[each.record.uid]) for each in batch), *(hold(*each) for each in held)
@@ -381,7 +381,7 @@ class Rounds:
         if not decision.cluster:
             self._waiting[each.gang.uid] = clock + _AGAIN
             self._refused[each.kind] = (clock + _AGAIN, decision.answers)
-            await self._tell(each, "NoCluster", refusals(decision.answers), decision.answers, now)
+            await self._publish(each, "NoCluster", refusals(decision.answers), decision.answers, now)
             return
         self._waiting.pop(each.gang.uid, None)
         self._estimates.sent(decision.cluster, each.asked)
@@ -392,7 +392,7 @@ class Rounds:
             self._estimates.left(decision.cluster, each.record.uid)
             self._waiting[each.gang.uid] = clock + _UNSETTLED
 
-    async def _tell(
+    async def _publish(
         self, each: _Considered, reason: str, message: str, answers: Iterable[Candidate], now: int
     ) -> None:
         """Why it waits at the hub, where that has changed."""

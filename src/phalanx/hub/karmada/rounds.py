@@ -110,7 +110,7 @@ class BindingRounds:
                 continue
             self._due.pop(key, None)
             if step is Step.CONFIRM:
-                await self._follow(key, clusters)
+                await self._update(key, clusters)
         waiting.sort(key=_order)
         await self._choose(waiting, clusters)
         if not self._due:
@@ -122,7 +122,7 @@ class BindingRounds:
 
     # -- what has a cluster ---------------------------------------------------------------------------------
 
-    async def _follow(self, key: Key, clusters: Mapping[str, StoredObject]) -> None:
+    async def _update(self, key: Key, clusters: Mapping[str, StoredObject]) -> None:
         """What is written into a binding that has a cluster, once: nothing where all is said."""
         binding = self._bindings.get(key)
         if binding is None:
@@ -226,7 +226,7 @@ class BindingRounds:
         said = bindings.answers_text(answers)
         instead = printable(f" instead of {', '.join(before)}", 100) if before else ""
         self._event(written, "Dispatched", f"goes to cluster {decision.cluster}{instead}: {said}", "Normal")
-        await self._follow(key, self._by_name())
+        await self._update(key, self._by_name())
 
     # -- writes ---------------------------------------------------------------------------------------------
 

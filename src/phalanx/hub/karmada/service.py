@@ -78,7 +78,7 @@ class KarmadaService:
             self._clusters,
             self._estimates,
             self._member,
-            self._tell,
+            self._publish,
             options.again,
         )
 
@@ -138,7 +138,7 @@ class KarmadaService:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _tell(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
+    def _publish(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
         """At the template, where users look."""
         resource = at(binding.document, ("spec", "resource"))
         version, template, name, uid = (

@@ -79,9 +79,9 @@ class MemberClusters:
                     await self._disconnect(name)
                 for name, cluster in sorted(clusters.items()):
                     self.specs[name] = cluster.document.get("spec") or {}
-                    await self._follow(cluster)
+                    await self._update(cluster)
                 for cluster in clusters.values():
-                    await self._tell(cluster)
+                    await self._publish(cluster)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._period):
                         await self._wake.wait()
@@ -89,7 +89,7 @@ class MemberClusters:
             for name in list(self._connected):
                 await self._disconnect(name)
 
-    async def _follow(self, cluster: StoredObject) -> None:
+    async def _update(self, cluster: StoredObject) -> None:
         """Connects it, or connects it anew where its Secret has changed. One that cannot be read any more changes
         nothing about a connection that works."""
         secret = str(self.specs[cluster.name].get("kubeconfigSecret") or "")
@@ -129,7 +129,7 @@ class MemberClusters:
         await known.connection.close()
         self._changed("")
 
-    async def _tell(self, cluster: StoredObject) -> None:
+    async def _publish(self, cluster: StoredObject) -> None:
         """Writes the status where it has changed, and once a minute when it was last heard of, with what it had
         then."""
         connection = self.connections.get(cluster.name)

@@ -138,7 +138,7 @@ class MultiKueueService:
         answers = await asyncio.gather(*(self._ask(each, gang) for each in left))
         found = nominations.next_round(before, answers, int(time.time()))
         if found.names == before:
-            self._tell(workload, "NotNominated", found.message, "Warning")
+            self._publish(workload, "NotNominated", found.message, "Warning")
             return _ASK_AGAIN
         await self._nominate(workload, found)
         return found.wait
@@ -162,9 +162,9 @@ class MultiKueueService:
             return
         self._rounds[workload.uid] = (found.names, time.monotonic() + found.wait)
         self._workloads.put((workload.namespace, workload.name), msgspec.json.encode(answer))
-        self._tell(workload, "Nominated", f"nominated by its start: {', '.join(found.names)}", "Normal")
+        self._publish(workload, "Nominated", f"nominated by its start: {', '.join(found.names)}", "Normal")
 
-    def _tell(self, workload: StoredObject, reason: str, note: str, kind: str) -> None:
+    def _publish(self, workload: StoredObject, reason: str, note: str, kind: str) -> None:
         about = ObjectReference(
             "Workload", workload.name, workload.namespace, workload.uid, nominations.WORKLOADS.api_version
         )

@@ -50,7 +50,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     fit_error = session.fit_errors.known(attempt.demand) if not nominated else None
     if fit_error is not None:
         assert isinstance(fit_error.facts, CompositeFitError)
-        _tell(session, unit, attempt, fit_error)
+        _explain(session, unit, attempt, fit_error)
         return fit_error.facts.holds
     least = [attempt.placements[gang] for gang in core(attempt.tree, attempt.placements)] or attempt.open
     lends = loans.active and not nominated and unit.band[0]
@@ -136,10 +136,10 @@ def _wait(
     holds: bool = False,
 ) -> None:
     fit_error = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
-    _tell(session, unit, attempt, fit_error, unschedulable)
+    _explain(session, unit, attempt, fit_error, unschedulable)
 
 
-def _tell(
+def _explain(
     session: Session, unit: QueuedUnit, attempt: CompositeAttempt, fit_error: FitError, unschedulable: bool = True
 ) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""

@@ -57,10 +57,10 @@ def defragment(session: Session) -> None:
             runs.outcomes[BOOKED] += 1
             return
         _move(session, unit, found)
-        runs.settle(session.now, pods)
+        runs.finish_run(session.now, pods)
         runs.outcomes[MOVED] += 1
         return
-    runs.settle(session.now, 0)
+    runs.finish_run(session.now, 0)
     runs.outcomes[outcome] += 1
 
 

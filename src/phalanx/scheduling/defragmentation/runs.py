@@ -81,7 +81,7 @@ class DefragmentationRuns:
     def begin(self, settings: DefragmentSettings, now: float) -> None:
         """A run begins, or goes on with what is booked: the next one comes an interval later."""
         if self._booked is not None and now >= self._booked.until - _HOUR:
-            self.settle(now, 0)
+            self.finish_run(now, 0)
         self._next_run = now + settings.interval
         self.notes.clear()
 
@@ -120,7 +120,7 @@ class DefragmentationRuns:
         self.version += 1
         return not self.durable
 
-    def settle(self, now: float, pods: int) -> None:
+    def finish_run(self, now: float, pods: int) -> None:
         """So many were told to go; what else was booked is free again."""
         if self._booked is not None:
             self.entries = [entry for entry in self.entries if entry is not self._booked]
@@ -135,7 +135,7 @@ class DefragmentationRuns:
         self._confirmed = version
         return self._booked is not None and version == self.version
 
-    def recall(self, entries: Sequence[EvictionEntry], now: float) -> None:
+    def load(self, entries: Sequence[EvictionEntry], now: float) -> None:
         """What an earlier process has booked counts on: nobody knows what became of it."""
         self.entries = [entry for entry in entries if entry.pods > 0] + self.entries
         self.durable = True

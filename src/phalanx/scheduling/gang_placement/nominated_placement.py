@@ -88,7 +88,7 @@ def wait_for_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | Quo
     held = nominated_members(unit)
     if not held:
         return False
-    nomination = _recalled(session, held) or held[0].nomination
+    nomination = _victims_from_api(session, held) or held[0].nomination
     assert nomination is not None
     if (
         nomination.awaited(session.state.pods.unreleased)
@@ -102,13 +102,13 @@ def wait_for_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | Quo
     return False
 
 
-def _recalled(session: Session, held: list[PodRecord]) -> Nomination | None:
+def _victims_from_api(session: Session, held: list[PodRecord]) -> Nomination | None:
     """Who has to leave for pods for which room was held in a former life: those on its nodes whom we have told to.
     None where that is known, or nobody has to.
 
     Without that whoever has long to leave would count for nothing, and others would be told to go in his place.
     """
-    if any(member.nomination is None or not member.nomination.recalled for member in held):
+    if any(member.nomination is None or not member.nomination.from_api for member in held):
         return None
     state, rows = session.state, {member.row for member in held if member.row != NO_NODE}
     victims = [

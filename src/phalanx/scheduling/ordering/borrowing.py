@@ -72,21 +72,21 @@ class Borrowing:
         """How many of `count` copies of what an entry asks for have their turn now."""
         if not self.active or charge_path is None or entry in self._exempt:
             return count
-        self._session.state.ledger.settle()
+        self._session.state.ledger.refresh_sums()
         return 0 if self._before(charge_path.path) else min(count, self._room(charge_path, amounts))
 
     def is_late(self, unit: QueuedUnit, charges: Mapping[ChargePath, Amounts]) -> bool:
         """Whether the turn of a unit that would be charged so is later."""
         if not self.active or unit in self._exempt:
             return False
-        self._session.state.ledger.settle()
+        self._session.state.ledger.refresh_sums()
         behind = self._before(account for charge_path in charges for account in charge_path.path)
         return bool(behind) or self._degree(charges) > self._limit
 
     def postpone(self, entries: Sequence[Entry], charges: Mapping[ChargePath, Amounts]) -> None:
         """Gives entries that could get something now their turn later. Nobody else is put off: whoever could get
         nothing anyway holds up nobody, as if he were not there."""
-        self._session.state.ledger.settle()
+        self._session.state.ledger.refresh_sums()
         behind = self._before(account for charge_path in charges for account in charge_path.path)
         degree, place = self._degree(charges), len(self._waiting)
         for account in behind if degree <= self._limit else ():

@@ -287,13 +287,13 @@ class QueueOrder:
     def _queue_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
         """As in Volcano, the older queue goes first where the plugins know no difference."""
         session = self._session
-        session.state.ledger.settle()
+        session.state.ledger.refresh_sums()
         created = account.spec.created if account.spec is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key.name)
 
     def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
         """The tenant whose next unit is older goes first where the plugins know no difference."""
-        self._session.state.ledger.settle()
+        self._session.state.ledger.refresh_sums()
         plugins = self._session.plugin_runtime.plugins("subqueue_order")
         return (*[plugin.subqueue_order(self._session, account) for plugin in plugins], *below.head(), account.key)
 

@@ -84,7 +84,7 @@ class SurplusTurns:
         if any(gang.spec is not None and gang.spec.growth_delay for gang in content):
             content = [gang for gang in content if not self._delay(unit, gang)]
         turns = self._turns[unit] = [SurplusTurn(self._session, unit, gang) for gang in content]
-        self._settle(unit)
+        self._finish_unit(unit)
         return [turn for turn in turns if turn.members]
 
     def _delay(self, unit: QueuedUnit, gang: GangRecord) -> bool:
@@ -137,7 +137,7 @@ class SurplusTurns:
                 if (each.pod_class, each.charge_path) != (kind.pod_class, kind.charge_path)
             ]
         if not turn.members:
-            self._settle(turn.unit)
+            self._finish_unit(turn.unit)
 
     def _take_near(self, turn: SurplusTurn, rules: SurplusDomain) -> None:
         """Places the next member near the others, and with it all who start with it."""
@@ -164,7 +164,7 @@ class SurplusTurns:
             turn.refused[kind] = None
             turn.members = [each for each in turn.members if each not in group.alike]
         if not turn.members:
-            self._settle(turn.unit)
+            self._finish_unit(turn.unit)
 
     def _take_promised(self, turn: SurplusTurn, member: PodRecord) -> None:
         """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
@@ -178,9 +178,9 @@ class SurplusTurns:
             # What was held for it is of no use: it waits like all others.
             session.decisions.withdraw_nominations([member])
         if not turn.members:
-            self._settle(turn.unit)
+            self._finish_unit(turn.unit)
 
-    def _settle(self, unit: QueuedUnit) -> None:
+    def _finish_unit(self, unit: QueuedUnit) -> None:
         """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits
         for."""
         session, turns = self._session, self._turns[unit]

@@ -360,8 +360,8 @@ def _own_settings(
     signals = own.get("maintenanceSignals", "honour")
     if signals not in ("honour", "ignore"):
         errors.append(f"phalanx.maintenanceSignals: {signals!r} is not honour or ignore")
-    protected, heeds = SelfProtection(str(protection)), signals == "honour"
-    return str(partial), budget / 1000, dialects, str(evictions), protected, create, str(exceeded), heeds
+    protected, honours = SelfProtection(str(protection)), signals == "honour"
+    return str(partial), budget / 1000, dialects, str(evictions), protected, create, str(exceeded), honours
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

@@ -78,7 +78,7 @@ class SchedulingQueue:
             return not self._groups
         return not refresh_verdicts or self.next_outdated() is None
 
-    def settle(self) -> None:
+    def absorb_changes(self) -> None:
         """Takes note of what has changed; to be called now and then by whoever runs no cycles."""
         self._absorb()
 

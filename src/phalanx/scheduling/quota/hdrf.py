@@ -44,7 +44,7 @@ class HdrfNode:
 class Hierarchy:
     """A tree that says whose turn it is. `total` is what there is of every resource.
 
-    Leaves are set all at once (`set`, then `settle`) or one by one (`update`, in depth x siblings steps).
+    Leaves are set all at once (`set`, then `compute`) or one by one (`update`, in depth x siblings steps).
     """
 
     def __init__(self, total: Mapping[str, int]) -> None:
@@ -72,9 +72,9 @@ class Hierarchy:
         exhausted = frozenset(resources)
         if exhausted != self._exhausted:
             self._exhausted = exhausted
-            self.settle()
+            self.compute()
 
-    def settle(self) -> None:
+    def compute(self) -> None:
         """Computes every node, children first."""
         order = [self.root]
         for node in order:

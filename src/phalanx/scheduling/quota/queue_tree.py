@@ -108,7 +108,7 @@ def offered(state: ClusterState) -> dict[str, int]:
 def usable(state: ClusterState) -> dict[str, int]:
     """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
     what pods of nobody's queue hold on the others."""
-    state.ledger.settle()
+    state.ledger.refresh_sums()
     nodes, tolerances = state.nodes, list(state.pods.tolerations)
     # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]

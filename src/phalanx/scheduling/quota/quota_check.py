@@ -40,7 +40,7 @@ class QuotaCheck:
         """Every limit on the charge path, leaf first."""
         found = self._account_limits.get(charge_path)
         if found is None:
-            self._ledger.settle()
+            self._ledger.refresh_sums()
             found = self._account_limits[charge_path] = list(self._find(charge_path))
         return found
 
@@ -56,7 +56,7 @@ class QuotaCheck:
         account_limits = self.account_limits(charge_path)
         if not account_limits:
             return UNLIMITED
-        self._ledger.settle()
+        self._ledger.refresh_sums()
         most = min(account_limit.room(amounts) for account_limit in account_limits)
         if self.reserved_quota is not None and most:
             most = min(most, self.reserved_quota.room(charge_path, amounts))
@@ -77,7 +77,7 @@ class QuotaCheck:
         """
         if charge_path is None:
             return None
-        self._ledger.settle()
+        self._ledger.refresh_sums()
         found: list[OverQuota] = []
         followers: list[OverQuota] = []
         for account_limit in self.account_limits(charge_path):

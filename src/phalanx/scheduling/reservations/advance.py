@@ -52,7 +52,7 @@ class AdvancePlan:
         self._cursor = -1
         self._now = 0.0
         self._charge_paths: dict[str, ChargePath] = {}
-        self._recalled: dict[str, StoredGrant] = {}
+        self._loaded: dict[str, StoredGrant] = {}
         self._shape = -1
 
     # -- looking -----------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class AdvancePlan:
             grant = self.grants.get(name)
             if grant is None or (grant.spec.uid, grant.spec.asks) != (spec.uid, spec.asks):
                 self.grants[name] = grant = AdvanceGrant(spec)
-                kept = self._recalled.pop(name, None)
+                kept = self._loaded.pop(name, None)
                 if kept is not None and (kept.uid, kept.asks) == (spec.uid, spec.asks):
                     self._restore(grant, kept)
             grant.spec = spec
@@ -330,9 +330,9 @@ class AdvancePlan:
             if each.granted or each.over or each.ended
         ]
 
-    def recall(self, grants: Sequence[StoredGrant]) -> None:
+    def load(self, grants: Sequence[StoredGrant]) -> None:
         """What an earlier process had decided stands again, where the objects are those about which it was."""
-        self._recalled = {each.name: each for each in grants}
+        self._loaded = {each.name: each for each in grants}
         self._seen = -1
 
     def _restore(self, grant: AdvanceGrant, kept: StoredGrant) -> None:

@@ -100,10 +100,10 @@ class StartCalibration:
 
     @property
     def starts(self) -> tuple[ObservedStart, ...]:
-        """The oldest first; what `recall` wants to go on from here."""
+        """The oldest first; what `load` wants to go on from here."""
         return tuple(self._starts)
 
-    def recall(self, starts: Iterable[ObservedStart]) -> None:
+    def load(self, starts: Iterable[ObservedStart]) -> None:
         """What an earlier process has seen; what makes no sense is left out."""
         for start in starts:
             if start.told > 0 and start.waited >= 0 and len(start.predicted) in (0, len(PERCENTS)):

@@ -89,7 +89,7 @@ class StartForecaster:
     def next(self, asked: AskedStart) -> StartForecast:
         """The start of the next in line, which holds its window from now on."""
         line = self._future.line
-        self._future.follow()
+        self._future.update()
         if line is not self._future.line:
             self._accounts = self._look_at_accounts()
         duration = asked.duration + self._start_delay if asked.duration else 0

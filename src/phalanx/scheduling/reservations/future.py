@@ -108,7 +108,7 @@ class FutureMatrix:
         """What was noted of nodes since concerns others only."""
         self._cursor = self._state.nodes.changes.end
 
-    def follow(self) -> None:
+    def update(self) -> None:
         """Takes in what has been placed since, for those who are about to place more."""
         closed = self._closed_version != self._state.nodes.maintenance.version
         if self.current and self._width == len(self._state.space) and not self._redraw and not closed:

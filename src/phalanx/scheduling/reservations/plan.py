@@ -47,7 +47,7 @@ class ReservationPlan(StandingPlan):
 
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
-        self._recalled: list[StoredReservation] = []
+        self._loaded: list[StoredReservation] = []
         # Grows with every change of what is to be remembered.
         self.version = 0
         self._compressed_at = (-1, -1)
@@ -299,18 +299,18 @@ class ReservationPlan(StandingPlan):
 
     # -- a restart ----------------------------------------------------------------------------------------------
 
-    def recall(self, promises: Sequence[StoredReservation]) -> None:
+    def load(self, promises: Sequence[StoredReservation]) -> None:
         """What an earlier process had promised; it stands again with the next cycle, for those who still wait."""
-        self._recalled = list(promises)
+        self._loaded = list(promises)
 
-    def restore_recalled(
+    def restore_loaded(
         self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: float
     ) -> None:
-        """Lets recalled promises stand again, in their old order. `ask` gives the reservation of a unit that is the
+        """Lets loaded promises stand again, in their old order. `ask` gives the reservation of a unit that is the
         one to whom it was promised and waits still, with its window where its rows are what they were."""
-        recalled, self._recalled = self._recalled, []
+        loaded, self._loaded = self._loaded, []
         self._quotas, self._now = quotas, now
-        for kept in recalled:
+        for kept in loaded:
             made = ask(kept)
             if made is None or made.key in self._reservations:
                 continue
@@ -324,14 +324,14 @@ class ReservationPlan(StandingPlan):
                 self._put_on(made.window)
         self.version += 1
 
-    def recall_grants(self, grants: Sequence[StoredGrant]) -> None:
+    def load_grants(self, grants: Sequence[StoredGrant]) -> None:
         """What an earlier process had granted stands again with the next cycle."""
-        self.advance.recall(grants)
+        self.advance.load(grants)
 
     @property
-    def recalls(self) -> bool:
+    def has_loaded(self) -> bool:
         """Whether promises of an earlier process are to be looked at."""
-        return bool(self._recalled)
+        return bool(self._loaded)
 
     # -- reserving ------------------------------------------------------------------------------------------------
 

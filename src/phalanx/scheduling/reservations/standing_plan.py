@@ -197,7 +197,7 @@ class StandingPlan:
         """The future as it is now; done when the first of a cycle asks."""
         if not self._stale:
             line = self._future.line
-            self._future.follow()
+            self._future.update()
             if line is self._future.line and self._accounts is not None:
                 return
         windows = [each.window for each in self._reservations.values() if each.key not in self._lifted]

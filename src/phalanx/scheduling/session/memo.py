@@ -15,7 +15,7 @@ class Memo:
         self._version = -1
         self._found: dict[Hashable, Any] = {}
 
-    def recall(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
+    def get_or_compute(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
         if version != self._version:
             self._found.clear()
             self._version = version

@@ -196,7 +196,7 @@ class Session:
     def ledger(self) -> Ledger:
         """The accounts, up to date."""
         ledger = self.state.ledger
-        ledger.settle()
+        ledger.refresh_sums()
         return ledger
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
@@ -204,7 +204,7 @@ class Session:
 
         Kept over cycles. Placing a pod changes neither: it holds then what it asked for before.
         """
-        return self._memory.recall(key, self.state.ledger.demand_version, compute)
+        return self._memory.get_or_compute(key, self.state.ledger.demand_version, compute)
 
     @property
     def usage_decay(self) -> UsageDecay:

@@ -176,12 +176,12 @@ class StartReservations(CyclePlugin):
         if plan is None:
             return
         if self._grants:
-            plan.advance.recall(self._grants)
+            plan.advance.load(self._grants)
         if starts is not None:
-            plan.starts.calibration.recall(starts.promised)
-            plan.starts.forecasts.calibration.recall(starts.forecast)
+            plan.starts.calibration.load(starts.promised)
+            plan.starts.forecasts.calibration.load(starts.forecast)
         if promised:
-            plan.recall(promised)
+            plan.load(promised)
             self._promises = list(promised)
             self._again = True
 

@@ -90,8 +90,8 @@ def _use_of(unit: QueuedUnit) -> ReservationUse | None:
 
 def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Bring the plan up to date; return the units whose start has come."""
-    if plan.recalls:
-        plan.restore_recalled(lambda kept: _recalled(session, kept), session.quota_check, session.now)
+    if plan.has_loaded:
+        plan.restore_loaded(lambda kept: _loaded(session, kept), session.quota_check, session.now)
     ask = partial(wanted_by, session)
     return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
 
@@ -121,7 +121,7 @@ def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]
     return found
 
 
-def _recalled(session: Session, kept: StoredReservation) -> Reservation | None:
+def _loaded(session: Session, kept: StoredReservation) -> Reservation | None:
     """The promise of an earlier process, where the one to whom it was made waits still."""
     unit = session.queue.unit(kept.key)
     if unit is None:

@@ -42,11 +42,11 @@ class ClusterFacts(msgspec.Struct, frozen=True):
         policy = msgspec.structs.replace(self.policy, actions=actions, eviction=EvictionOptions())
         scheduler = Scheduler(state, policy)
         scheduler.history.restore(self.usages, self.now)
-        settle(scheduler, self.now)
+        run_to_rest(scheduler, self.now)
         return scheduler
 
 
-def settle(scheduler: Scheduler, now: float) -> None:
+def run_to_rest(scheduler: Scheduler, now: float) -> None:
     """Cycles until the scheduler has nothing more to do."""
     for _ in range(_MOST_CYCLES):
         scheduler.cycle(now)
@@ -93,7 +93,7 @@ class RelocationProof:
             self._state.apply(PodRemoved(uid))
         for replacement in replacements.values():
             self._state.apply(PodUpdated(replacement))
-        settle(self._scheduler, self._facts.now)
+        run_to_rest(self._scheduler, self._facts.now)
         for uid, replacement in replacements.items():
             record = self._state.pods[replacement.uid]
             if record.state is not MemberState.ASSUMED:
@@ -122,7 +122,7 @@ class RelocationProof:
         )
 
     def _placed_gang(self, goal: RoomFor) -> list[Placement] | ProofFailure:
-        settle(self._scheduler, self._facts.now)
+        run_to_rest(self._scheduler, self._facts.now)
         if isinstance(goal.target, str):
             records = [self._state.pods[goal.target]]
             satisfied = records[0].state is MemberState.ASSUMED

@@ -39,7 +39,7 @@ class Capacity(QueueAdmission):
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float, bool]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
-        session.state.ledger.settle()
+        session.state.ledger.refresh_sums()
         deserved = self._deserved(session, account)
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
         return (-account.spec.priority if account.spec is not None else 0, share, not deserved)

@@ -36,7 +36,7 @@ class Drf(Plugin):
     def queue_order(self, session: View, account: AccountRecord) -> tuple[Level, ...]:
         if not self._hierarchical or account.key.tree is not Tree.QUEUE:
             return ()
-        session.state.ledger.settle()
+        session.state.ledger.refresh_sums()
         return session.memo("hierarchy of queues", lambda: QueueHierarchy(session)).turn(account)
 
 
@@ -66,7 +66,7 @@ class QueueHierarchy:
         # Leaves come last: by then it is known which of their places have others below.
         for account in sorted(queues, key=lambda queue: not (queue.children or _spelt(queue))):
             self._add(account)
-        self._hierarchy.settle()
+        self._hierarchy.compute()
         self._exhaust()
 
     def turn(self, account: AccountRecord) -> tuple[Level, ...]:
@@ -75,7 +75,7 @@ class QueueHierarchy:
             return ()
         if self._root.used != self._seen_root:
             self._exhaust()
-        self._follow(account)
+        self._update(account)
         return turn(node)
 
     def _add(self, account: AccountRecord) -> None:
@@ -90,13 +90,13 @@ class QueueHierarchy:
         self._seen[account.key] = dict(account.used)
         self._hierarchy.set(leaf, _held(account), _asked(account))
 
-    def _follow(self, account: AccountRecord) -> None:
+    def _update(self, account: AccountRecord) -> None:
         """Takes over what the queue, and those below, hold by now."""
         if account.key not in self._leaves or account.used == self._seen[account.key]:
             return
         self._seen[account.key] = dict(account.used)
         for child in account.children.values():
-            self._follow(child)
+            self._update(child)
         self._hierarchy.update(self._leaves[account.key], _held(account), _asked(account))
 
     def _exhaust(self) -> None:

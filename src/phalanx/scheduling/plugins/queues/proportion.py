@@ -44,7 +44,7 @@ class Proportion(QueueAdmission):
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
-        session.state.ledger.settle()
+        session.state.ledger.refresh_sums()
         deserved = self._deserved(session).get(account.key, _NONE)
         share = order_by_share(account.used.items(), deserved, unfounded=True)
         return (-account.spec.priority if account.spec is not None else 0, share)

@@ -255,7 +255,7 @@ def protected_pods_of(session: Session) -> ProtectedPods:
     """One for all questions of a session."""
     found = session.protected_pods
     if not isinstance(found, ProtectedPods):
-        session.state.ledger.settle()
+        session.state.ledger.refresh_sums()
         session.state.victim_table()  # all kinds are known
         found = session.protected_pods = ProtectedPods(session, session.victim_classes())
     return found
