@@ -38,7 +38,7 @@ PODS: dict[str, dict[str, str]] = {
         f"{KOORDINATOR}/name": "g",
         f"{KOORDINATOR}/min-available": "1",
         "phalanx.dev/expected-members": DIGITS,
-        "phalanx.dev/growth-delay": "1h" * 50_000,
+        "phalanx.dev/scale-up-delay": "1h" * 50_000,
     },
     "nested expected requests": {
         f"{KOORDINATOR}/name": "g",

@@ -66,14 +66,29 @@ def test_a_pod_on_its_own_leads_nobody() -> None:
 
 
 def test_how_long_a_gang_is_to_stay_as_it_is() -> None:
-    said = {"phalanx.dev/growth-delay": "3m"}
-    assert told(GangUpdated, labels=GANG, annotations=said)[0].gang.growth_delay == 180
+    said = {"phalanx.dev/scale-up-delay": "3m"}
+    assert told(GangUpdated, labels=GANG, annotations=said)[0].gang.scale_up_delay == 180
+
+
+def test_former_annotation_of_scale_up_delay_counts_with_a_notice() -> None:
+    event, intake = told(GangUpdated, labels=GANG, annotations={"phalanx.dev/growth-delay": "3m"})
+    assert event.gang.scale_up_delay == 180
+    (warning,) = intake.drain_warnings()
+    assert warning.reason == "FormerAnnotation"
+    assert "phalanx.dev/growth-delay is called phalanx.dev/scale-up-delay now" in warning.message
+
+
+def test_new_annotation_of_scale_up_delay_wins_over_the_former() -> None:
+    both = {"phalanx.dev/growth-delay": "3m", "phalanx.dev/scale-up-delay": "5m"}
+    event, intake = told(GangUpdated, labels=GANG, annotations=both)
+    assert event.gang.scale_up_delay == 300
+    assert intake.drain_warnings() == []
 
 
 @pytest.mark.parametrize("text", ["soon", "-1s", "48h"])
 def test_a_delay_that_cannot_be_read_is_named_and_delays_nothing(text: str) -> None:
-    event, intake = told(GangUpdated, labels=GANG, annotations={"phalanx.dev/growth-delay": text})
-    assert event.gang.growth_delay == 0
+    event, intake = told(GangUpdated, labels=GANG, annotations={"phalanx.dev/scale-up-delay": text})
+    assert event.gang.scale_up_delay == 0
     (warning,) = intake.drain_warnings()
-    assert warning.reason == "InvalidGrowthDelay"
+    assert warning.reason == "InvalidScaleUpDelay"
     assert repr(text) in warning.message

@@ -174,12 +174,12 @@ class TestQuota:
         assert len(world.evicted) == 2
 
 
-class TestGrowthDelay:
+class TestScaleUpDelay:
     """E2.3: where members that come restart the others, they come in batches, and not too often."""
 
     def world(self) -> Scenario:
         """Three of eight run since second 1000; the gang grows every 180 seconds at most."""
-        world = Scenario().node("n1", cpu=3).gang("train", 2, growth_delay=180)
+        world = Scenario().node("n1", cpu=3).gang("train", 2, scale_up_delay=180)
         for index in range(3):
             more = {"index": index, "bound": 1000}
             world.pod(f"train-{index}", gang="train", node="n1", cpu=1, more=more)
@@ -194,7 +194,7 @@ class TestGrowthDelay:
 
     def test_it_starts_with_all_that_fit(self) -> None:
         world = Scenario().node("n1", cpu=5).job("train", 8, 2, cpu=1)
-        world.gang("train", 2, growth_delay=180).run()
+        world.gang("train", 2, scale_up_delay=180).run()
         assert len(world.placed("train")) == 5
 
     def test_it_stays_as_it_is_for_a_while(self) -> None:
@@ -220,7 +220,7 @@ class TestGrowthDelay:
         assert world.scheduler.next_recheck == 1360
 
     def test_the_quorum_never_waits(self) -> None:
-        world = self.world().gang("train", 5, growth_delay=180).node("n2", cpu=4).run()
+        world = self.world().gang("train", 5, scale_up_delay=180).node("n2", cpu=4).run()
         assert len(world.placed("train")) >= 5
 
     def test_others_take_the_room_meanwhile(self) -> None:

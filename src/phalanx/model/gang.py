@@ -179,7 +179,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     # Where those that it expects are gangs of their own: which; and of such a gang, who expects it.
     later_gangs: tuple[GangKey, ...] = ()
     expected_by: GangKey | None = None
-    growth_delay: int = 0  # seconds for which it stays as it is before further members join
+    scale_up_delay: int = 0  # seconds for which it stays as it is before further members join
     later: str = ""  # which pods its owner creates only later, in words: the minimum does not count them
     run_time: StatedRunTime = NOTHING_STATED  # what its object says of all its members
 

@@ -33,7 +33,9 @@ EXPECTED_MEMBERS = "phalanx.dev/expected-members"
 EXPECTED_REQUESTS = "phalanx.dev/expected-requests"
 EXPECTED_TIMEOUT = "phalanx.dev/expected-timeout"
 # Ours: members that come or go restart the others, so they come in batches.
-GROWTH_DELAY = "phalanx.dev/growth-delay"
+SCALE_UP_DELAY = "phalanx.dev/scale-up-delay"
+# Its name before 0.1.0: still read, with a notice.
+FORMER_SCALE_UP_DELAY = "phalanx.dev/growth-delay"
 FROM_MIN_RESOURCES, EXPECT_NOBODY = "min-resources", "none"
 # Spark's: its drivers make executors.
 SPARK_ROLE = "spark-role"
@@ -49,7 +51,15 @@ UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
 
 _NEARNESS = (TOPOLOGY_SPEC, TIER_MODE, HIGHEST_TIER, REQUIRED_LEVEL, PREFERRED_LEVEL, UNCONSTRAINED, SLICE_LEVEL)
-_EXPECTED = (EXPECTED_MEMBERS, EXPECTED_REQUESTS, EXPECTED_TIMEOUT, GROWTH_DELAY, SPARK_ROLE, LWS_SIZE)
+_EXPECTED = (
+    EXPECTED_MEMBERS,
+    EXPECTED_REQUESTS,
+    EXPECTED_TIMEOUT,
+    SCALE_UP_DELAY,
+    FORMER_SCALE_UP_DELAY,
+    SPARK_ROLE,
+    LWS_SIZE,
+)
 _ANY = frozenset(
     (TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, *_NEARNESS, *SLA_WAITING_TIME, *_EXPECTED)
 )
@@ -83,7 +93,7 @@ class Extras(msgspec.Struct, frozen=True, cache_hash=True):
     whole_size: Stated | None = None
     expected_requests: Stated | None = None
     expected_timeout: Stated | None = None
-    growth_delay: Stated | None = None
+    scale_up_delay: Stated | None = None
 
 
 NO_EXTRAS = Extras()
@@ -123,7 +133,7 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
         whole_size=stated(LWS_SIZE) if labels.get(LWS_WORKER_INDEX) == "0" else None,
         expected_requests=stated(EXPECTED_REQUESTS),
         expected_timeout=stated(EXPECTED_TIMEOUT),
-        growth_delay=stated(GROWTH_DELAY),
+        scale_up_delay=stated(SCALE_UP_DELAY, FORMER_SCALE_UP_DELAY),
     )
 
 

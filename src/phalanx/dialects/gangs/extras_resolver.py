@@ -10,13 +10,20 @@ import msgspec
 
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.agreement import Member, Statements
-from phalanx.dialects.gangs.extras import EXPECT_NOBODY, NO_EXTRAS, Extras, Stated
+from phalanx.dialects.gangs.extras import (
+    EXPECT_NOBODY,
+    FORMER_SCALE_UP_DELAY,
+    NO_EXTRAS,
+    SCALE_UP_DELAY,
+    Extras,
+    Stated,
+)
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.stated_values import (
     parse_expected,
     parse_expected_timeout,
-    parse_growth_delay,
     parse_requests,
+    parse_scale_up_delay,
     parse_total,
     parse_truth,
     parse_waiting_time,
@@ -72,7 +79,7 @@ class ExtrasResolver:
             expected=None
             if self._expects_nobody()
             else self._expected() or self._workers_of_leader(gang.min_member) or gang.expected,
-            growth_delay=self._growth_delay(),
+            scale_up_delay=self._scale_up_delay(),
         )
         self._check_mode()
         return gang
@@ -174,9 +181,15 @@ class ExtrasResolver:
         count = int(size[:9]) - min_member if size.isascii() and size.isdecimal() else 0
         return ExpectedMembers(min(count, MOST_EXPECTED)) if count > 0 else None
 
-    def _growth_delay(self) -> int:
+    def _scale_up_delay(self) -> int:
+        speaker, stated = self._speaker(lambda extras: extras.scale_up_delay)
+        if stated is not None and stated.key.endswith(FORMER_SCALE_UP_DELAY):
+            self._said.warn(
+                "FormerAnnotation",
+                f"{speaker}: {stated.key} is called {SCALE_UP_DELAY} now; it counts until a later release",
+            )
         return self._extra(
-            "InvalidGrowthDelay", lambda extras: extras.growth_delay, parse_growth_delay, 0,
+            "InvalidScaleUpDelay", lambda extras: extras.scale_up_delay, parse_scale_up_delay, 0,
             "members join as there is room",
         )  # fmt: skip
 

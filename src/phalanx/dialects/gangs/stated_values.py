@@ -68,7 +68,7 @@ def parse_expected_timeout(text: str) -> int:
     return seconds
 
 
-def parse_growth_delay(text: str) -> int:
+def parse_scale_up_delay(text: str) -> int:
     seconds = parse_duration(text)
     if not 0 <= seconds <= _LONGEST_DELAY:
         raise ValueError(f"write a duration of at most {_LONGEST_DELAY // 3600}h, such as 3m")

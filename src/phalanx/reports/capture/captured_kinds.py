@@ -58,8 +58,8 @@ _BY_GROUP: Final[Mapping[str, str]] = {
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (
         "budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
-        "expected-requests generated-from-pods reservation "
-        "expected-run-time expected-timeout gang gang-plan growth-delay job-running-estimate made-from-pods "
+        "expected-requests generated-from-pods growth-delay reservation scale-up-delay "
+        "expected-run-time expected-timeout gang gang-plan job-running-estimate made-from-pods "
         "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"
     ),
     "pod-group.scheduling.sigs.k8s.io": "groups match-policy min-available name",

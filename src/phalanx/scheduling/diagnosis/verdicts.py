@@ -27,10 +27,10 @@ AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
 WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
 BEHIND_IN_QUEUE = "BehindInQueue"
-GROWTH_DELAYED = "ScaleUpDelayed"
+SCALE_UP_DELAYED = "ScaleUpDelayed"
 PLANNING_FAILED = "PlanningFailed"
 
-GROWTH_DELAY_KEY = "phalanx.dev/growth-delay"
+SCALE_UP_DELAY_KEY = "phalanx.dev/scale-up-delay"
 _NODES_NAMED = 5
 
 
@@ -328,12 +328,12 @@ def held_account(what: str, facts: Blocked) -> Verdict:
     return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
 
 
-def growth_delayed(gang: GangKey, running: int, until: int) -> Verdict:
+def scale_up_delayed(gang: GangKey, running: int, until: int) -> Verdict:
     return Verdict(
-        GROWTH_DELAYED,
+        SCALE_UP_DELAYED,
         f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",
         unschedulable=False,
-        change=f"wait, or lower its {GROWTH_DELAY_KEY}",
+        change=f"wait, or lower its {SCALE_UP_DELAY_KEY}",
     )
 
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import ACTIVE, MemberState, bound_at
-from phalanx.scheduling.diagnosis.verdicts import growth_delayed, subgroup_too_small, unreadable
+from phalanx.scheduling.diagnosis.verdicts import scale_up_delayed, subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, wait_for_victims
 from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.gang_placement.surplus_domains import (
@@ -81,7 +81,7 @@ class SurplusTurns:
     def of(self, unit: QueuedUnit) -> list[SurplusTurn]:
         """The turns of a unit that is content; those without members left have nothing to wait for."""
         content = [gang for gang in unit.gangs if gang.pending and _is_content(self._session, unit, gang)]
-        if any(gang.spec is not None and gang.spec.growth_delay for gang in content):
+        if any(gang.spec is not None and gang.spec.scale_up_delay for gang in content):
             content = [gang for gang in content if not self._delay(unit, gang)]
         turns = self._turns[unit] = [SurplusTurn(self._session, unit, gang) for gang in content]
         self._finish_unit(unit)
@@ -92,7 +92,7 @@ class SurplusTurns:
         session, until = self._session, grows_at(gang, int(self._session.now))
         if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
             return False
-        verdict = growth_delayed(gang.key, gang.active, until)
+        verdict = scale_up_delayed(gang.key, gang.active, until)
         for member in gang.pending.values():
             session.decisions.set_pod_verdict(member, verdict)
         session.mark_attempted(unit)
@@ -207,7 +207,7 @@ def grows_at(gang: GangRecord, now: int) -> int:
 
     A gang of which nobody runs yet is starting: whoever fits starts with it.
     """
-    delay = gang.spec.growth_delay if gang.spec is not None else 0
+    delay = gang.spec.scale_up_delay if gang.spec is not None else 0
     if not delay or not gang.count(MemberState.RUNNING):
         return 0
     there = (member for member in gang.members.values() if member.state in ACTIVE)
