@@ -56,7 +56,7 @@ def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
         return MemberState.BOUND
     if pod.gated:
         return MemberState.GATED
-    return MemberState.PENDING if pod.scheduler in schedulers else MemberState.FOREIGN
+    return MemberState.PENDING if pod.scheduler in schedulers else MemberState.OTHER_SCHEDULER
 
 
 def place_of(record: PodRecord) -> str:
@@ -67,7 +67,7 @@ def place_of(record: PodRecord) -> str:
         return record.pod.node
     if record.nomination is not None:
         return record.nominated_node
-    return record.pod.nominated_node if record.state is MemberState.FOREIGN else ""
+    return record.pod.nominated_node if record.state is MemberState.OTHER_SCHEDULER else ""
 
 
 def _audit_states(state: ClusterState) -> None:
@@ -110,7 +110,7 @@ def _audit_amounts(state: ClusterState) -> None:
         tenants[node].add(uid)
         pod, pod_class = record.pod, record.pod.pod_class
         usage = {"pods": 1, **dict(pod.usage or pod_class.requests)}
-        if record.state in (MemberState.FOREIGN, MemberState.PENDING):
+        if record.state in (MemberState.OTHER_SCHEDULER, MemberState.PENDING):
             _add(reserved[node], usage)
             continue
         _add(used[node], usage)
@@ -283,7 +283,7 @@ def _audit_peers(state: ClusterState) -> None:
             )
         ]
         assert list(record.pod_class.affinity.matching_sets) == matching, pod.key
-        if record.row == NO_NODE or record.state in (MemberState.FOREIGN, MemberState.PENDING):
+        if record.row == NO_NODE or record.state in (MemberState.OTHER_SCHEDULER, MemberState.PENDING):
             continue
         for match_set in matching:
             present[match_set][record.row] += 1

@@ -27,7 +27,7 @@ POD = Pod("ns", "p", "u", PodClass(requests=(("cpu", 100),)), scheduler="phalanx
 SEEN: dict[PodEvent, dict[str, object]] = {
     PodEvent.SEEN_PENDING: {},
     PodEvent.SEEN_GATED: {"gated": True},
-    PodEvent.SEEN_FOREIGN: {"scheduler": "other"},
+    PodEvent.SEEN_OTHER_SCHEDULER: {"scheduler": "other"},
     PodEvent.SEEN_BOUND: {"node": "n"},
     PodEvent.SEEN_RUNNING: {"node": "n", "phase": PodPhase.RUNNING},
     PodEvent.SEEN_SUCCEEDED: {"node": "n", "phase": PodPhase.SUCCEEDED},
@@ -83,7 +83,7 @@ WAYS = {
     PodState.PENDING: [PodEvent.SEEN_PENDING],
     PodState.NOMINATED: [PodEvent.SEEN_PENDING, PodEvent.NOMINATE],
     PodState.GATED: [PodEvent.SEEN_GATED],
-    PodState.FOREIGN: [PodEvent.SEEN_FOREIGN],
+    PodState.OTHER_SCHEDULER: [PodEvent.SEEN_OTHER_SCHEDULER],
     PodState.ASSUMED: [PodEvent.SEEN_PENDING, PodEvent.ASSUME],
     PodState.BOUND: [PodEvent.SEEN_BOUND],
     PodState.RUNNING: [PodEvent.SEEN_RUNNING],

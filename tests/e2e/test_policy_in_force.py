@@ -54,7 +54,7 @@ async def test_commands_are_about_all_names_that_the_scheduler_serves(world: Wor
     await world.pod("large", cpu="500", scheduler="volcano")
     why = ("why", "pod/large", "--lease-namespace", world.namespace)
     _, output = await run(world, *why)
-    assert "Foreign" in output
+    assert "OtherScheduler" in output
     scheduler = await world.scheduler(scheduler_names=("phalanx", "volcano"), lease_namespace=world.namespace)
 
     async def told() -> bool:
@@ -63,5 +63,5 @@ async def test_commands_are_about_all_names_that_the_scheduler_serves(world: Wor
 
     await world.until(told, "the command knows the second name")
     _, output = await run(world, *why, "--scheduler-name", "phalanx")
-    assert "Foreign" in output
+    assert "OtherScheduler" in output
     assert scheduler.without_right() == []

@@ -44,7 +44,7 @@ MOST_CYCLES = 50
 MOST_AUDITED = 100
 
 KIND_COLUMNS = (
-    *("priority", "pod_priority", "foreign", "daemon_or_static"),
+    *("priority", "pod_priority", "other_scheduler", "daemon_or_static"),
     *("non_preemptible", "arriving", "self_protected", "limited"),
 )
 _RESOURCES = {"gpu": "nvidia.com/gpu", "storage": "ephemeral-storage"}

@@ -72,7 +72,7 @@ def check_rules(world: Scenario, plan: Plan) -> None:
     there = [
         record
         for record in world.state.pods.values()
-        if record.row >= 0 and record.state not in (MemberState.PENDING, MemberState.FOREIGN)
+        if record.row >= 0 and record.state not in (MemberState.PENDING, MemberState.OTHER_SCHEDULER)
     ]
     for record in there:
         for term in record.pod.pod_class.peers.anti:

@@ -87,9 +87,12 @@ def comes(**fields: object) -> Callable[[Scenario], object]:
 PLAYS: dict[tuple[str, str], tuple[Callable[[], Scenario], Callable[[Scenario], object]]] = {
     (NOWHERE, "Gated"): (world, comes(gated=True)),
     (NOWHERE, "Pending"): (world, comes()),
-    (NOWHERE, "Foreign"): (world, comes(scheduler="other")),
+    (NOWHERE, "OtherScheduler"): (world, comes(scheduler="other")),
     ("Gated", "Pending"): (lambda: world().pod("p", gated=True), lambda made: made.becomes("p", gated=False)),
-    ("Foreign", "Bound"): (lambda: world().pod("p", scheduler="other"), lambda made: made.becomes("p", node="n1")),
+    ("OtherScheduler", "Bound"): (
+        lambda: world().pod("p", scheduler="other"),
+        lambda made: made.becomes("p", node="n1"),
+    ),
     ("Pending", "Assumed"): (pending, lambda made: made.work()),
     ("Assumed", "Pending"): (placed, failed_binding),
     ("Assumed", "Bound"): (placed, lambda made: made.becomes("p", node="n1")),
@@ -117,13 +120,13 @@ PLAYS: dict[tuple[str, str], tuple[Callable[[], Scenario], Callable[[Scenario], 
 
 def where(made: Scenario) -> str:
     record = made.state.pods.get("p")
-    return state_of_record(record).name.capitalize() if record is not None else NOWHERE
+    return state_of_record(record).name.title().replace("_", "") if record is not None else NOWHERE
 
 
 def test_its_states_are_those_of_the_code() -> None:
     assert {state for arrow in ARROWS for state in arrow} == {
         NOWHERE,
-        *(state.name.capitalize() for state in PodState if state is not PodState.GONE),
+        *(state.name.title().replace("_", "") for state in PodState if state is not PodState.GONE),
     }
     assert sorted(ARROWS) == sorted(PLAYS)
 

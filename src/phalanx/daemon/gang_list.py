@@ -192,7 +192,7 @@ def _target(record: GangRecord) -> str:
 def _state(record: GangRecord, minimum: int) -> GangState:
     counts = record.counts()
     placed = counts.assumed + counts.bound + counts.running
-    waiting = counts.pending + counts.gated + counts.foreign
+    waiting = counts.pending + counts.gated + counts.other_scheduler
     if not placed and not waiting and not counts.terminating and (counts.succeeded or counts.failed):
         return GangState.FAILED if counts.failed else GangState.COMPLETED
     return state_of(

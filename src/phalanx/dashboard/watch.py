@@ -257,11 +257,11 @@ class ClusterWatch:
             self.lifelines.assign(record.pod)
             if record.gang is not None:
                 self._gangs[record.gang.key] = None
-        foreign = record is None or record.pod.fixture or record.state is MemberState.FOREIGN
+        other_scheduler = record is None or record.pod.fixture or record.state is MemberState.OTHER_SCHEDULER
         if (
             record is None
             or record.gang is not None
-            or foreign
+            or other_scheduler
             or record.pod.scheduler not in self.state.schedulers
         ):
             known = self._pod_rows.pop(uid, "")

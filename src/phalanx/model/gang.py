@@ -189,7 +189,7 @@ class GangCounts(msgspec.Struct, frozen=True):
 
     pending: int = 0
     gated: int = 0
-    foreign: int = 0
+    other_scheduler: int = 0
     assumed: int = 0
     bound: int = 0
     running: int = 0
@@ -199,7 +199,7 @@ class GangCounts(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> int:
-        return self.pending + self.foreign + self.assumed + self.bound + self.running
+        return self.pending + self.other_scheduler + self.assumed + self.bound + self.running
 
     @property
     def active(self) -> int:

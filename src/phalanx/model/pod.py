@@ -206,7 +206,7 @@ class MemberState(enum.IntEnum):
 
     PENDING = 0  # ours to place
     GATED = 1  # has scheduling gates
-    FOREIGN = 2  # pending, but another scheduler's
+    OTHER_SCHEDULER = 2  # pending, but another scheduler's
     ASSUMED = 3  # chosen by us; the API has not confirmed the binding yet
     BOUND = 4  # has a node, does not run yet
     RUNNING = 5

@@ -179,7 +179,7 @@ def _through(
         pod = report.pod(namespace, text(mapping(each.get("metadata")).get("name")))
         if pod is not None:
             gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
-            if gang is None and pod.state == "Foreign":
+            if gang is None and pod.state == "OtherScheduler":
                 # It is the owner's pods that are another's, not just this one.
                 answer.state, answer.reason, answer.change = pod.state, pod.reason, pod.change
                 answer.message = f"its pods wait: {pod.message}"

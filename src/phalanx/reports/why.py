@@ -51,13 +51,13 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     """What is known about one pod or gang.
 
     `state` is one word: Running, Bound, Partial (members of a gang have nodes, fewer than its minimum), Waiting,
-    Gated, Finished, Terminating, Foreign, Starting (it would be placed now), Evicting (others would be told to make
-    room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it waits,
-    `message` the sentence, `nodes` how many nodes are out for what, `missing` how many members have no room or do
-    not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is in the
-    way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and lacks them.
-    `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of groups that a
-    gang is a part of, `groups` are those of one. `size` is that of a gang
+    Gated, Finished, Terminating, OtherScheduler, Starting (it would be placed now), Evicting (others would be told
+    to make room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it
+    waits, `message` the sentence, `nodes` how many nodes are out for what, `missing` how many members have no room
+    or do not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is
+    in the way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and
+    lacks them. `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of
+    groups that a gang is a part of, `groups` are those of one. `size` is that of a gang
     that has more members than its minimum, or expects some, `start` tells when it starts while it waits for room,
     `run_time` when it ends.
     """
@@ -175,8 +175,8 @@ class WhyReport:
         record = self._state.gangs.get(key)
         if record is None:
             return None
-        if (foreign := self._of_other_scheduler(record)) is not None:
-            return foreign
+        if (other_scheduler := self._of_other_scheduler(record)) is not None:
+            return other_scheduler
         source = record.spec.source if record.spec is not None else None
         answer = WhyAnswer(
             "Gang", str(key), "Waiting", "", gang=key.path, uid=source.uid if source is not None else ""
@@ -194,10 +194,12 @@ class WhyReport:
 
     def _of_other_scheduler(self, record: GangRecord) -> WhyAnswer | None:
         """About a gang of which every pod that there is asks for another scheduler; None for others."""
-        left = [member.pod for uid, member in record.members.items() if self._before[uid] is MemberState.FOREIGN]
+        left = [
+            member.pod for uid, member in record.members.items() if self._before[uid] is MemberState.OTHER_SCHEDULER
+        ]
         if not left or len(left) < len(record.members):
             return None
-        answer = WhyAnswer("Gang", str(record.key), "Foreign", "", gang=record.key.path)
+        answer = WhyAnswer("Gang", str(record.key), "OtherScheduler", "", gang=record.key.path)
         self._describe(answer, record)
         told = of_other_scheduler(left, self._state.schedulers, "the gang")
         answer.reason, answer.message, answer.change = told.code, told.message, told.change
@@ -428,9 +430,9 @@ class WhyReport:
                 answer.state, answer.reason = "Gated", "SchedulingGated"
                 answer.message = "the pod has scheduling gates"
                 answer.change = "remove spec.schedulingGates (whoever set them will)"
-            case MemberState.FOREIGN:
+            case MemberState.OTHER_SCHEDULER:
                 told = of_other_scheduler([pod], self._state.schedulers)
-                answer.state, answer.reason = "Foreign", told.code
+                answer.state, answer.reason = "OtherScheduler", told.code
                 answer.message, answer.change = told.message, told.change
             case _:
                 return False

@@ -184,7 +184,10 @@ def why(
 
 def render(answer: WhyAnswer) -> str:
     """The answer as people read it: the sentence first, then the counts, then what would help."""
-    lines = [f"{answer.kind} {answer.name}: {answer.state}" + (f" ({answer.reason})" if answer.reason else "")]
+    lines = [
+        f"{answer.kind} {answer.name}: {answer.state}"
+        + (f" ({answer.reason})" if answer.reason not in ("", answer.state) else "")
+    ]
     lines.append(f"  {answer.message}")
     if answer.nodes:
         lines.append("  Nodes:")
@@ -197,7 +200,7 @@ def render(answer: WhyAnswer) -> str:
             for word, value in (
                 ("pending", counts.pending),
                 ("gated", counts.gated),
-                ("of another scheduler", counts.foreign),
+                ("of another scheduler", counts.other_scheduler),
                 ("being bound", counts.assumed),
                 ("bound", counts.bound),
                 ("running", counts.running),

@@ -12,7 +12,17 @@ from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.times import parse_time
 
 # What one looks for first: those that have trouble, then those that wait.
-_URGENCY = ("Partial", "Waiting", "Starting", "Gated", "Terminating", "Bound", "Running", "Finished", "Foreign")
+_URGENCY = (
+    "Partial",
+    "Waiting",
+    "Starting",
+    "Gated",
+    "Terminating",
+    "Bound",
+    "Running",
+    "Finished",
+    "OtherScheduler",
+)
 
 
 def start(row: GangRow, now: float) -> str:

@@ -33,7 +33,7 @@ STATE_STYLES = {
     "Terminating": "bad",
     "Gated": "muted",
     "Finished": "muted",
-    "Foreign": "muted",
+    "OtherScheduler": "muted",
 }
 
 

@@ -25,7 +25,7 @@ def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
         return MemberState.RUNNING if pod.phase is PodPhase.RUNNING else MemberState.BOUND
     if pod.gated:
         return MemberState.GATED
-    return MemberState.PENDING if pod.scheduler in schedulers else MemberState.FOREIGN
+    return MemberState.PENDING if pod.scheduler in schedulers else MemberState.OTHER_SCHEDULER
 
 
 def standing(pod: Pod) -> tuple[object, ...]:
@@ -40,7 +40,7 @@ def charging(pod: Pod) -> tuple[object, ...]:
 
 def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
     """(the node on which an observed pod counts, "" for none; as what: bound, on its way out, or nominated)."""
-    if state is MemberState.FOREIGN:
+    if state is MemberState.OTHER_SCHEDULER:
         return pod.nominated_node, state
     if state in _OCCUPYING:
         return pod.node, state if state is MemberState.TERMINATING else MemberState.BOUND

@@ -14,7 +14,7 @@ from phalanx.model.pod import MemberState
 from phalanx.model.preparations import Preparation
 
 # Pods in these states take no room: for some of them it is reserved.
-RESERVING = (MemberState.FOREIGN, MemberState.PENDING)
+RESERVING = (MemberState.OTHER_SCHEDULER, MemberState.PENDING)
 
 
 class PodsByNode:

@@ -14,7 +14,7 @@ class PodState(enum.IntEnum):
     PENDING = 0  # ours to place
     NOMINATED = 1  # ours to place, and room is held for it
     GATED = 2  # has scheduling gates
-    FOREIGN = 3  # pending, but another scheduler's
+    OTHER_SCHEDULER = 3  # pending, but another scheduler's
     ASSUMED = 4  # placed by us; the API has not confirmed the binding yet (Volcano: Binding)
     BOUND = 5  # has a node, does not run yet
     RUNNING = 6
@@ -30,7 +30,7 @@ class PodEvent(enum.IntEnum):
 
     SEEN_PENDING = 0
     SEEN_GATED = 1
-    SEEN_FOREIGN = 2
+    SEEN_OTHER_SCHEDULER = 2
     SEEN_BOUND = 3
     SEEN_RUNNING = 4
     SEEN_SUCCEEDED = 5

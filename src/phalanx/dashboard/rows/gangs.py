@@ -91,7 +91,7 @@ def gang_state(counts: GangCounts, minimum: int, verdict: RehearsedVerdict | Non
         return "Terminating"
     if done or counts.failed:
         return "Finished"
-    return "Foreign" if counts.foreign else "Waiting"
+    return "OtherScheduler" if counts.other_scheduler else "Waiting"
 
 
 def _add(asks: dict[str, int], member: PodRecord) -> None:

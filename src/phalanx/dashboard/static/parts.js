@@ -75,7 +75,7 @@ export function Cli({ line }) {
 export const GLYPHS = {
   Running: "●", Bound: "◐", Partial: "◔", Waiting: "○", Starting: "▷", Gated: "⊘", Terminating: "✕", Finished: "✓",
   Active: "●", Inactive: "✕", Silent: "✕", Copying: "▷", Granted: "●", Recalling: "⇄", Withdrawing: "⇄", Ended: "✓",
-  Evicting: "⇄", Evicted: "✕", Foreign: "◇", Satisfied: "●", Pending: "○", Succeeded: "✓", Failed: "✗", Gone: "·",
+  Evicting: "⇄", Evicted: "✕", OtherScheduler: "◇", Satisfied: "●", Pending: "○", Succeeded: "✓", Failed: "✗", Gone: "·",
 };
 
 export function State({ word }) {

@@ -62,7 +62,7 @@ class RelocationAttempt:
             return "is left where it is"
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return None
-        if record.nomination is not None or record.state is MemberState.FOREIGN:
+        if record.nomination is not None or record.state is MemberState.OTHER_SCHEDULER:
             return "is promised room there"
         if record.state is MemberState.ASSUMED:
             return "is on its way there"

@@ -85,11 +85,11 @@ def to_count(gang: GangRecord, short: int) -> str:
     """What makes so many more members count; those that exist come first."""
     counts = gang.counts()
     gated = min(short, counts.gated)
-    foreign = min(short - gated, counts.foreign)
-    left = short - gated - foreign
+    other_scheduler = min(short - gated, counts.other_scheduler)
+    left = short - gated - other_scheduler
     ways = (
         (gated, f"remove the scheduling gates of {gated} pod(s)"),
-        (foreign, f"make {foreign} pod(s) again with this gang's spec.schedulerName"),
+        (other_scheduler, f"make {other_scheduler} pod(s) again with this gang's spec.schedulerName"),
         (left, f"create {left} more pod(s) of the gang"),
     )
     return " and ".join(way for number, way in ways if number)
@@ -393,7 +393,7 @@ def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
         for count, word in (
             (on_nodes if waiting_only else 0, "on nodes already"),
             (counts.gated, "gated"),
-            (counts.foreign, "of another scheduler"),
+            (counts.other_scheduler, "of another scheduler"),
             (counts.terminating, "terminating"),
             (counts.succeeded - need.succeeded, "succeeded"),
             (counts.failed, "failed"),

@@ -129,7 +129,7 @@ class Reclaimees:
             left = left & ~out
 
         if not self._foreign:
-            refuse(columns.foreign, "they belong to other schedulers")
+            refuse(columns.other_scheduler, "they belong to other schedulers")
         refuse(columns.daemon_or_static, "they belong to their nodes")
         if self._best_effort_only:
             asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.classes]

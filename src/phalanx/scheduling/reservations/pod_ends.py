@@ -21,7 +21,7 @@ def latest_end(record: PodRecord, now: float, start_delay: int = 0) -> int:
     pod = record.pod
     if record.state is MemberState.TERMINATING or record.evicting:
         end = float(pod.leaves) if pod.leaves else now + pod.grace
-    elif record.state in (MemberState.PENDING, MemberState.FOREIGN):
+    elif record.state in (MemberState.PENDING, MemberState.OTHER_SCHEDULER):
         # Room is held for it; when it begins, nobody knows.
         return FOREVER
     else:

@@ -18,9 +18,9 @@ _NUMBERS, _MARKS = 3, 6
 
 class VictimClassArrays:
     """int64[K] each: `charge_path` (a place in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`;
-    and `foreign` (of other schedulers), `daemon_or_static` (belongs to its node), `non_preemptible` (marked so, pod
-    by pod), `arriving`, `self_protected` (they, their gangs or their quotas are), `limited` (a cooldown or a
-    disruption budget may count), all bool[K].
+    and `other_scheduler` (of other schedulers), `daemon_or_static` (belongs to its node), `non_preemptible` (marked
+    so, pod by pod), `arriving`, `self_protected` (they, their gangs or their quotas are), `limited` (a cooldown or
+    a disruption budget may count), all bool[K].
 
     Kept from cycle to cycle: `update` adds kinds that are new, and looks again at those whose gangs or composites
     say something else.
@@ -72,7 +72,7 @@ class VictimClassArrays:
         return self._numbers[2, : self._count]
 
     @property
-    def foreign(self) -> BoolArray:
+    def other_scheduler(self) -> BoolArray:
         return self._marks[0, : self._count]
 
     @property
