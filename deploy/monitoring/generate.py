@@ -74,7 +74,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             'max(phalanx_gangs{JOB, state="partly_bound"})',
             description="They hold nodes with less than their minimum: 0 but for moments.",
         ),
-        _stat("Nodes closed", 'max(phalanx_nodes{JOB, state="closed"})'),
+        _stat("Nodes unschedulable", 'max(phalanx_nodes{JOB, state="unschedulable"})'),
         _graph(
             "Pods that wait",
             "sum by (queue) (scheduler_pending_pods{JOB})",
@@ -90,12 +90,12 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
     "Gangs that wait": (
         _graph(
             "Why gangs wait",
-            "topk(10, sum by (reason) (phalanx_gangs_waiting{JOB}))",
+            "topk(10, sum by (reason) (phalanx_pending_gangs{JOB}))",
             "{{reason}}",
             "short",
             "As `phalanx why` tells.",
         ),
-        _graph("Gangs that wait by queue", "topk(10, sum by (queue) (phalanx_gangs_waiting{JOB}))", "{{queue}}"),
+        _graph("Gangs that wait by queue", "topk(10, sum by (queue) (phalanx_pending_gangs{JOB}))", "{{queue}}"),
         _graph(
             "The eldest gang waits",
             "topk(10, max by (queue) (phalanx_oldest_waiting_gang_seconds{JOB}))",
@@ -105,7 +105,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
     ),
     "Latency": (
         _times("From the queue to the binding", "scheduler_pod_scheduling_sli_duration_seconds"),
-        _times("From a gang's creation to its start", "phalanx_gang_wait_seconds"),
+        _times("From a gang's creation to its start", "phalanx_gang_wait_time_seconds"),
         _times("From the first to the last binding of a gang", "phalanx_gang_bind_span_seconds"),
         _times("From the decision to the binding", "phalanx_binding_duration_seconds"),
         _times("Attempts a pod", "scheduler_pod_scheduling_attempts", "short"),
@@ -113,7 +113,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "Writes that wait for their turn",
             (
                 ("sum by (call_type) (scheduler_pending_async_api_calls{JOB})", "{{call_type}}"),
-                ("max(phalanx_write_window{JOB})", "sent at a time"),
+                ("max(phalanx_api_write_concurrency{JOB})", "sent at a time"),
             ),
         ),
     ),
@@ -137,7 +137,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "Searches for victims, and those that came to nothing",
             (
                 ("sum(rate(phalanx_eviction_search_duration_seconds_count{JOB}[RATE]))", "searches"),
-                ("sum(rate(phalanx_futile_searches_total{JOB}[RATE]))", "futile"),
+                ("sum(rate(phalanx_preemption_searches_failed_total{JOB}[RATE]))", "futile"),
             ),
             "ops",
         ),
@@ -182,7 +182,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
         ),
         _graph(
             "The largest gang that fits",
-            'max by (per_pod) (phalanx_biggest_gang_that_fits{JOB, resource="$resource"})',
+            'max by (per_pod) (phalanx_max_available_replicas{JOB, resource="$resource"})',
             "{{per_pod}} each",
             description="Pods that ask for so much of the resource chosen above. Where large ones fall and small "
             "ones do not, room is in pieces.",

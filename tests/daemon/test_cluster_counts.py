@@ -53,7 +53,7 @@ class TestWhatWaits:
         ((queue, code), number) = next(iter(counts.waiting.items()))
         assert (queue, number) == ("default", 1)
         assert code == world.why("large").code
-        assert counts.nodes == {"open": 1, "closed": 0}
+        assert counts.nodes == {"schedulable": 1, "unschedulable": 0}
 
     def test_labels_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cluster_counts, "MOST_SERIES", most := 20)
@@ -151,9 +151,9 @@ class TestUpkeep:
 
         def waiting() -> list[str]:
             lines = service._inspection.counted()
-            return [line.partition(" ")[0] for line in lines if line.startswith("phalanx_gangs_waiting{")]
+            return [line.partition(" ")[0] for line in lines if line.startswith("phalanx_pending_gangs{")]
 
-        series = 'phalanx_gangs_waiting{{queue="default",reason="{}"}}'
+        series = 'phalanx_pending_gangs{{queue="default",reason="{}"}}'
         assert waiting() == [series.format("")]
         plan = service.scheduler.cycle(1000)
         service._publisher.plan_decided(plan)
@@ -213,8 +213,8 @@ def test_pods_and_gangs_are_counted_apart_and_waits_by_queue() -> None:
     news = GangVerdict(GangKey("default", "large"), coming)
     telemetry.cycle(Plan(9, gangs=[news]), 0.01, world.state, world.now)
     assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9
-    assert value("phalanx_gang_wait_seconds_count", {"queue": "default", "priority_class": ""}) == 1
-    assert value("phalanx_gang_wait_seconds_sum", {"queue": "default", "priority_class": ""}) == 90
+    assert value("phalanx_gang_wait_time_seconds_count", {"queue": "default", "priority_class": ""}) == 1
+    assert value("phalanx_gang_wait_time_seconds_sum", {"queue": "default", "priority_class": ""}) == 90
 
 
 def test_waits_are_by_the_class_of_the_gangs_priority_of_which_there_are_few() -> None:
@@ -223,7 +223,7 @@ def test_waits_are_by_the_class_of_the_gangs_priority_of_which_there_are_few() -
     for number in range(40):
         world.job(f"g{number}", 1, cpu=1, priority=number)
     telemetry.cycle(world.cycle(), 0.01, world.state, world.now)
-    [family] = [each for each in telemetry.registry.collect() if each.name == "phalanx_gang_wait_seconds"]
+    [family] = [each for each in telemetry.registry.collect() if each.name == "phalanx_gang_wait_time_seconds"]
     counts = {
         sample.labels["priority_class"]: sample.value for sample in family.samples if sample.name.endswith("_count")
     }

@@ -22,10 +22,10 @@ def test_searches_that_find_and_those_that_do_not_are_told_apart() -> None:
     value = registry.get_sample_value
     count = "phalanx_eviction_search_duration_seconds_count"
     assert value(count, {"outcome": "evicts"}) == 1
-    assert value("phalanx_futile_searches_total") == value(count, {"outcome": "nothing"})
-    before = value("phalanx_futile_searches_total")
+    assert value("phalanx_preemption_searches_failed_total") == value(count, {"outcome": "nothing"})
+    before = value("phalanx_preemption_searches_failed_total")
     world.job("huge", 9, cpu=1, priority=3).settle()
-    after = value("phalanx_futile_searches_total")
+    after = value("phalanx_preemption_searches_failed_total")
     assert before is not None
     assert after is not None
     assert after > before

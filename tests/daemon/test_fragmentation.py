@@ -56,7 +56,7 @@ def test_it_is_counted_anew_when_something_has_changed() -> None:
         }
         (sample,) = [
             each
-            for each in families["phalanx_biggest_gang_that_fits"].samples
+            for each in families["phalanx_max_available_replicas"].samples
             if each.labels == {"resource": "cpu", "per_pod": "1"}
         ]
         return float(sample.value)

@@ -19,9 +19,9 @@ def test_decisions_are_counted_by_reason_and_their_victims_by_number() -> None:
     plan = Plan(1, evictions=[evict("a", "c1"), evict("b", "c1"), evict("c", "c2"), reclaimed])
     telemetry.cycle(plan, 0.01, ClusterState(), 1000)
     value = telemetry.registry.get_sample_value
-    assert value("phalanx_disruptions_total", {"reason": "Preempted"}) == 2
-    assert value("phalanx_disruptions_total", {"reason": "Reclaimed"}) == 1
-    assert value("phalanx_disruptions_total", {"reason": "Revoked"}) == 0
+    assert value("phalanx_eviction_decisions_total", {"reason": "Preempted"}) == 2
+    assert value("phalanx_eviction_decisions_total", {"reason": "Reclaimed"}) == 1
+    assert value("phalanx_eviction_decisions_total", {"reason": "Revoked"}) == 0
     # Preemptions only, as kube-scheduler counts; every decision has its place elsewhere.
     assert value("scheduler_preemption_attempts_total") == 2
     assert value("scheduler_preemption_victims_count") == 2

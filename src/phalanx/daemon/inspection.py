@@ -118,7 +118,7 @@ class Inspection:
         waiting = self._pool.waiting().items()
         calls = ((labels(call_type=_CALL_TYPES[urgency]), count) for urgency, count in waiting)
         yield from lines_of("scheduler_pending_async_api_calls", calls)
-        yield from lines_of("phalanx_write_window", [("", self._pool.window)])
+        yield from lines_of("phalanx_api_write_concurrency", [("", self._pool.window)])
         yield from lines_of("phalanx_events_dropped_total", [("", self._recorder.dropped)])
 
     def _leads(self) -> bool:

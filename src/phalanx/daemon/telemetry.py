@@ -69,7 +69,7 @@ class Telemetry:
         self._gc_pauses = GcPauses(registry)
         self._attempts = families.counter("scheduler_schedule_attempts_total", registry)
         self._gang_attempts = families.counter("scheduler_podgroup_schedule_attempts_total", registry)
-        self._gang_waits = families.histogram("phalanx_gang_wait_seconds", registry)
+        self._gang_waits = families.histogram("phalanx_gang_wait_time_seconds", registry)
         self._interrupted = families.counter("phalanx_cycle_interrupted_total", registry).labels("budget")
         self._last_cycle = families.gauge("phalanx_last_cycle_timestamp_seconds", registry)
         self._lag = families.histogram("phalanx_event_loop_lag_seconds", registry)
@@ -84,12 +84,12 @@ class Telemetry:
         }
         nominations = families.counter("phalanx_nominations_total", registry)
         self._nominations = {outcome: nominations.labels(outcome.value) for outcome in NominationOutcome}
-        disruptions = families.counter("phalanx_disruptions_total", registry)
+        disruptions = families.counter("phalanx_eviction_decisions_total", registry)
         self._disruptions = {reason: disruptions.labels(reason.value) for reason in EvictionReason}
         self._preemptions = families.counter("scheduler_preemption_attempts_total", registry)
         self._preempted = families.histogram("scheduler_preemption_victims", registry)
         self._victims = families.histogram("phalanx_eviction_victims", registry)
-        self._refusals = families.counter("phalanx_kubelet_refusals_total", registry)
+        self._refusals = families.counter("phalanx_kubelet_rejections_total", registry)
         self._distrusted = families.counter("phalanx_distrusted_annotations_total", registry)
         self._exceeded = families.counter("phalanx_run_times_exceeded_total", registry)
         self._failures = families.counter("phalanx_failures_total", registry)

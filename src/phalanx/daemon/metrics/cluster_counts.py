@@ -123,7 +123,7 @@ class CountedCluster:
         gangs = ((labels(state=state), count) for state, count in counts.gangs.items())
         yield from lines_of("phalanx_gangs", gangs)
         waiting = ((labels(queue=queue, reason=code), count) for (queue, code), count in counts.waiting.items())
-        yield from lines_of("phalanx_gangs_waiting", waiting if leads else ())
+        yield from lines_of("phalanx_pending_gangs", waiting if leads else ())
         oldest = ((labels(queue=queue), round(seconds, 3)) for queue, seconds in counts.oldest.items())
         yield from lines_of("phalanx_oldest_waiting_gang_seconds", oldest)
         nodes = ((labels(state=state), count) for state, count in counts.nodes.items())
@@ -174,7 +174,7 @@ class CountedCluster:
 
     def _count_nodes(self) -> dict[str, int]:
         closed = sum(1 for node in self._state.nodes.nodes if node is not None and node.unschedulable)
-        return {"open": len(self._state.nodes) - closed, "closed": closed}
+        return {"schedulable": len(self._state.nodes) - closed, "unschedulable": closed}
 
 
 def _state_of(gang: GangRecord) -> str:

@@ -20,7 +20,7 @@ class EvictionSearches:
         self._began = 0.0
         durations = Distributions("phalanx_eviction_search_duration_seconds", registry)
         self._durations = {outcome: durations.of(outcome.value) for outcome in SearchOutcome}
-        self._futile = families.counter("phalanx_futile_searches_total", registry)
+        self._futile = families.counter("phalanx_preemption_searches_failed_total", registry)
 
     def begin(self) -> None:
         self._began = self._clock()

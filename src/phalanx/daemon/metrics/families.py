@@ -64,9 +64,7 @@ def _families() -> Iterator[Family]:
         powers(0.01, 20),
     )
     yield Family("scheduler_pod_scheduling_attempts", histogram, "Attempts that a bound pod took", (), powers(1, 5))
-    yield Family(
-        "scheduler_preemption_attempts_total", counter, "Decisions to evict for those who are more important"
-    )
+    yield Family("scheduler_preemption_attempts_total", counter, "Preemption attempts")
     yield Family("scheduler_preemption_victims", histogram, "Pods that one preemption evicts", (), powers(1, 7))
     yield Family(
         "scheduler_cache_size", gauge, "Nodes, pods and assumed pods that the scheduler has in mind", ("type",)
@@ -131,14 +129,14 @@ def _families() -> Iterator[Family]:
         ("state",),
     )
     yield Family(
-        "phalanx_gangs_waiting",
+        "phalanx_pending_gangs",
         gauge,
-        "Gangs that wait, by queue and by the code of what they were told; beyond 200 series the rest is other",
+        "Pending gangs by queue and reason of their verdict; beyond 200 series the rest is other",
         ("queue", "reason"),
     )
     yield Family("phalanx_oldest_waiting_gang_seconds", gauge, "How long the eldest gang waits", ("queue",))
     yield Family(
-        "phalanx_gang_wait_seconds",
+        "phalanx_gang_wait_time_seconds",
         histogram,
         "From the creation of a gang to the decision that starts it; the class is that of its priority",
         ("queue", "priority_class"),
@@ -161,16 +159,14 @@ def _families() -> Iterator[Family]:
         powers(0.001, 16),
     )
     yield Family(
-        "phalanx_write_window",
+        "phalanx_api_write_concurrency",
         gauge,
-        "Writes that are sent at a time: fewer after the API server had too much to do",
+        "Concurrent writes to the API server: fewer after it was overloaded",
     )
     yield Family("phalanx_nominations_total", counter, "Promises of room by outcome", ("outcome",))
-    yield Family("phalanx_disruptions_total", counter, "Decisions to evict by reason", ("reason",))
+    yield Family("phalanx_eviction_decisions_total", counter, "Eviction decisions by reason", ("reason",))
     yield Family("phalanx_evictions_total", counter, "Evictions by reason and outcome", ("reason", "outcome"))
-    yield Family(
-        "phalanx_eviction_victims", histogram, "Pods that one decision evicts, whatever for", (), powers(1, 13)
-    )
+    yield Family("phalanx_eviction_victims", histogram, "Pods evicted per decision", (), powers(1, 13))
     yield Family(
         "phalanx_eviction_duration_seconds",
         histogram,
@@ -192,9 +188,9 @@ def _families() -> Iterator[Family]:
         powers(0.0001, 16),
     )
     yield Family(
-        "phalanx_futile_searches_total",
+        "phalanx_preemption_searches_failed_total",
         counter,
-        "Searches for victims that found nothing, or an eviction that would lose more work than it gains",
+        "Searches for victims without a result, or whose evictions would lose more work than they gain",
     )
     # Accounts, computed when asked for.
     yield Family(
@@ -247,11 +243,11 @@ def _families() -> Iterator[Family]:
         ("policy",),
     )
     # The cluster and the API server.
-    yield Family("phalanx_nodes", gauge, "Nodes by state: open, closed", ("state",))
+    yield Family("phalanx_nodes", gauge, "Nodes by state: schedulable, unschedulable", ("state",))
     yield Family(
-        "phalanx_biggest_gang_that_fits",
+        "phalanx_max_available_replicas",
         gauge,
-        "How many pods would fit now, on nodes that are well and open, if each asked for so much of one resource",
+        "Pods that fit now on ready and schedulable nodes, if each requests per_pod of one resource",
         ("resource", "per_pod"),
     )
     yield Family(
@@ -275,7 +271,7 @@ def _families() -> Iterator[Family]:
     )
     yield Family("phalanx_events_dropped_total", counter, "Events for users that were not written, for overload")
     # What went wrong.
-    yield Family("phalanx_kubelet_refusals_total", counter, "Pods that were bound and not admitted", ("reason",))
+    yield Family("phalanx_kubelet_rejections_total", counter, "Bound pods that their kubelet rejected", ("reason",))
     yield Family(
         "phalanx_distrusted_annotations_total",
         counter,

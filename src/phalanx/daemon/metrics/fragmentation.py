@@ -42,7 +42,7 @@ class Fragmentation:
                 (labels(resource=resource, per_pod=size), count)
                 for resource, size, count in biggest_gangs(self._state.nodes)
             ]
-        yield from lines_of("phalanx_biggest_gang_that_fits", self._known)
+        yield from lines_of("phalanx_max_available_replicas", self._known)
 
 
 def biggest_gangs(nodes: NodeTable) -> Iterator[tuple[str, str, int]]:
