@@ -34,9 +34,9 @@ def telemetry(exporter: InMemorySpanExporter) -> Telemetry:
 
 def cycle(telemetry: Telemetry, world: Scenario) -> Plan:
     begin = telemetry.stages.begin_cycle()
-    begin("take")
+    begin("pop")
     plan = world.cycle()
-    begin("send")
+    begin("execute")
     telemetry.cycle(plan, 0.1, world.state, world.now)
     return plan
 
@@ -69,7 +69,7 @@ def test_a_cycle_has_its_stages_and_its_bindings_below_it(
     below = [span for span in spans if span is not whole]
     assert whole.context is not None
     assert {parent(span) for span in below} == {whole.context.span_id}
-    take, send = *named(spans, "take"), *named(spans, "send")
+    take, send = *named(spans, "pop"), *named(spans, "execute")
     assert (whole.start_time, whole.end_time) == (take.start_time, send.end_time)
     assert take.end_time == send.start_time
     good, bad = named(spans, "bind")

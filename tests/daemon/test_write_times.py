@@ -175,8 +175,8 @@ def test_a_stage_ends_where_the_next_begins(clock: Clock) -> None:
     stages = StageClock(clock)
     stages.begin("left by a cycle that raised")
     begin = stages.begin_cycle()
-    begin("take")
+    begin("pop")
     clock.now += 1
     begin("act_allocate")
     clock.now += 2
-    assert stages.take() == [("take", 100, 101), ("act_allocate", 101, 103)]
+    assert stages.take() == [("pop", 100, 101), ("act_allocate", 101, 103)]

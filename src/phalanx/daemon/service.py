@@ -461,7 +461,7 @@ class SchedulerService:
             return not first and time.perf_counter() >= deadline
 
         plan = self.scheduler.cycle(time.time(), should_stop, self.telemetry.stages.begin_cycle())
-        self.telemetry.stages.begin("send")
+        self.telemetry.stages.begin("execute")
         for failure in plan.failures:
             self._failures.record_failure(
                 "plugin" if failure.plugin else "planning", failure.what, failure.why, failure.trace

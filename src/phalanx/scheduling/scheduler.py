@@ -116,12 +116,12 @@ class Scheduler:
         self, now: float, should_stop: Callable[[], bool] = never, stage: Callable[[str], None] = untimed
     ) -> Plan:
         """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions, `stage` is
-        told the name of each stage when it begins: take, order, act_ and an action, park, tell.
+        told the name of each stage when it begins: pop, order, act_ and an action, requeue, publish.
 
         Verdicts in the plan are news: what was said before and still holds is not said again, except to a gang
         that has a new pending member.
         """
-        stage("take")
+        stage("pop")
         self._cycles += 1
         self._due = False
         self.state.pods.stories.now, self.state.pods.stories.cycle = now, f"c{self._cycles}"
@@ -143,11 +143,11 @@ class Scheduler:
         if plan.complete:
             self.features.evict_ended(session, guarded)
         # 4. Park what lacks room until there may be some; what had no turn stays active.
-        stage("park")
+        stage("requeue")
         self._requeue_units(session)
         self.observe(now)
         # 5. Keep what was said true, and say what is new.
-        stage("tell")
+        stage("publish")
         if plan.complete and self._refresh_verdicts:
             recheck(session)
         self.features.revise(session, guarded)

@@ -115,7 +115,8 @@ def _families() -> Iterator[Family]:
     yield Family(
         "phalanx_stage_duration_seconds",
         histogram,
-        "One stage of a cycle: take, order, act_ with the name of an action, park, tell; send hands the plan out",
+        "One stage of a cycle: pop, order, act_ with the name of an action, requeue, publish; execute "
+        "hands the plan out",
         ("stage",),
         powers(0.0001, 16),
     )
