@@ -17,7 +17,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.calibration import StartCalibration
 from phalanx.scheduling.reservations.reservation import ToldStart
 from phalanx.scheduling.reservations.stored import StoredReservation, StoredStarts, decode, decode_starts
-from phalanx.scheduling.reservations.telling import expected_start, move, rests_on
+from phalanx.scheduling.reservations.telling import basis_of, expected_start, postponement
 from phalanx.scheduling.start_reservations.forecasts import UnitStart
 
 #: Nobody can say how likely the forecast is.
@@ -26,22 +26,22 @@ NOT_CALIBRATED = "NotCalibrated"
 
 class PromisedStart(msgspec.Struct, omit_defaults=True):
     """It starts no later than `no_later_than` ("" where nothing is kept for it); what it was told first is
-    `promised`, and `moves` say when and why that has moved back.
+    `promised`, and `postponements` say when and why that has moved back.
 
     `expected` is when half of those that were told the like have started, `expected_until` when 80 of 100 have.
-    `planned` is where the plan has it, promised or not, as of `planned_at`; `rests_on` says by whose limits. Where
+    `planned` is where the plan has it, promised or not, as of `planned_at`; `basis` says by whose limits. Where
     nothing is expected, `reason` (a code) and `message` say why.
     """
 
     no_later_than: str = ""
     promised: str = ""
     told_at: str = ""
-    moves: list[str] = []
+    postponements: list[str] = []
     expected: str = ""
     expected_until: str = ""
     planned: str = ""
     planned_at: str = ""
-    rests_on: str = ""
+    basis: str = ""
     reason: str = ""
     message: str = ""
 
@@ -100,7 +100,7 @@ class StartTimes:
         found = PromisedStart(
             planned=format_moment(forecast.start),
             planned_at=format_moment(self._now),
-            rests_on=rests_on(forecast.gangs, forecast.endless),
+            basis=basis_of(forecast.gangs, forecast.endless),
         )
         expected, until = expected_start(
             self._forecasts, unit.queue, unit.pods, self._now, forecast.start, self._now
@@ -124,12 +124,12 @@ def _promised(promise: StoredReservation) -> PromisedStart:
         format_moment(promise.told),
         format_moment(promise.promised),
         format_moment(promise.made),
-        [move(slip) for slip in promise.slips],
+        [postponement(slip) for slip in promise.slips],
         format_moment(words.expected) if words.expected else "",
         format_moment(words.until) if words.until else "",
         format_moment(promise.start),
         format_moment(words.at),
-        rests_on(words.gangs, words.endless),
+        basis_of(words.gangs, words.endless),
     )
 
 

@@ -16,7 +16,7 @@ from phalanx.model.text.duration import format_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, number, text
 from phalanx.reports.promised_starts import read_plan
 from phalanx.scheduling.reservations.stored import StoredReservation
-from phalanx.scheduling.reservations.telling import move
+from phalanx.scheduling.reservations.telling import postponement
 
 ADVANCE = Resource("phalanx.dev", "v1alpha1", "reservations", "Reservation", namespaced=False)
 KOORDINATOR = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
@@ -84,7 +84,7 @@ def _promise(kept: StoredReservation) -> ReservationRow:
         pods=sum(count for share in kept.shares for count in share.nodes.values()),
         nodes=tuple(sorted(nodes)),
         reason=kept.slips[-1].cause.value if kept.slips else "",
-        message=move(kept.slips[-1]) if kept.slips else "",
+        message=postponement(kept.slips[-1]) if kept.slips else "",
     )
 
 

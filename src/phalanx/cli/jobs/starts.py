@@ -84,9 +84,9 @@ def _reason(entry: StartEntry) -> str:
     if entry.state == "Starting":
         return "nothing is in its way"
     if start.no_later_than or start.expected:
-        return start.rests_on + (f"; {start.moves[-1]}" if start.moves else "")
+        return start.basis + (f"; {start.postponements[-1]}" if start.postponements else "")
     if start.planned:
-        return f"planned for {start.planned}, {start.rests_on}; {start.message}"
+        return f"planned for {start.planned}, {start.basis}; {start.message}"
     return start.message
 
 
@@ -104,7 +104,7 @@ def start_lines(start: PromisedStart, age: str) -> list[str]:
         lines.append(f"  expected {start.expected}, in 80 of 100 cases until {start.expected_until}")
     elif start.planned and start.message:
         lines.append(f"  {start.message}")
-    if start.rests_on:
-        lines.append(f"  {start.rests_on}; the plan is {age or '0s'} old")
-    lines.extend(f"  {move}" for move in start.moves)
+    if start.basis:
+        lines.append(f"  {start.basis}; the plan is {age or '0s'} old")
+    lines.extend(f"  {move}" for move in start.postponements)
     return lines

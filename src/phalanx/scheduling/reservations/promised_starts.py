@@ -10,7 +10,7 @@ from phalanx.scheduling.reservations.impossible import Never
 from phalanx.scheduling.reservations.outcomes import PromiseOutcomes
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts
-from phalanx.scheduling.reservations.telling import expected_start, forecast_sentence, move
+from phalanx.scheduling.reservations.telling import expected_start, forecast_sentence, postponement
 
 #: A start that is earlier, or expected later, by less than so many seconds, or a tenth of the wait, is no news.
 _WORTH_TELLING = 60
@@ -82,7 +82,7 @@ class PromisedStarts:
     def without_promise(self, key: UnitKey, hopeless: tuple[int, Never | None] | None) -> str:
         """What somebody without a promise is told, "" for nothing. `hopeless`: since when no start was found, and
         why there cannot be one."""
-        told = [move(self._lost[key].slips[-1])] if key in self._lost else []
+        told = [postponement(self._lost[key].slips[-1])] if key in self._lost else []
         expected, until = self.forecasts.told(key)
         if hopeless is not None:
             never = hopeless[1]

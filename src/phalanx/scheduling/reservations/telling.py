@@ -68,12 +68,12 @@ def _whose(record: PodRecord) -> object:
 
 def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], spares: bool = False) -> str:
     """What the condition of somebody who has a promise says."""
-    told = f"it starts no later than {format_moment(start)}, {rests_on(words.gangs, words.endless)}"
+    told = f"it starts no later than {format_moment(start)}, {basis_of(words.gangs, words.endless)}"
     if words.expected:
         told += f"; {_expected(words.expected, words.until)}"
     if spares:
         told += "; so soon that nobody is evicted for it"
-    return told + f"; planned {format_moment(words.at)}" + (f"; {move(slips[-1])}" if slips else "")
+    return told + f"; planned {format_moment(words.at)}" + (f"; {postponement(slips[-1])}" if slips else "")
 
 
 def forecast_sentence(expected: int, until: int) -> str:
@@ -85,7 +85,7 @@ def _expected(expected: int, until: int) -> str:
     return f"expected {format_moment(expected)}, in 80 of 100 cases until {format_moment(until)}"
 
 
-def rests_on(gangs: int, endless: int) -> str:
+def basis_of(gangs: int, endless: int) -> str:
     told = "beside what runs"
     if gangs:
         told = "by the limits of a gang that runs" if gangs == 1 else f"by the limits of {gangs} gangs that run"
@@ -94,7 +94,7 @@ def rests_on(gangs: int, endless: int) -> str:
     return told
 
 
-def move(slip: Slip) -> str:
+def postponement(slip: Slip) -> str:
     """Where a promised start has gone, and why."""
     whose = slip.cause.value + (f" ({slip.by})" if slip.by else "")
     if not slip.start:
