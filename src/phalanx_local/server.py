@@ -32,7 +32,7 @@ from phalanx_local.authorization import Rbac
 from phalanx_local.controllers import Controllers
 from phalanx_local.endpoints.audit import Audit
 from phalanx_local.endpoints.faults import Faults
-from phalanx_local.endpoints.http import HttpDoor, ProtocolLog
+from phalanx_local.endpoints.http import HttpEndpoint, ProtocolLog
 from phalanx_local.endpoints.listing import Lister
 from phalanx_local.endpoints.resource_handler import ResourceHandler
 from phalanx_local.endpoints.reviews import Reviewer
@@ -89,7 +89,7 @@ class ApiServer:
         )
         reviewer = Reviewer(authenticator, self.rbac)
         resources = ResourceHandler(self.api, Lister(self.store), reviewer, self.tokens, self.options)
-        self._door = HttpDoor(
+        self._endpoint = HttpEndpoint(
             self.api,
             resources,
             authenticator,
@@ -122,7 +122,7 @@ class ApiServer:
         self.api.webhooks = self._webhooks
         protocol_log = ProtocolLog(logging.getLogger("phalanx_local.endpoints.http"), {})
         server = web.Server(
-            self._door,
+            self._endpoint,
             request_factory=self._request,
             handler_cancellation=True,
             access_log=None,
@@ -143,9 +143,9 @@ class ApiServer:
 
     async def stop(self) -> None:
         """Ends watches and connections; what was answered is in the data file."""
-        self._door.stopping = True
+        self._endpoint.stopping = True
         await self._controllers.stop()
-        for watch in list(self._door.watches):
+        for watch in list(self._endpoint.watches):
             watch.end()
         if self._runner is not None:
             await asyncio.sleep(0)
@@ -218,13 +218,13 @@ class ApiServer:
         )
 
     def _cut_watches(self, path: re.Pattern[str], error: StatusError | None) -> int:
-        chosen = [watch for watch, asked in self._door.watches.items() if path.search(asked)]
+        chosen = [watch for watch, asked in self._endpoint.watches.items() if path.search(asked)]
         for watch in chosen:
             watch.cut(error)
         return len(chosen)
 
     def _end_watches_of(self, storage: str) -> None:
-        for watch in list(self._door.watches):
+        for watch in list(self._endpoint.watches):
             if watch.storage == storage:
                 watch.end()
 

@@ -117,7 +117,7 @@ DOORS: list[tuple[str, Json, str]] = [
 ]
 
 
-async def test_every_kind_has_its_door(site: Site) -> None:
+async def test_every_kind_has_its_endpoint(site: Site) -> None:
     async with site.webhook():
         for plural, content, words in DOORS:
             assert words in await refusal(site.admin.create(PATHS[plural], of_kind(plural, **content))), plural

@@ -132,7 +132,7 @@ class Kubectl:
     async def watches(self, count: int) -> None:
         """Wait until so many watches are open."""
         async with asyncio.timeout(60):
-            while len(self.server._door.watches) < count:  # noqa: ASYNC110 - the state is the server's
+            while len(self.server._endpoint.watches) < count:  # noqa: ASYNC110 - the state is the server's
                 await asyncio.sleep(0.005)
 
     def bind(self, name: str, node: str) -> None:

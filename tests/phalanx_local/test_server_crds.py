@@ -169,7 +169,7 @@ async def test_kind_and_version_must_be_stated(client: Client) -> None:
     assert (await client.call("POST", GANGS, {**gang("a"), "apiVersion": "example.com/v2"})).status == 400
 
 
-async def test_status_and_spec_have_different_doors(client: Client) -> None:
+async def test_status_and_spec_have_different_endpoints(client: Client) -> None:
     await define(client)
     made = await client.create(GANGS, {**gang("a"), "status": {"phase": "Running"}})
     assert "status" not in made
@@ -189,7 +189,7 @@ async def test_status_and_spec_have_different_doors(client: Client) -> None:
     assert changed["metadata"]["generation"] == 2
 
 
-async def test_the_status_door_of_a_custom_resource_does_not_look_at_metadata(client: Client) -> None:
+async def test_the_status_subresource_of_a_custom_resource_does_not_look_at_metadata(client: Client) -> None:
     """Not even at the uid: there is no such precondition on it, on a real server either."""
     await define(client)
     await client.create(GANGS, gang("a"))
@@ -298,7 +298,7 @@ async def set_subresources(client: Client, subresources: Json) -> None:
     await client.ok("PATCH", path, change, content_type="application/json-patch+json")
 
 
-async def test_a_kind_without_a_status_door_keeps_its_status_as_any_field(client: Client) -> None:
+async def test_a_kind_without_a_status_subresource_keeps_its_status_as_any_field(client: Client) -> None:
     body = definition()
     body["spec"]["versions"][0]["subresources"] = {}
     await client.create(DEFINITIONS, body)
@@ -313,7 +313,7 @@ async def test_a_kind_without_a_status_door_keeps_its_status_as_any_field(client
     assert (changed["status"]["phase"], changed["metadata"]["generation"]) == ("Running", 2)
 
 
-async def test_a_status_door_comes_and_goes_with_the_definition(client: Client) -> None:
+async def test_a_status_subresource_comes_and_goes_with_the_definition(client: Client) -> None:
     body = definition()
     body["spec"]["versions"][0]["subresources"] = {}
     await client.create(DEFINITIONS, body)

@@ -262,7 +262,7 @@ async def test_nominating_a_bound_pod_is_refused(client: Client) -> None:
     assert reply.status == 422
 
 
-async def test_resize_and_ephemeral_containers_are_doors_of_their_own(client: Client) -> None:
+async def test_resize_and_ephemeral_containers_are_endpoints_of_their_own(client: Client) -> None:
     resources = {"requests": {"cpu": "1"}}
     await client.create(PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": resources}]))
     change = {"spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "2"}}}]}}

@@ -49,7 +49,7 @@ class DroppedError(Exception):
     """The connection is to be closed without an answer."""
 
 
-class HttpDoor:
+class HttpEndpoint:
     """The request handler that aiohttp calls, once per request."""
 
     def __init__(

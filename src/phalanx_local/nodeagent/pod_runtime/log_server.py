@@ -45,7 +45,7 @@ class LogServer:
         self._source: LogSource | None = None
         self._find: Callable[[str, str], Awaitable[V1Pod | None]] | None = None
         self._runner: web.AppRunner | None = None
-        self._door: DualPort | None = None
+        self._listener: DualPort | None = None
         self.port = 0
 
     def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[V1Pod | None]]) -> None:
@@ -59,13 +59,13 @@ class LogServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         assert self._runner.server is not None
-        self._door = DualPort(self._runner.server, _HOST)
-        self._door.start()
-        self.port = self._door.port
+        self._listener = DualPort(self._runner.server, _HOST)
+        self._listener.start()
+        self.port = self._listener.port
 
     async def close(self) -> None:
-        if self._door is not None:
-            await self._door.close()
+        if self._listener is not None:
+            await self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

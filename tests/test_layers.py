@@ -1,4 +1,4 @@
-"""The picture in docs/architecture.md: an import never goes up a floor."""
+"""The picture in docs/architecture.md: an import never goes up a layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.cli.main import cli
 
 SOURCE = Path(phalanx.__file__).parent
 LOCAL = Path(phalanx_local.__file__).parent
-FLOORS = {
+LAYERS = {
     "model": 0,
     "dialects": 1,
     "cluster": 1,
@@ -39,7 +39,7 @@ FLOORS = {
     "dashboard": 9,
     "cli": 10,
 }
-# Rooms that must not know each other although their floors would allow it.
+# Packages that must not know each other although their layers would allow it.
 STRANGERS = {
     "dialects": {"cluster"},
     "cluster": {"dialects"},
@@ -51,9 +51,10 @@ STRANGERS = {
     "controllers": {"scheduling", "cluster"},
     "simulation": {"kube", "execution", "status", "admission", "jobs", "controllers"},
 }
-# What the cluster on this machine may import of the scheduler, by its own rooms, and where the scheduler starts it.
+# What the cluster on this machine may import of the scheduler, by its own packages, and where the scheduler starts
+# it.
 OF_THE_SCHEDULER = {"nodeagent": {"model", "kube"}, "cli": {"model", "kube", "cli"}}
-DOORS = {"cli/up.py", "demo/localcluster.py"}
+ENTRY_POINTS = {"cli/up.py", "demo/localcluster.py"}
 
 
 # (ruff keeps each import on a line of its own. Parsing every module takes fifty times as long: a slow test does.)
@@ -78,9 +79,9 @@ def parsed_imports(path: Path) -> set[str]:
     return names
 
 
-def imported_rooms(path: Path, package: str = "phalanx") -> set[str]:
-    """Return the rooms of a package that a module imports; "" is the package itself."""
-    return {[*parts, ""][1] for name in imported_modules(path) if (parts := name.split("."))[0] == package}
+def imported_packages(path: Path, root: str = "phalanx") -> set[str]:
+    """Return the packages of a package that a module imports; "" is the package itself."""
+    return {[*parts, ""][1] for name in imported_modules(path) if (parts := name.split("."))[0] == root}
 
 
 @pytest.mark.slow
@@ -89,35 +90,35 @@ def test_no_import_is_overlooked_in_a_text() -> None:
         assert parsed_imports(path) <= imported_modules(path), path
 
 
-@pytest.mark.parametrize("room", sorted(FLOORS))
-def test_no_import_goes_up(room: str) -> None:
-    for path in sorted((SOURCE / room).rglob("*.py")):
-        # The door for plugins belongs to scheduling, whose own plugins come through it as well.
-        for other in imported_rooms(path) - {room, "", "plugin"}:
-            assert FLOORS[other] < FLOORS[room], f"{path.relative_to(SOURCE)} imports {other}"
-            assert other not in STRANGERS.get(room, set()), f"{path.relative_to(SOURCE)} imports {other}"
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_import_never_goes_up(package: str) -> None:
+    for path in sorted((SOURCE / package).rglob("*.py")):
+        # The entry point for plugins belongs to scheduling, whose own plugins come through it as well.
+        for other in imported_packages(path) - {package, "", "plugin"}:
+            assert LAYERS[other] < LAYERS[package], f"{path.relative_to(SOURCE)} imports {other}"
+            assert other not in STRANGERS.get(package, set()), f"{path.relative_to(SOURCE)} imports {other}"
 
 
-def test_every_room_has_its_floor() -> None:
-    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    assert rooms == set(FLOORS)
+def test_every_package_has_its_layer() -> None:
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert packages == set(LAYERS)
 
 
 def test_the_local_cluster_knows_the_nouns_and_its_node_agent_the_client() -> None:
     for path in sorted(LOCAL.rglob("*.py")):
-        room = path.relative_to(LOCAL).parts[0]
-        assert imported_rooms(path) <= OF_THE_SCHEDULER.get(room, {"model"}), path.relative_to(LOCAL)
-        if room not in ("nodeagent", "cli"):
-            assert not imported_rooms(path, "phalanx_local") & {"nodeagent", "cli"}, path.relative_to(LOCAL)
+        package = path.relative_to(LOCAL).parts[0]
+        assert imported_packages(path) <= OF_THE_SCHEDULER.get(package, {"model"}), path.relative_to(LOCAL)
+        if package not in ("nodeagent", "cli"):
+            assert not imported_packages(path, "phalanx_local") & {"nodeagent", "cli"}, path.relative_to(LOCAL)
 
 
-def test_the_scheduler_starts_the_local_cluster_at_two_doors() -> None:
+def test_scheduler_imports_the_local_cluster_at_two_entry_points() -> None:
     importing = {
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
-        if imported_rooms(path, "phalanx_local")
+        if imported_packages(path, "phalanx_local")
     }
-    assert importing == DOORS
+    assert importing == ENTRY_POINTS
 
 
 @pytest.mark.parametrize("command", ["up", "demo", "apiserver", "node-agent"])
@@ -133,8 +134,8 @@ def test_without_the_extra_a_command_says_what_to_install(command: str, monkeypa
 
 def test_the_core_does_no_io() -> None:
     forbidden = {"asyncio", "socket", "threading", "time", "datetime", "random", "aiohttp", "os", "subprocess"}
-    for room in ("model", "cluster", "scheduling"):
-        for path in (SOURCE / room).rglob("*.py"):
+    for package in ("model", "cluster", "scheduling"):
+        for path in (SOURCE / package).rglob("*.py"):
             names = {name.partition(".")[0] for name in imported_modules(path)}
             if path.name == "recurrence.py":
                 # It counts with dates; it reads no clock.
