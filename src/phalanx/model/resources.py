@@ -40,7 +40,3 @@ def add_requests(left: Requests, right: Requests) -> Requests:
     for name, amount in right:
         total[name] = total.get(name, 0) + amount
     return requests_of(total)
-
-
-def scale_requests(requests: Requests, factor: int) -> Requests:
-    return tuple((name, amount * factor) for name, amount in requests)

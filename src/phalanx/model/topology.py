@@ -8,8 +8,6 @@ import msgspec
 
 from phalanx.model.selectors import Requirement
 
-PARTITION_ID = "volcano.sh/partition-id"
-
 
 class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
     """All go into one domain, the smallest that takes them.

@@ -52,7 +52,6 @@ class SchemaNode:
     none_of: SchemaNode | None = None
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
-    atomic_map: bool = False
     rules: tuple[dict[str, Any], ...] = ()
     defaulting: bool = False
 
@@ -98,7 +97,6 @@ def read_node(schema: Any) -> SchemaNode:
         none_of=read_node(schema["not"]) if isinstance(schema.get("not"), dict) else None,
         list_type=schema.get("x-kubernetes-list-type") or "",
         list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
-        atomic_map=schema.get("x-kubernetes-map-type") == "atomic",
         rules=tuple(schema.get("x-kubernetes-validations") or ()),
     )
     for keyword, name in _NUMBERS.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 from phalanx_local.errors import expired
@@ -138,10 +138,6 @@ class Collection:
         for key in keys:
             for subscriber in list(self._subscribers.get(key, ())):
                 subscriber.offer(change)
-
-    def subscribers(self) -> Iterator[Subscriber]:
-        for group in list(self._subscribers.values()):
-            yield from list(group)
 
 
 class Store:

@@ -21,7 +21,6 @@ TOO_LONG: Final = "FieldValueTooLong"
 TOO_MANY: Final = "FieldValueTooMany"
 TYPE_INVALID: Final = "FieldValueTypeInvalid"
 NOT_FOUND: Final = "FieldValueNotFound"
-INTERNAL: Final = "InternalError"
 
 
 @dataclass(frozen=True, slots=True)

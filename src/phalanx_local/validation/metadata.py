@@ -37,11 +37,6 @@ def path_segment(value: str) -> Complaints:
     return tuple(f"may not contain '{mark}'" for mark in ("/", "%") if mark in value)
 
 
-def any_name(value: str) -> Complaints:
-    """No rule at all (events are named by their reporters, within a subdomain)."""
-    return dns_subdomain(value)
-
-
 #: Kinds whose names are not DNS subdomains.
 NAME_RULES: Final[dict[tuple[str, str], NameRule]] = {
     ("", "Namespace"): dns_label,

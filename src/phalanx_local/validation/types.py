@@ -64,13 +64,12 @@ class StructField:
     """A named field of a struct.
 
     ``empty`` is the value that an otherwise empty object has here (`ABSENT` for most): a struct held by value
-    is always present, so creating its contents does not create the struct itself. ``retain_keys`` and
-    ``patch_replace`` are the field's strategic-merge strategies.
+    is always present, so creating its contents does not create the struct itself. ``patch_replace`` is
+    the field's strategic-merge strategy.
     """
 
     type: FieldType
     empty: Any = ABSENT
-    retain_keys: bool = False
     patch_replace: bool = False
 
 

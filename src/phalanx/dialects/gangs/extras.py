@@ -24,7 +24,6 @@ MATCH_POLICY = (
     "pod-group.scheduling.sigs.k8s.io/match-policy",
 )
 TOPOLOGY_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
-TOPOLOGY_INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
 # Volcano's; it reads both spellings.
 SLA_WAITING_TIME = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 

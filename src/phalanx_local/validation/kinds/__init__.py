@@ -149,7 +149,7 @@ class _Catalogue:
         empty: object = ABSENT
         if present:
             empty = {} if kind.form == "struct" else EMPTY_SCALARS.get(kind.scalar)
-        return StructField(kind, empty, "^" in notation[len(core) :], "#" in notation[len(core) :])
+        return StructField(kind, empty, "#" in notation[len(core) :])
 
     def _type(self, stem: str, notation: str) -> FieldType:
         if notation in SCALARS:
