@@ -58,11 +58,11 @@ pictures: setup    ## the pictures of the documents, anew; wants chromium and th
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml packages/local/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "phalanx: installing into $(VENV) (once, about half a minute)"
 	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes --requirement constraints.txt
-	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable '.[dev,local]'
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable '.[dev,local]' --editable ./packages/local
 	@touch $@
 
 clean:

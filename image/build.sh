@@ -33,8 +33,8 @@ site=$root/opt/phalanx
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
   --only-binary :all: --python-version 3.11 --implementation cp --target "$site" --requirement image/requirements.txt || exit 75
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$site" "$work"/wheel/*.whl
-# The embedded cluster is for laptops; tests and headers are for developers.
-rm -rf "$site"/{phalanx_local,bin} "$site"/numpy/{f2py,_core/include,doc} "$site"/numpy.libs/*gfortran*.orig
+# Tests and headers are for developers. (The embedded cluster is for laptops, and another distribution: packages/local.)
+rm -rf "$site"/bin "$site"/numpy/{f2py,_core/include,doc} "$site"/numpy.libs/*gfortran*.orig
 find "$site" -type d \( -name tests -o -name testing -path '*/numpy/*' \) -not -path '*/numpy/testing' -prune -exec rm -rf {} +
 rm -f "$site"/cel_expr_python/ext/ext_{proto,encoders}.*  # nobody imports them (cluster/dra/expressions.py)
 find "$site" -type f \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h' -o -name '*.c' \) -delete

@@ -19,7 +19,8 @@ ROOTS = (
     "src/phalanx",
     "src/phalanx/scheduling",
     "src/phalanx/scheduling/preemption",
-    "src/phalanx_local",
+    "packages/local/src",
+    "packages/local/src/phalanx_local",
 )
 # Files of Volcano's and of kube-scheduler's are named as well, and end otherwise.
 NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
@@ -30,7 +31,9 @@ TYPED = re.compile(r"`(?:kubectl )?phalanx ([a-z][a-z0-9-]*(?: [^`]*)?)`")
 
 
 def named_files() -> Iterator[tuple[str, str]]:
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]):
+    for path in sorted(
+        [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("packages/**/*.py")]
+    ):
         if path.name == "CHANGELOG.md":
             continue
         for name in sorted(set(NAMED.findall(path.read_text("utf-8")))):

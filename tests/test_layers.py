@@ -122,8 +122,11 @@ def test_scheduler_imports_the_local_cluster_at_two_entry_points() -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "demo", "apiserver", "node-agent"])
-def test_without_the_extra_a_command_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography", None)
+@pytest.mark.parametrize("missing", ["phalanx_local", "cryptography"])
+def test_command_of_the_local_cluster_without_the_extra_says_what_to_install(
+    command: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
     result = CliRunner().invoke(cli, [command])
     assert result.exit_code == 1
     assert (

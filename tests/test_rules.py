@@ -12,7 +12,7 @@ CITED = re.compile(r"docs/rules/(\w+\.md)((?:(?:, section |, | and | to )[A-Z]?\
 
 
 def citations() -> Iterator[tuple[str, str]]:
-    for folder in ("src", "tests"):
+    for folder in ("src", "packages", "tests"):
         for path in (ROOT / folder).rglob("*.py"):
             for name, numbers in CITED.findall(path.read_text("utf-8")):
                 yield from ((name, number) for number in re.findall(r"[A-Z]?\d+(?:\.\d+)?", numbers))
@@ -32,7 +32,7 @@ def test_every_rule_that_is_cited_is_there() -> None:
 def test_nothing_cites_what_is_not_in_the_repository() -> None:
     files = {
         path
-        for folder in ("src", "tests", "docs")
+        for folder in ("src", "packages", "tests", "docs")
         for path in (ROOT / folder).rglob("*.*")
         if path.suffix in (".py", ".md") and path != Path(__file__)
     }

@@ -55,7 +55,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.write_text(PROGRAM.format(module=module), "utf-8")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (REPOSITORY / "src", *sys.path))))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(map(str, (REPOSITORY / "src", REPOSITORY / "packages/local/src", *sys.path)))
+    )
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     return tmp_path
 

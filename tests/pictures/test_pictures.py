@@ -72,7 +72,10 @@ def test_text_in_a_diagram_is_text() -> None:
 
 
 def test_commands_have_a_terminal_of_the_size_of_the_picture(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "packages/local/src"))),
+    }
     printed = recorded("phalanx why --help", environment, tmp_path)
     assert "Usage:" in printed
     assert max(map(len, printed.splitlines())) <= COLUMNS
