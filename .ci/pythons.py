@@ -17,34 +17,22 @@ SELECTION = "not slow and not thorough and not e2e"
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="phalanx-pythons-") as scratch:
-        wheel = build_wheel(Path(scratch))
-        results = {version: try_version(version, wheel, Path(scratch)) for version in VERSIONS}
+        build_wheels(Path(scratch))
+        results = {version: try_version(version, Path(scratch)) for version in VERSIONS}
     print()
     for version, result in results.items():
         print(f"Python {version}: {result}")
     return 1 if "failed" in results.values() else 0
 
 
-def build_wheel(scratch: Path) -> Path:
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "-qq",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            scratch,
-            ROOT,
-        ],
-        check=True,
-    )
-    return next(scratch.glob("*.whl"))
+def build_wheels(scratch: Path) -> None:
+    """Build the wheels of both distributions into `scratch`."""
+    pip = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--no-build-isolation", "--wheel-dir", scratch]
+    for distribution in (ROOT, ROOT / "packages" / "local"):
+        subprocess.run([*pip, distribution], check=True)
 
 
-def try_version(version: str, wheel: Path, scratch: Path) -> str:
+def try_version(version: str, scratch: Path) -> str:
     """Return "passed", "failed" or "not on this machine"."""
     interpreter = find_interpreter(version)
     if interpreter is None:
@@ -53,9 +41,10 @@ def try_version(version: str, wheel: Path, scratch: Path) -> str:
     environment = scratch / f"python-{version}"
     pip: list[str | Path] = [environment / "bin" / "pip", "install", "-qq", "--disable-pip-version-check"]
     pytest: list[str | Path] = [environment / "bin" / "python", "-m", "pytest", "-n", "2", "-m", SELECTION]
+    wheel = next(scratch.glob("phalanx_scheduler-*.whl"))
     steps: list[list[str | Path]] = [
         [interpreter, "-m", "venv", environment],
-        [*pip, "--constraint", write_versions(scratch), f"{wheel}[dev,local]"],
+        [*pip, "--find-links", scratch, "--constraint", write_versions(scratch), f"{wheel}[dev,local]"],
         [environment / "bin" / "phalanx", "--version"],
         [*pytest, *(f"tests/{folder}" for folder in FOLDERS)],
     ]
