@@ -27,7 +27,17 @@ def main() -> int:
 
 def build_wheels(scratch: Path) -> None:
     """Build the wheels of both distributions into `scratch`."""
-    pip = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--no-build-isolation", "--wheel-dir", scratch]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-qq",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        scratch,
+    ]
     for distribution in (ROOT, ROOT / "packages" / "local"):
         subprocess.run([*pip, distribution], check=True)
 
