@@ -7,12 +7,13 @@ import os
 import signal
 import uuid
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.bytecode import cache_bytecode
-from tests.leftovers import end_leftovers, mark_children
+from tests.leftovers import end_leftovers, make_temporary_folder, mark_children, remove_temporary_folder
 
 cache_bytecode()
 
@@ -29,13 +30,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Folders whose files take longest come first, so that no worker ends long after the other.
 _FIRST = ("e2e", "faults", "scheduling", "phalanx_local", "attacks", "top", "dashboard", "admission", "hub")
 _RUN = pytest.StashKey[str]()
+_FOLDER = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # the workers of xdist inherit the mark
+    if not hasattr(config, "workerinput"):  # the workers of xdist inherit both
         config.stash[_RUN] = uuid.uuid4().hex
         mark_children(config.stash[_RUN])
+        config.stash[_FOLDER] = make_temporary_folder()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,6 +72,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run whose tests have left processes behind."""
     run = session.config.stash.get(_RUN, "")
     left = end_leftovers(run) if run else []
+    if run:
+        remove_temporary_folder(session.config.stash[_FOLDER])
     if left:
         session.config.stash[_LEFT] = left
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

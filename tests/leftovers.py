@@ -1,12 +1,15 @@
-"""Child processes that tests have started and not ended."""
+"""Processes that tests have started and not ended, and files that killed processes have left."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 _VARIABLE = "PHALANX_TEST_RUN"
+_ROOT = Path(__file__).parent.parent
 
 
 def mark_children(run: str) -> None:
@@ -35,3 +38,22 @@ def end_leftovers(run: str) -> list[str]:
         if line:
             found.append(line)
     return sorted(found)
+
+
+def make_temporary_folder() -> Path:
+    """Let this process and its children make their temporary files in a folder of this run; return it.
+
+    A process that a test kills cannot remove its own. The folders of `tmp_path` stay where pytest keeps them, and
+    tools that were fetched once stay in the checkout.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ.setdefault("PHALANX_TOOLS", str(_ROOT / "build" / "tools"))
+    folder = Path(tempfile.mkdtemp(prefix="phalanx-tests-"))
+    folder.chmod(0o755)  # PostgreSQL runs as a user of its own where the tests run as root
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
+    return folder
+
+
+def remove_temporary_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder.parent), None

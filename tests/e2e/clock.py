@@ -57,7 +57,7 @@ class Clock:
         self._source = _monotonic
         self._now, self._since = _monotonic(), _monotonic()
         self._moment, self._begun = 0.0, 0.0
-        self._calls = 0
+        self._calls: set[asyncio.Future[Any]] = set()
         self._children: list[asyncio.SubprocessTransport] = []
         self._threads: frozenset[threading.Thread] = frozenset()
         self._modules = 0
@@ -80,7 +80,10 @@ class Clock:
             self._follow(loop)
         selector = loop._selector  # type: ignore[attr-defined]
         self._replace_references()
+        # What began before does not work for this test, such as the processes of fixtures of the whole session.
         self._threads = frozenset(threading.enumerate())
+        self._calls.clear()
+        self._children.clear()
         # The wall clock begins at the true time: what runs longer than this test need not run ahead of it.
         self._moment, self._begun = _wall(), self.monotonic()
         self.in_force = True
@@ -101,14 +104,11 @@ class Clock:
         run_in_executor, subprocess_exec = loop.run_in_executor, loop.subprocess_exec
 
         def run(*arguments: Any) -> Any:
-            self._calls += 1
             self._count(_monotonic)
             future = run_in_executor(*arguments)
-            future.add_done_callback(returned)
+            self._calls.add(future)
+            future.add_done_callback(self._calls.discard)
             return future
-
-        def returned(_: Any) -> None:
-            self._calls -= 1
 
         async def start(*arguments: Any, **options: Any) -> Any:
             transport, protocol = await subprocess_exec(*arguments, **options)

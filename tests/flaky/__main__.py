@@ -52,6 +52,8 @@ def _run(seed: int, scratch: Path, report: Path, paths: list[str], *, calm: bool
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-m", "not slow", *order]
     temporary = scratch / "tmp"
     temporary.mkdir()
+    for folder in (scratch, temporary):
+        folder.chmod(0o755)
     begun = time.monotonic()
     with (scratch / "output").open("w+", encoding="utf-8") as output:
         child = subprocess.Popen(
