@@ -17,8 +17,6 @@ from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
 from phalanx.scheduling.queue.demands import (
-    AwaitingAdmission,
-    QuotaBlocked,
     WaitReason,
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -246,7 +244,7 @@ class Scheduler:
                 self.queue.add_unschedulable(unit, demand, fit_error)
                 if asks and unit.key not in session.asked:
                     self.queue.ask_preemption_later(unit.key)
-                if isinstance(demand, AwaitingAdmission | QuotaBlocked):
+                if demand.changes_in_time:
                     question = partial(session.recheck_at, unit)
                     when = ask_plugins(session, f"the time of {unit.name}", question, None)
                     if when is not None:
@@ -271,4 +269,4 @@ class Scheduler:
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
-    return ask_plugins(session, f"room for {unit.name}", partial(session.upper_bound, demand, unit), 1)
+    return ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)

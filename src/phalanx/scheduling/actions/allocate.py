@@ -13,7 +13,7 @@ from phalanx.model.gang import MOST_GANGS, GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
-from phalanx.scheduling.actions.enqueue import admission, objection
+from phalanx.scheduling.actions.enqueue import admission
 from phalanx.scheduling.actions.preempt import preempt_for
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
@@ -40,9 +40,8 @@ from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, QuotaBlocked
+from phalanx.scheduling.queue.demands import PodDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
@@ -326,14 +325,6 @@ def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bo
     return False
 
 
-def assess(session: Session, unit: QueuedUnit, demand: QuorumDemand) -> FitError | None:
-    """Why the quorums of a unit cannot be met now; None if they can. Nothing is placed."""
-    transaction = session.state.transaction()
-    facts = place_gangs(session, [GangPlacement(session, gang) for gang in unit.gangs], demand, transaction)
-    transaction.rollback()
-    return session.fit_errors.record(demand, facts) if facts is not None else None
-
-
 def _held(session: Session, unit: QueuedUnit) -> bool:
     """Whether something holds the unit before any node is looked at; says what."""
     asks = any(gang.pending for gang in unit.gangs)
@@ -354,7 +345,9 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
                 demand = admission(session, unit, gang)
                 fit_error = session.fit_errors.known(demand)
                 if fit_error is None:
-                    fit_error = session.fit_errors.record(demand, objection(session, gang), session.totals_version)
+                    fit_error = session.fit_errors.record(
+                        demand, session.admission_refusal(gang), session.totals_version
+                    )
                 assert isinstance(fit_error.facts, NotAdmitted)
                 verdict = awaiting_admission(gang, spec, fit_error.facts)
                 session.set_unschedulable(unit, demand, fit_error)

@@ -8,7 +8,7 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_attempt_of
+from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_fit_error
 from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
 from phalanx.scheduling.gang_placement.nominated_placement import (
@@ -18,7 +18,6 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
 )
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
-from phalanx.scheduling.queue.demands import CompositeDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
@@ -89,29 +88,6 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     return True
 
 
-def assess_composite(session: Session, unit: QueuedUnit, demand: CompositeDemand) -> FitError | None:
-    """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
-    more. Nothing is placed."""
-    attempt = composite_attempt_of(session, unit)
-    if attempt is None or attempt.demand != demand or hold_up(attempt.tree, attempt.placements, attempt.lacks):
-        return None
-    if any(isinstance(part, QuotaBlocked) for part in demand.parts):
-        return None
-    transaction = session.state.transaction()
-    placer = CompositePlacer(session, attempt.placements, attempt.lacks, transaction)
-    holds = placer.run(attempt.tree)
-    placed = transaction.placed
-    transaction.rollback()
-    return session.fit_errors.record(demand, _lacks(unit, attempt, placer.lacks, holds)) if not placed else None
-
-
-def _lacks(
-    unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, object], holds: bool
-) -> CompositeFitError:
-    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
-    return CompositeFitError(of, holds)
-
-
 def _holds(
     session: Session,
     unit: QueuedUnit,
@@ -135,7 +111,7 @@ def _wait(
     unschedulable: bool = True,
     holds: bool = False,
 ) -> None:
-    fit_error = session.fit_errors.record(attempt.demand, _lacks(unit, attempt, lacks, holds))
+    fit_error = session.fit_errors.record(attempt.demand, composite_fit_error(unit, attempt, lacks, holds))
     _explain(session, unit, attempt, fit_error, unschedulable)
 
 
@@ -145,7 +121,7 @@ def _explain(
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
     assert isinstance(fit_error.facts, CompositeFitError)
     explain_composite(session, unit, fit_error.facts)
-    if unschedulable or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
+    if unschedulable or attempt.demand.has_blocked_gang:
         session.set_unschedulable(unit, attempt.demand, fit_error)
     session.mark_attempted(unit)
 

@@ -16,7 +16,6 @@ from phalanx.scheduling.defragmentation.room_for_gang import RoomForGang
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.gang_placement.nominated_placement import await_victims, nominated_members
 from phalanx.scheduling.preemption.victims import hours_lost
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.session.session import Session
@@ -86,7 +85,7 @@ def _waiting(session: Session) -> Iterator[QueuedUnit]:
         refused = session.unschedulable.get(unit.key)
         if refused is None or unit.composite is not None or nominated_members(unit):
             continue
-        if not isinstance(refused[0], PodDemand | QuorumDemand) or waits_instead(session, unit, refused[0]):
+        if not refused[0].for_room or waits_instead(session, unit, refused[0]):
             continue
         found += 1
         if found > MOST_ATTEMPTED:

@@ -7,7 +7,6 @@ from functools import partial
 import msgspec
 
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.scheduling.diagnosis.shortage import NotAdmitted
 from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
@@ -57,14 +56,11 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
             if gang.last_verdict is not None and gang.last_verdict[0] is not None:
                 session.decisions.set_gang_verdict(gang, None)
             continue
-        fit_error = fit_error or session.fit_errors.record(demand, objection(session, gang), session.totals_version)
+        fit_error = fit_error or session.fit_errors.record(
+            demand, session.admission_refusal(gang), session.totals_version
+        )
         explain_unit(session, unit, fit_error.facts)
         session.set_unschedulable(unit, demand, fit_error)
-
-
-def objection(session: Session, gang: GangRecord) -> NotAdmitted:
-    """Why the plugins reject the group."""
-    return NotAdmitted(*(session.plugin_runtime.why_not_admitted(session, gang) or ()))
 
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AwaitingAdmission:

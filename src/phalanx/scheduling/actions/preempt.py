@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from phalanx.scheduling.actions.wait_or_evict import costs_too_much, waits_instead
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.commit import commit, commit_for_each
-from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors, preemptors_of
+from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import SOON, solve
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.session.victim_class_arrays import has_quota
+from phalanx.scheduling.units.preemptors import preemptors_of
 
 
 def preempt(session: Session) -> None:

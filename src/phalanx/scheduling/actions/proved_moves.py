@@ -13,7 +13,6 @@ from phalanx.scheduling.defragmentation.attempt import RelocationAttempt
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor, QuorumPreemptor
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.demands import AwaitingAdmission, FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
@@ -96,7 +95,7 @@ def _others(session: Session, unit: QueuedUnit, preemptor: Preemptor) -> Iterato
         demand = session.queue.demand_of(other.key)
         if other.key in session.unschedulable:
             demand = session.unschedulable[other.key][0]
-        if isinstance(demand, AwaitingAdmission | FifoBlocked):
+        if demand is not None and demand.for_its_turn:
             continue
         if other.pod is not None:
             yield PodPreemptor(session, [other], other.pod)

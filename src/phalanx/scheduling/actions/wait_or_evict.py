@@ -17,7 +17,6 @@ from phalanx.scheduling.start_reservations.turns import (
     parts_of,
     queue_of,
     run_limit,
-    waits_for_room,
 )
 
 _HOUR = 3600
@@ -80,7 +79,7 @@ def _start_within(session: Session, unit: QueuedUnit, demand: WaitReason, latest
     plan = plan_of(session)
     assert plan is not None
     kept = plan.get(unit.key)
-    if kept is None and waits_for_room(demand) and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+    if kept is None and demand.for_room and not plan.hopeless(unit.key) and entitled(session, plan, unit):
         parts, limit = parts_of(session, unit), run_limit(unit)
         window = plan.question(parts, limit) if parts else None
         if window is not None and window.start <= latest:

@@ -9,7 +9,6 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.defragmentation.runs import DefragmentationRuns
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.framework.policy import Policy
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -70,4 +69,4 @@ class Defragmentation(CyclePlugin):
 def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
     """Return whether an unschedulable unit waits for room alone, by its last verdict."""
     demand = session.queue.demand_of(unit.key)
-    return unit.composite is None and isinstance(demand, PodDemand | QuorumDemand)
+    return unit.composite is None and demand is not None and demand.for_room

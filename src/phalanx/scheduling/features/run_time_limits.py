@@ -14,7 +14,6 @@ from phalanx.model.text.run_times import run_time_sentence
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
 from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -99,7 +98,7 @@ def _make_room(session: Session) -> bool:
         for unit in session.units
         if unit.key in session.unschedulable
         and unit.composite is None
-        and isinstance(session.unschedulable[unit.key][0], QuorumDemand | PodDemand)
+        and session.unschedulable[unit.key][0].for_room
     ][:_MOST_ATTEMPTED]
     waiting = [unit for unit in waiting if not _fits_without(session, unit, [])]
     evictions = VoluntaryEvictions(session, session.evictions)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
 from phalanx.scheduling.gang_placement.composite_placer import core
 from phalanx.scheduling.gang_placement.composite_tree import composite_tree_of
+from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
-from phalanx.scheduling.queue.demands import CompositeDemand, QuorumDemand, QuotaBlocked
+from phalanx.scheduling.queue.demands import CompositeDemand, QuotaBlocked, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
@@ -32,7 +35,7 @@ class CompositeAttempt:
             for each in self.tree.trees():
                 each.least = 0
         self.open = [placement for placement in self.placements.values() if not placement.need.satisfied]
-        parts: list[QuorumDemand | QuotaBlocked] = [demand_of([placement]) for placement in self.open]
+        parts: list[WaitReason] = [demand_of([placement]) for placement in self.open]
         held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
         parts += [
             QuotaBlocked(charge_path) for charge_path in dict.fromkeys(session.charge_path(gang) for gang in held)
@@ -43,6 +46,14 @@ class CompositeAttempt:
         """The gangs that have to be placed so that the tree holds, as one gang group; None if it holds."""
         gangs = tuple(core(self.tree, self.placements))
         return QueuedUnit(unit.key, None, gangs) if gangs else None
+
+
+def composite_fit_error(
+    unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, object], holds: bool
+) -> CompositeFitError:
+    """Return what the gangs of a tree lack, by their places in the unit."""
+    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
+    return CompositeFitError(of, holds)
 
 
 def composite_attempt_of(session: Session, unit: QueuedUnit) -> CompositeAttempt | None:

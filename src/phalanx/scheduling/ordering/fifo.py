@@ -6,7 +6,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
-from phalanx.scheduling.queue.demands import FifoBlocked, QuotaBlocked
+from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.quota.limits import BlockedByFifo
@@ -50,7 +50,7 @@ class FifoQueues:
             waits = self._session.unschedulable.get(unit.key)
             if waits is None:
                 self._session.queue.activate_all_of(FifoBlocked(queue.key))
-            elif not isinstance(waits[0], QuotaBlocked):
+            elif waits[0].holds_the_line:
                 head = (unit.rank, BlockedByFifo(queue.label, _name(unit)))
                 self._session.queue.set_fifo_head(queue.key, unit, *head)
                 known = self._heads.get(queue.key)

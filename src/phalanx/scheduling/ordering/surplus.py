@@ -16,8 +16,6 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
     surplus_domain,
 )
 from phalanx.scheduling.queue.demands import (
-    CompositeDemand,
-    Nominated,
     PodDemand,
     ScaleUpDelayed,
     SurplusDemand,
@@ -187,18 +185,15 @@ class SurplusTurns:
         if any(turn.members for turn in turns):
             return
         session.mark_attempted(unit)
-        if isinstance(session.unschedulable.get(unit.key, (None,))[0], Nominated):
-            return
         refused = {kind for turn in turns for kind in turn.refused}
-        if refused:
-            demand = SurplusDemand(tuple(sorted(refused, key=_place)))
-            fit_error = surplus_fit_error(session, demand)
-            match session.unschedulable.get(unit.key):
-                case (CompositeDemand(key, parts), known):
-                    # Gangs of the same tree wait as well: whoever may get something first wakes all.
-                    session.set_unschedulable(unit, CompositeDemand(key, (*parts, demand)), known)
-                case _:
-                    session.set_unschedulable(unit, demand, fit_error)
+        if not refused:
+            return
+        demand = SurplusDemand(tuple(sorted(refused, key=_place)))
+        fit_error = surplus_fit_error(session, demand)
+        known, found = session.unschedulable.get(unit.key, (None, fit_error))
+        reason = known.joined(demand) if known is not None else demand
+        if reason is not known:
+            session.set_unschedulable(unit, reason, fit_error if reason is demand else found)
             explain_unit(session, unit, fit_error.facts)
 
 

@@ -11,7 +11,6 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.gang_placement.composite_attempt import composite_attempt_of
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.quorum_placement import (
     GangPlacement,
@@ -24,16 +23,12 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusSubgroup,
     kind_of,
     place_in_domain,
-    starts_singly,
 )
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
 from phalanx.scheduling.queue.demands import (
-    CompositeDemand,
     PodDemand,
     QuorumDemand,
-    SurplusDemand,
-    WaitReason,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
@@ -94,7 +89,7 @@ class QuorumPreemptor:
 def _preempting_priority(placement: GangPlacement, composites: Composites, least: int | None) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    stated = _stated_priority(placement.gang, composites)
+    stated = stated_priority(placement.gang, composites)
     if stated is not None:
         return stated
     priorities = sorted(
@@ -104,30 +99,9 @@ def _preempting_priority(placement: GangPlacement, composites: Composites, least
     return highest if least is None else min(highest, least)
 
 
-def _stated_priority(gang: GangRecord, composites: Composites) -> int | None:
+def stated_priority(gang: GangRecord, composites: Composites) -> int | None:
     above = composites.priority(gang)
     return above if above is not None or gang.spec is None else gang.spec.priority
-
-
-def _quorum_preemptors(session: Session, unit: QueuedUnit) -> Iterator[QuorumPreemptor]:
-    """A unit whose members differ in priority asks for its highest first, then with lower ones as well: whoever is
-    placed outranks those who go."""
-    composites = session.state.gangs.composites
-    found = QuorumPreemptor(session, unit)
-    unstated = [
-        placement
-        for placement in found.placements
-        if not placement.need.satisfied and _stated_priority(placement.gang, composites) is None
-    ]
-    priorities = {
-        member.pod.priority for placement in unstated for batch in placement.batches for member in batch.members
-    }
-    lower = sorted((each for each in priorities if each < found.priority), reverse=True)
-    if not lower:
-        yield found
-        return
-    for least in (found.priority, *lower):
-        yield QuorumPreemptor(session, unit, least)
 
 
 class PodPreemptor:
@@ -204,7 +178,7 @@ def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[Que
 def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
     demand, record = session.unschedulable[unit.key][0], unit.pod
-    if record is None or not isinstance(demand, PodDemand) or record.nomination is not None:
+    if record is None or not demand.for_room or record.nomination is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
 
@@ -215,52 +189,3 @@ def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[
     while most > 1:
         yield PodPreemptor(session, alike[:most], *(unit.pod for unit in alike[:most] if unit.pod is not None))
         most //= 2
-
-
-def least_preemptor_of(session: Session, unit: QueuedUnit, demand: WaitReason) -> Preemptor | None:
-    """For whom of a unit that waits with this demand others may have to go, at the least; None where nobody may."""
-    if isinstance(demand, SurplusDemand):
-        return next((PodPreemptor(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
-    return next(preemptors_of(session, unit, demand), None)
-
-
-def preemptors_of(session: Session, unit: QueuedUnit, demand: WaitReason) -> Iterator[Preemptor]:
-    """All for whom others may have to go, to be asked about in this order: of surplus as many at once as are alike,
-    then fewer, down to one; then those of another kind."""
-    match demand:
-        case PodDemand() if unit.pod is not None:
-            yield PodPreemptor(session, [unit], unit.pod)
-        case QuorumDemand():
-            yield from _quorum_preemptors(session, unit)
-        case CompositeDemand():
-            attempt = composite_attempt_of(session, unit)
-            core = attempt.core_unit(unit) if attempt is not None else None
-            if core is not None:
-                yield QuorumPreemptor(session, core)
-        case SurplusDemand():
-            for alike in _surplus_of(session, unit):
-                most = len(alike)
-                while most:
-                    yield PodPreemptor(session, [unit], *alike[:most])
-                    most //= 2
-
-
-def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]:
-    """The members above the minimum that may have others evicted, those that are one question together."""
-    found: dict[Hashable, list[PodRecord]] = {}
-    for gang in unit.gangs:
-        for member in session.pending_in_order(gang) if _surplus_preempts(session, gang) else ():
-            if member.nomination is None and not member.pod.problem and starts_singly(session, member):
-                kind = kind_of(session, member)
-                # What has to be near others chooses its domain by who is there: one after the other.
-                alone = member if kind.area is not None else None
-                question = gang, kind, member.pod.priority, member.pod.preempts, alone
-                found.setdefault(question, []).append(member)
-    return found.values()
-
-
-def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
-    """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
-    itself, as in kube-scheduler; others best work_limit only, unless the policy says otherwise."""
-    native = gang.spec is not None and gang.spec.rules.by_native_rules
-    return native or session.plugin_runtime.policy.eviction.surplus

@@ -1,12 +1,12 @@
-"""What a unit asks for, in classes instead of names: equal demands fit or fail together.
+"""Wait reasons: what a unit that is unschedulable waits for, in classes instead of names.
 
-This is what makes ten thousand waiting jobs of one kind one question. Each demand has an upper bound for how many
-units with it could get something now; whoever waits beyond that bound need not be looked at.
+Units with equal demands fit or fail together: that makes ten thousand waiting jobs of one kind one question. Each
+reason has an upper bound for how many units with it could get something now; units beyond it need no look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
+from phalanx.scheduling.framework.view import WaitingUnit
 from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import Area, TopologyDomains
@@ -24,7 +25,7 @@ UNBOUNDED = 2**62
 
 
 class RoomEstimates(Protocol):
-    """What a bound is computed from."""
+    """Sources of the bounds of demands."""
 
     placer: Placer
     quota_check: QuotaCheck
@@ -34,7 +35,67 @@ class RoomEstimates(Protocol):
         """What the amounts exceed, per resource, that which all nodes together have idle."""
 
 
-class PodDemand(msgspec.Struct, frozen=True):
+class QueueEstimates(RoomEstimates, Protocol):
+    """Sources of the bounds of all wait reasons: the session of a cycle."""
+
+    def is_blocked(self, unit: WaitingUnit) -> bool:
+        """Return whether an account of the unit may be charged nothing new."""
+
+    def max_admissions(self, unit: WaitingUnit) -> int:
+        """Return at most how many units like this one could be admitted now."""
+
+    def has_left(self, victims: Collection[str]) -> bool:
+        """Return whether all pods with these uids have left their nodes."""
+
+
+class WaitReason(msgspec.Struct, frozen=True):
+    """What an unschedulable unit waits for. Units with equal reasons wake together.
+
+    for_room: a whole unit lacks nodes or quota. for_surplus: members above the minimum do.
+    may_preempt: pods of others may be evicted for it.
+    for_its_turn: room alone would not help: the unit is not admitted yet, or behind another one of its queue.
+    behind_another: it is behind another one of its queue.
+    holds_the_line: in a queue that keeps its order, the units behind this one wait as well.
+    changes_in_time: plugins say when the reason may end by itself.
+    """
+
+    for_room: ClassVar[bool] = False
+    for_surplus: ClassVar[bool] = False
+    may_preempt: ClassVar[bool] = False
+    for_its_turn: ClassVar[bool] = False
+    behind_another: ClassVar[bool] = False
+    holds_the_line: ClassVar[bool] = True
+    changes_in_time: ClassVar[bool] = False
+
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        """Return at most how many units with the reason of this one could get something now."""
+        raise NotImplementedError
+
+    @property
+    def helped_by_placements(self) -> bool:
+        """Whether the reason may end because other pods are placed: those that it has to be near, or that fill a
+        domain that was too empty."""
+        return False
+
+    def joined(self, other: WaitReason) -> WaitReason:
+        """Return the reason of a unit that has this one and gets another one for some of its pods."""
+        return other
+
+
+class Demand(WaitReason, frozen=True):
+    """A wait reason that is an amount: its bound depends on the cluster alone."""
+
+    may_preempt: ClassVar[bool] = True
+
+    def upper_bound(self, rooms: RoomEstimates) -> int:
+        """Return at most how many units with this demand could get something now."""
+        raise NotImplementedError
+
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        return self.upper_bound(estimates)
+
+
+class PodDemand(Demand, frozen=True):
     """A pod of this class and charge path that needs no other; or `count` of them that start together.
 
     `area` is set for members of a gang that have to be, or should be, close to each other.
@@ -45,8 +106,13 @@ class PodDemand(msgspec.Struct, frozen=True):
     area: Area | None = None
     count: int = 1
 
+    for_room: ClassVar[bool] = True
     role: ClassVar[str] = ""
     roles: ClassVar[tuple[tuple[str, int], ...]] = ()
+
+    @property
+    def helped_by_placements(self) -> bool:
+        return self.pod_class.affinity.may_be_unblocked
 
     @property
     def total(self) -> int:
@@ -74,37 +140,55 @@ class PodDemand(msgspec.Struct, frozen=True):
         )
 
 
-class SurplusDemand(msgspec.Struct, frozen=True, cache_hash=True):
+class SurplusDemand(Demand, frozen=True, cache_hash=True):
     """Gangs whose quorum holds and that have further members of these kinds."""
 
     kinds: tuple[PodDemand, ...]
+
+    for_surplus: ClassVar[bool] = True
+
+    @property
+    def helped_by_placements(self) -> bool:
+        return any(kind.helped_by_placements for kind in self.kinds)
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
         return sum(kind.upper_bound(rooms) for kind in self.kinds)
 
 
-class ScaleUpDelayed(msgspec.Struct, frozen=True):
+class ScaleUpDelayed(WaitReason, frozen=True):
     """Gangs that are to stay as they are for a while before they grow: the time wakes them, not room."""
 
     unit: Hashable
 
-    def upper_bound(self, rooms: RoomEstimates) -> int:
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         return 0
 
 
-class QuotaBlocked(msgspec.Struct, frozen=True):
+class QuotaBlocked(WaitReason, frozen=True):
     """Units of a charge path that may be charged nothing new, whatever its size."""
 
     charge_path: ChargePath
 
+    holds_the_line: ClassVar[bool] = False
+    changes_in_time: ClassVar[bool] = True
 
-class FifoBlocked(msgspec.Struct, frozen=True):
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        return 0 if estimates.is_blocked(unit) else UNBOUNDED
+
+
+class FifoBlocked(WaitReason, frozen=True):
     """Units that wait for their turn in a queue that keeps its order."""
 
     queue: AccountKey
 
+    for_its_turn: ClassVar[bool] = True
+    behind_another: ClassVar[bool] = True
 
-class AwaitingAdmission(msgspec.Struct, frozen=True, cache_hash=True):
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        return UNBOUNDED
+
+
+class AwaitingAdmission(WaitReason, frozen=True, cache_hash=True):
     """Groups of one announced size that wait for one queue; `keys` is what else the votes depend on.
 
     Units of several gangs are kept apart (`grouped`): they may wait for the admission of a group that is a unit of
@@ -115,6 +199,12 @@ class AwaitingAdmission(msgspec.Struct, frozen=True, cache_hash=True):
     size: Requests
     keys: tuple[object, ...] = ()
     grouped: bool = False
+
+    for_its_turn: ClassVar[bool] = True
+    changes_in_time: ClassVar[bool] = True
+
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        return UNBOUNDED if self.grouped else estimates.max_admissions(unit)
 
 
 class MemberDemand(msgspec.Struct, frozen=True, cache_hash=True):
@@ -180,10 +270,16 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
         return max(by_role, self.total - others, 0)
 
 
-class QuorumDemand(msgspec.Struct, frozen=True, cache_hash=True):
+class QuorumDemand(Demand, frozen=True, cache_hash=True):
     """The quorums of all gangs of a gang group, which go together."""
 
     gangs: tuple[GangDemand, ...]
+
+    for_room: ClassVar[bool] = True
+
+    @property
+    def helped_by_placements(self) -> bool:
+        return any(pod_class.affinity.may_be_unblocked for pod_class in self.classes)
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
@@ -211,17 +307,35 @@ class QuorumDemand(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
 
-class CompositeDemand(msgspec.Struct, frozen=True):
+class CompositeDemand(WaitReason, frozen=True):
     """A group of groups whose open gangs ask for these each: it wakes when any of them may get something."""
 
     unit: Hashable
-    parts: tuple[QuorumDemand | SurplusDemand | QuotaBlocked, ...]
+    parts: tuple[WaitReason, ...]
+
+    may_preempt: ClassVar[bool] = True
 
     def __hash__(self) -> int:
         return hash(self.unit)
 
+    @property
+    def has_blocked_gang(self) -> bool:
+        """Whether one of its gangs may be charged nothing new."""
+        return any(isinstance(part, QuotaBlocked) for part in self.parts)
 
-class Nominated(msgspec.Struct, frozen=True):
+    @property
+    def helped_by_placements(self) -> bool:
+        return any(part.helped_by_placements for part in self.parts)
+
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        return UNBOUNDED if any(part.bound_for(estimates, unit) for part in self.parts) else 0
+
+    def joined(self, other: WaitReason) -> WaitReason:
+        """Gangs of the same tree wait as well: the first that may get something wakes all."""
+        return CompositeDemand(self.unit, (*self.parts, other))
+
+
+class Nominated(WaitReason, frozen=True):
     """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
     that elsewhere, it need not wait. `victims` are the uids of those who must leave."""
 
@@ -232,39 +346,16 @@ class Nominated(msgspec.Struct, frozen=True):
     def __hash__(self) -> int:
         return hash(self.unit)
 
-    def arrived(self, leaving: Container[str]) -> bool:
-        """Whether all of them have left."""
-        return not any(uid in leaving for uid in self.victims)
+    @property
+    def helped_by_placements(self) -> bool:
+        return self.wanted.helped_by_placements
 
+    def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
+        return UNBOUNDED if estimates.has_left(self.victims) or self.wanted.upper_bound(estimates) else 0
 
-WaitReason = (
-    PodDemand
-    | SurplusDemand
-    | QuorumDemand
-    | CompositeDemand
-    | AwaitingAdmission
-    | QuotaBlocked
-    | FifoBlocked
-    | ScaleUpDelayed
-    | Nominated
-)
-
-
-def helped_by_placements(demand: WaitReason) -> bool:
-    """Whether it may be met because others are placed: those to whom pods have to be near, or who fill up what was
-    too empty."""
-    match demand:
-        case PodDemand():
-            return demand.pod_class.affinity.may_be_unblocked
-        case SurplusDemand():
-            return any(kind.pod_class.affinity.may_be_unblocked for kind in demand.kinds)
-        case QuorumDemand():
-            return any(pod_class.affinity.may_be_unblocked for pod_class in demand.classes)
-        case CompositeDemand():
-            return any(map(helped_by_placements, demand.parts))
-        case Nominated():
-            return helped_by_placements(demand.wanted)
-    return False
+    def joined(self, other: WaitReason) -> WaitReason:
+        """The members for which room is held wait for their victims, and the others with them."""
+        return self
 
 
 MemberKind = tuple[ClassRecord, str, ChargePath | None]

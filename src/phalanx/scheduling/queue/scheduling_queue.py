@@ -13,12 +13,7 @@ from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.queue.demands import (
-    CompositeDemand,
-    PodDemand,
-    QuorumDemand,
-    SurplusDemand,
     WaitReason,
-    helped_by_placements,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unit_index import UnitIndex
@@ -110,7 +105,7 @@ class SchedulingQueue:
                 self._wake(demand, group, bound, rank)
         self._freed_version, self._affinity_version = self._state.capacity_version, self._state.affinity_version
         units = self._take_active()
-        helped = [demand for demand in self._groups if helped_by_placements(demand)]
+        helped = [demand for demand in self._groups if demand.helped_by_placements]
         if helped and any(map(_opens, units)):
             # Their turn may be right after somebody of this cycle for whose sake they may go where they could not.
             for demand in helped:
@@ -192,11 +187,7 @@ class SchedulingQueue:
         """Somebody may get room now if others go: whoever may evict and is first in order, of each demand, is asked
         about."""
         for demand in self._groups:
-            unit = (
-                self.first_preemptor(demand)
-                if isinstance(demand, PodDemand | QuorumDemand | SurplusDemand | CompositeDemand)
-                else None
-            )
+            unit = self.first_preemptor(demand) if demand.may_preempt else None
             if unit is not None:
                 self._unasked[unit.key] = None
 
@@ -259,7 +250,7 @@ class SchedulingQueue:
 
     def _has_opened(self, demand: WaitReason) -> bool:
         """Whether those have been placed since the last cycle began for whose sake it may be met."""
-        return self._affinity_version != self._state.affinity_version and helped_by_placements(demand)
+        return self._affinity_version != self._state.affinity_version and demand.helped_by_placements
 
     # whether what unschedulable units were told is still true
 

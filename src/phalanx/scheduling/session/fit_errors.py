@@ -15,7 +15,6 @@ from phalanx.scheduling.placement.topology_domains import TopologyDomains
 from phalanx.scheduling.queue.demands import (
     PodDemand,
     WaitReason,
-    helped_by_placements,
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unschedulable import FitError
@@ -56,7 +55,7 @@ class FitErrors:
         found, affinity_version = self._found.get(demand, (None, 0))
         if found is not None:
             current = affinity_version == self.state.affinity_version
-            return found if current or not helped_by_placements(demand) else None
+            return found if current or not demand.helped_by_placements else None
         return self._queue.known_fit_error(demand)
 
     def record(self, demand: WaitReason, facts: object, version: int | None = None) -> FitError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
@@ -12,6 +12,7 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Admit, Plan
 from phalanx.model.resources import Requests
+from phalanx.scheduling.diagnosis.shortage import NotAdmitted
 from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.view import WaitingUnit
@@ -21,11 +22,6 @@ from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
 from phalanx.scheduling.queue.demands import (
     UNBOUNDED,
-    AwaitingAdmission,
-    CompositeDemand,
-    FifoBlocked,
-    Nominated,
-    QuotaBlocked,
     WaitReason,
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -278,23 +274,22 @@ class Session:
         found = (plugin.task_buckets(self, gang) for plugin in self.plugin_runtime.plugins("task_buckets"))
         return next((buckets for buckets in found if buckets is not None), None)
 
-    def upper_bound(self, demand: WaitReason, unit: QueuedUnit) -> int:
-        """At most how many units with the demand of this one could get something now."""
-        if isinstance(demand, FifoBlocked):
-            return UNBOUNDED
-        if isinstance(demand, CompositeDemand):
-            return UNBOUNDED if any(self.upper_bound(part, unit) for part in demand.parts) else 0
-        if isinstance(demand, Nominated):
-            here = demand.arrived(self.state.pods.unreleased)
-            return UNBOUNDED if here or demand.wanted.upper_bound(self) else 0
-        if isinstance(demand, QuotaBlocked):
-            return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
-        if not isinstance(demand, AwaitingAdmission):
-            return demand.upper_bound(self)
-        if demand.grouped:
-            return UNBOUNDED
+    def is_blocked(self, unit: WaitingUnit) -> bool:
+        """Return whether an account of the unit may be charged nothing new."""
+        return any(self.blocked(member) for member in unit.members)
+
+    def max_admissions(self, unit: WaitingUnit) -> int:
+        """Return at most how many groups like those of the unit could be admitted now, one after the other."""
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
         return min((self.plugin_runtime.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
+
+    def admission_refusal(self, gang: GangRecord) -> NotAdmitted:
+        """Return why the plugins do not admit a group."""
+        return NotAdmitted(*(self.plugin_runtime.why_not_admitted(self, gang) or ()))
+
+    def has_left(self, victims: Collection[str]) -> bool:
+        """Return whether all pods with these uids have left their nodes."""
+        return not any(uid in self.state.pods.unreleased for uid in victims)
 
     def shortfall_in_sum(self, wanted: Requests, afresh: bool = False) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open

@@ -11,7 +11,6 @@ from phalanx.model.pod import ACTIVE
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.queue_order import QueueOrder
-from phalanx.scheduling.queue.demands import FifoBlocked, PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.forecast import (
@@ -74,7 +73,8 @@ def forecast_starts(
         elif over:
             forecast = NOT_PLANNED
         else:
-            behind = isinstance(session.queue.demand_of(unit.key), FifoBlocked)
+            demand = session.queue.demand_of(unit.key)
+            behind = demand is not None and demand.behind_another
             forecast = forecaster.next(_asked(unit, parts, last_start.get(queue, 0) if behind else 0))
             if refused and forecast.no_start is None and forecast.start <= session.now:
                 forecast = NOT_AN_AMOUNT
@@ -148,8 +148,8 @@ def _priority(session: Session, unit: QueuedUnit) -> int:
 def _startable_parts(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
     """What it needs to start; nothing where room is not what it waits for."""
     demand = session.queue.demand_of(unit.key)
-    waits_for_room = isinstance(demand, QuorumDemand | PodDemand | FifoBlocked)
-    if unit.composite is not None or not (waits_for_room or session.queue.awaits_turn(unit.key)):
+    may_start = demand is not None and (demand.for_room or demand.behind_another)
+    if unit.composite is not None or not (may_start or session.queue.awaits_turn(unit.key)):
         return ()
     if unit.pod is not None:
         return () if unit.pod.pod_class.spec.best_effort else parts_of(session, unit)

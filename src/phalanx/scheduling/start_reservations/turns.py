@@ -15,7 +15,6 @@ from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.placement.topology_domains import area_of
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
@@ -162,11 +161,11 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     """Reserve a start for a unit that is unschedulable, if it is entitled to one and there is any."""
     demand, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
-        parts = parts_of(session, unit) if waits_for_room(demand) else ()
+        parts = parts_of(session, unit) if demand.for_room else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
         return
-    if not waits_for_room(demand) or plan.hopeless(unit.key) or not entitled(session, plan, unit):
+    if not demand.for_room or plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
     queue = queue_of(session, unit)
     if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
@@ -182,12 +181,6 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
             is not None
         )
-
-
-def waits_for_room(demand: WaitReason) -> bool:
-    """Whether who waits with a demand waits for room or quota, and not for its turn or to be let in: nobody knows
-    when that will be."""
-    return isinstance(demand, QuorumDemand | PodDemand)
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:

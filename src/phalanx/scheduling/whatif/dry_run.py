@@ -9,13 +9,13 @@ import msgspec
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.preemption.preemptor import Preemptor, least_preemptor_of
+from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.solution import Eviction, EvictionCost
 from phalanx.scheduling.preemption.solver import solve
-from phalanx.scheduling.queue.demands import SurplusDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never, untimed
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.preemptors import least_preemptor_of
 from phalanx.scheduling.whatif.suggestions import Suggestions
 from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
@@ -71,7 +71,7 @@ class DryRun(Scheduler):
             return None
         preemptor = least_preemptor_of(self.session, unit, wait[0])
         if preemptor is None:
-            return NothingHelps(None) if isinstance(wait[0], SurplusDemand) else None
+            return NothingHelps(None) if wait[0].for_surplus else None
         now = solve(self.session, preemptor)
         if isinstance(now, Eviction):
             return now
