@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -9,12 +10,12 @@ import pytest
 
 from phalanx.cluster.pods import occupancy
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.ordering.failures import OPINIONS
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.units import bindings, gang_group
 
 from ..cluster.audit import audit
 from .scenario import Scenario, key
@@ -86,9 +87,9 @@ class PoisonError(Exception):
     pass
 
 
-def poisoned(monkeypatch: pytest.MonkeyPatch, name: str, hits: Any) -> None:
-    """Makes a function of the action raise for some of its calls."""
-    whole = getattr(allocate, name)
+def poisoned(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, hits: Any) -> None:
+    """Let a function raise for some of its calls, after it has done its work."""
+    whole = getattr(module, name)
 
     def fails(*arguments: Any, **more: Any) -> Any:
         result = whole(*arguments, **more)
@@ -96,7 +97,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, name: str, hits: Any) -> None:
             raise PoisonError(f"in {name}")
         return result
 
-    monkeypatch.setattr(allocate, name, fails)
+    monkeypatch.setattr(module, name, fails)
 
 
 def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
@@ -104,12 +105,18 @@ def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
     return told[0] if told is not None else None
 
 
-@pytest.mark.parametrize("name", ["place_gangs", "_mark", "_commit"])
-def test_a_gang_whose_planning_raises_is_set_aside_whole(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(gang_group, "place_gangs"), (bindings, "_mark"), (gang_group, "bind_gangs")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_gang_whose_planning_raises_is_set_aside_whole(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> None:
     def hits(*arguments: Any) -> bool:
         return any("ns/a" in repr(each) or getattr(each, "key", None) == key("a") for each in _flat(arguments))
 
-    poisoned(monkeypatch, name, hits)
+    poisoned(monkeypatch, module, name, hits)
     scenario = cluster(load_policy(ALL))
     bound, failed = cycles(scenario)
     assert bound == {"b1", "b2", "alone"}

@@ -5,36 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.transaction import Transaction
-from phalanx.model.gang import MOST_GANGS, GangKey
-from phalanx.model.pod import MemberState, PlanMark
-from phalanx.model.verdict import Verdict
-from phalanx.scheduling.actions.composite import place_composite
-from phalanx.scheduling.actions.enqueue import admission
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.model.pod import MemberState
 from phalanx.scheduling.actions.preempt import preempt_for
-from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
+from phalanx.scheduling.diagnosis.shortage import Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
-    awaiting_admission,
-    held_by_problem,
-    members_missing,
-    too_many_tied,
     unreadable,
-    unreadable_members,
-    unrequited,
-    waiting_for_gang_group,
 )
 from phalanx.scheduling.gang_placement.nominated_placement import (
-    nominated_members,
     place_nominated,
-    place_where_nominated,
     wait_for_victims,
 )
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, demand_of, place_gangs
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit, judge_unit
-from phalanx.scheduling.gangs.quorum import QuorumRequirement, new_mark, unfinished_plan
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
@@ -46,6 +28,7 @@ from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
+from phalanx.scheduling.units.turn import take_turn
 
 
 def allocate(session: Session) -> None:
@@ -276,154 +259,9 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
 def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
     """Places the quorum of every gang of a gang group in one transaction, or nothing. True if all quorums hold."""
     with session.features.turn(session, [unit]) as turn:
-        placed = _place_unit(session, unit, loans, turn.opened)
+        placed = take_turn(session, unit, loans, turn.opened)
         if placed:
             turn.placed = unit
     if not placed:
         session.features.refused(session, [unit])
     return placed
-
-
-def _place_unit(session: Session, unit: QueuedUnit, loans: Borrowing, opened: bool) -> bool:
-    if unit.composite is not None:
-        return place_composite(session, unit, lambda placements: _bind(session, placements), loans)
-    if _held(session, unit):
-        session.decisions.withdraw_nominations(nominated_members(unit))
-        session.mark_attempted(unit)
-        return False
-    placements = [GangPlacement(session, gang) for gang in unit.gangs]
-    if all(placement.need.satisfied for placement in placements):
-        for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, None)
-        return True
-    demand = demand_of(placements)
-    nominated = nominated_members(unit)
-    fit_error = session.fit_errors.known(demand) if not nominated and not opened else None
-    if fit_error is None:
-        lends = loans.active and not nominated and unit.band[0]
-        charges = charges_of(session, placements, demand) if lends else {}
-        late = lends and loans.is_late(unit, charges)
-        transaction = session.state.transaction()
-        transaction.lift(nominated)
-        facts = None
-        if not (nominated and place_where_nominated(session, transaction, placements)):
-            facts = place_gangs(session, placements, demand, transaction)
-        if facts is None and not late:
-            _commit(session, transaction, unit, placements)
-            return True
-        transaction.rollback()
-        if facts is None:
-            loans.postpone([unit], charges)
-            return False
-        if wait_for_victims(session, unit, demand):
-            session.mark_attempted(unit)
-            return False
-        fit_error = session.fit_errors.record(demand, facts)
-    explain_unit(session, unit, fit_error.facts)
-    session.set_unschedulable(unit, demand, fit_error)
-    session.mark_attempted(unit)
-    return False
-
-
-def _held(session: Session, unit: QueuedUnit) -> bool:
-    """Whether something holds the unit before any node is looked at; says what."""
-    asks = any(gang.pending for gang in unit.gangs)
-    if unit.oversized_group:
-        for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, too_many_tied(gang.key, MOST_GANGS))
-        return True
-    for gang in unit.gangs:
-        spec = gang.spec
-        assert spec is not None
-        verdict: Verdict | None = None
-        if spec.problem is not None:
-            verdict = held_by_problem(gang, spec)
-        elif not (spec.admitted or gang.admitted):
-            if _held_by_account(session, unit, gang, asks=True):
-                return True
-            if "enqueue" in session.plugin_runtime.policy.actions:
-                demand = admission(session, unit, gang)
-                fit_error = session.fit_errors.known(demand)
-                if fit_error is None:
-                    fit_error = session.fit_errors.record(
-                        demand, session.admission_refusal(gang), session.totals_version
-                    )
-                assert isinstance(fit_error.facts, NotAdmitted)
-                verdict = awaiting_admission(gang, spec, fit_error.facts)
-                session.set_unschedulable(unit, demand, fit_error)
-            else:
-                session.admit(gang)
-        if verdict is None and asks:
-            need = session.requirement(gang)
-            verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
-            if verdict is None and not need.repair and _held_by_account(session, unit, gang):
-                return True
-        if verdict is not None:
-            judge_unit(session, unit, gang, verdict)
-            return True
-    for gang in unit.gangs if unit.missing or not asks else ():
-        session.decisions.set_gang_verdict(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
-    return bool(unit.missing) or not asks
-
-
-def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
-    """Which gang of the gang group is not there, or does not say that it is of the gang group."""
-    mate = unit.missing[0]
-    record = session.state.gangs.get(mate)
-    if record is None or record.spec is None:
-        return waiting_for_gang_group(gang, mate, "no pod or object declares it")
-    by = next(each.key for each in unit.gangs if each.spec is not None and mate in each.spec.gang_group)
-    return unrequited(gang, mate, by)
-
-
-def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
-    """Whether nothing new may be charged to the gang's accounts; says why. A group that waits to be admitted `asks`
-    before it has pods."""
-    held = session.blocked(gang) if gang.pending or asks else None
-    if held is None:
-        return False
-    facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
-    demand = QuotaBlocked(session.charge_path(gang))
-    explain_unit(session, unit, facts)
-    session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
-    return True
-
-
-def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, placements: list[GangPlacement]) -> None:
-    transaction.commit()
-    _bind(session, placements)
-    for placement in placements:
-        if placement.placed or placement.gang in unit.gangs:
-            session.decisions.set_gang_verdict(placement.gang, None)
-    session.decisions.withdraw_nominations(nominated_members(unit))  # who had room held and is not needed now
-
-
-def _bind(session: Session, placements: list[GangPlacement]) -> None:
-    """Records what one decision has placed."""
-    prepares = any(record.allocated for placement in placements for record, _ in placement.placed)
-    together = session.decisions.next_cause() if prepares else ""
-    for placement in placements:
-        placed, held = placement.placed, tuple[str, ...]()
-        if placement.gang.placeholders:
-            placed = [entry for entry in placed if not entry[0].pod.placeholder]
-            held = _hold(session, placement)
-        mark = _mark(session, placement.gang, placement.need, len(placement.placed) - len(placed))
-        session.decisions.bind_all(placed, placement.gang.key, mark, together, held)
-
-
-def _hold(session: Session, placement: GangPlacement) -> tuple[str, ...]:
-    """Holds the room of those members that are expected; on which nodes, as it is told with the bindings."""
-    for record, row in placement.placed:
-        if record.pod.placeholder:
-            session.decisions.hold(record, row)
-    return tuple(sorted(each.assumed_node for each in placement.gang.placeholders.values() if each.assumed_node))
-
-
-def _mark(session: Session, gang: GangRecord, need: QuorumRequirement, expected: int) -> PlanMark | None:
-    """What tells, should the rest of the plan be cut off, that this quorum had been proved; `expected` members of
-    it are not there yet."""
-    assert gang.spec is not None
-    if need.repair:
-        return unfinished_plan(gang, gang.spec)
-    now, size = int(session.now), need.total - expected
-    return new_mark(gang.spec, session.decisions.cause, size, now) if size > 1 else None

@@ -6,7 +6,6 @@ from functools import partial
 
 import msgspec
 
-from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
@@ -15,6 +14,7 @@ from phalanx.scheduling.queue.demands import AwaitingAdmission, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.obstacles import admission
 
 
 def enqueue(session: Session) -> None:
@@ -61,11 +61,3 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
         )
         explain_unit(session, unit, fit_error.facts)
         session.set_unschedulable(unit, demand, fit_error)
-
-
-def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AwaitingAdmission:
-    """What a group of the unit that waits to be admitted asks for."""
-    spec = gang.spec
-    assert spec is not None
-    keys = session.plugin_runtime.admission_keys(gang)
-    return AwaitingAdmission(spec.queue, spec.min_resources or (), keys, len(unit.gangs) > 1)

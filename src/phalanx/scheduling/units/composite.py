@@ -1,0 +1,123 @@
+"""A composite: as many gangs of its tree as it needs are placed together, the others as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from phalanx.cluster.composites import INVALID
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.model.gang import Problem
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_fit_error
+from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
+from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
+from phalanx.scheduling.queue.demands import QuorumDemand
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.bindings import bind_gangs
+
+
+def composite_attempt(session: Session, unit: QueuedUnit) -> CompositeTurn | None:
+    """Return an attempt; None where an obstacle forbids one, which the verdicts say."""
+    assert unit.composite is not None
+    fault = session.state.gangs.composites.fault(unit.composite)
+    if fault is not None:
+        for gang in unit.gangs:
+            session.decisions.set_gang_verdict(gang, _faulty(gang, fault) if gang.pending else None)
+        return None
+    turn = CompositeTurn(session, unit, CompositeAttempt(session, unit, unit.composite))
+    if turn.is_held_up():
+        turn.wait_for_obstacles(holds=False)
+        return None
+    return turn
+
+
+class CompositeTurn:
+    """An attempt to place what a tree of gangs needs, and what else of it fits."""
+
+    def __init__(self, session: Session, unit: QueuedUnit, attempt: CompositeAttempt) -> None:
+        self.unit = unit
+        self.demand = attempt.demand
+        self.nominated = nominated_members(unit)
+        self._session = session
+        self._attempt = attempt
+        self._lacks: Mapping[GangRecord, object] = attempt.lacks
+
+    def is_held_up(self) -> bool:
+        """Return whether obstacles of its gangs leave the tree with less than it needs."""
+        return hold_up(self._attempt.tree, self._attempt.placements, self._attempt.lacks)
+
+    @property
+    def asks(self) -> bool:
+        return bool(self._attempt.open)
+
+    def least(self) -> Sequence[GangPlacement]:
+        placements = self._attempt.placements
+        return [placements[gang] for gang in core(self._attempt.tree, placements)] or self._attempt.open
+
+    def place(self, transaction: Transaction) -> object:
+        session, attempt = self._session, self._attempt
+        held = [
+            placement
+            for placement in attempt.open
+            if any(member.nomination is not None for batch in placement.batches for member in batch.members)
+        ]
+        if held and not place_where_nominated(session, transaction, held):
+            for placement in held:
+                placement.placed = []
+        placer = CompositePlacer(session, attempt.placements, attempt.lacks, transaction)
+        holds = placer.run(attempt.tree)
+        self._lacks = placer.lacks
+        return None if holds else composite_fit_error(self.unit, attempt, placer.lacks, False)
+
+    def wanted(self) -> QuorumDemand | None:
+        needed = self._attempt.core_unit(self.unit)
+        return demand_of([self._attempt.placements[gang] for gang in needed.gangs]) if needed is not None else None
+
+    def accept(self) -> None:
+        """Record what was placed; gangs that are still open wait for themselves."""
+        session, attempt = self._session, self._attempt
+        lacks = self._lacks
+        if self.asks:
+            bind_gangs(session, attempt.open)
+            placed = {placement.gang for placement in attempt.open if placement.placed}
+            lacks = {gang: lack for gang, lack in lacks.items() if gang not in placed}
+        for gang in self.unit.gangs:
+            if gang not in lacks:
+                session.decisions.set_gang_verdict(gang, None)
+        if lacks:
+            self._wait(lacks, holds=True, unschedulable=self.asks)
+
+    def wait_for_obstacles(self, *, holds: bool) -> None:
+        """Let the gangs wait for what forbids them to be placed."""
+        self._wait(self._lacks, holds=holds, unschedulable=False)
+
+    def refuse(self, fit_error: FitError) -> bool:
+        assert isinstance(fit_error.facts, CompositeFitError)
+        self._explain(fit_error, unschedulable=True)
+        return fit_error.facts.holds
+
+    def _wait(self, lacks: Mapping[GangRecord, object], *, holds: bool, unschedulable: bool) -> None:
+        facts = composite_fit_error(self.unit, self._attempt, lacks, holds)
+        self._explain(self._session.fit_errors.record(self.demand, facts), unschedulable=unschedulable)
+
+    def _explain(self, fit_error: FitError, *, unschedulable: bool) -> None:
+        """Set the verdicts; what lacks room, or may not be charged, waits for it."""
+        session = self._session
+        assert isinstance(fit_error.facts, CompositeFitError)
+        explain_composite(session, self.unit, fit_error.facts)
+        if unschedulable or self.demand.has_blocked_gang:
+            session.set_unschedulable(self.unit, self.demand, fit_error)
+        session.mark_attempted(self.unit)
+
+
+def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
+    wrong, _, remedy = fault.message.partition("; ")
+    least = gang.spec.min_member if gang.spec is not None else 0
+    return Verdict(
+        fault.code, wrong, needed=least, members=gang.counts().present, change=remedy, fault=fault.code == INVALID
+    )

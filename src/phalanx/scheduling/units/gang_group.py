@@ -1,0 +1,60 @@
+"""A gang group, mostly of one gang: the quorums of all its gangs are placed together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
+from phalanx.scheduling.queue.demands import QuorumDemand
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.bindings import bind_gangs
+from phalanx.scheduling.units.obstacles import has_obstacle
+
+
+def gang_group_attempt(session: Session, unit: QueuedUnit) -> GangGroupAttempt | None:
+    """Return an attempt; None where an obstacle forbids one, which the verdicts say."""
+    return None if has_obstacle(session, unit) else GangGroupAttempt(session, unit)
+
+
+class GangGroupAttempt:
+    """An attempt to place every quorum of a gang group."""
+
+    def __init__(self, session: Session, unit: QueuedUnit) -> None:
+        self.unit = unit
+        self._session = session
+        self._placements = [GangPlacement(session, gang) for gang in unit.gangs]
+        self.asks = not all(placement.need.satisfied for placement in self._placements)
+        self.nominated = nominated_members(unit)
+
+    @cached_property
+    def demand(self) -> QuorumDemand:
+        return demand_of(self._placements)
+
+    def least(self) -> Sequence[GangPlacement]:
+        return self._placements
+
+    def place(self, transaction: Transaction) -> object:
+        if self.nominated and place_where_nominated(self._session, transaction, self._placements):
+            return None
+        return place_gangs(self._session, self._placements, self.demand, transaction)
+
+    def wanted(self) -> QuorumDemand:
+        return self.demand
+
+    def accept(self) -> None:
+        if self.asks:
+            bind_gangs(self._session, self._placements)
+        for gang in self.unit.gangs:
+            self._session.decisions.set_gang_verdict(gang, None)
+
+    def refuse(self, fit_error: FitError) -> bool:
+        explain_unit(self._session, self.unit, fit_error.facts)
+        self._session.set_unschedulable(self.unit, self.demand, fit_error)
+        self._session.mark_attempted(self.unit)
+        return False

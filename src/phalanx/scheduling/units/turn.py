@@ -1,0 +1,58 @@
+"""The turn of a gang group or a composite: placed whole, or refused with a reason."""
+
+from __future__ import annotations
+
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, wait_for_victims
+from phalanx.scheduling.gang_placement.quorum_placement import charges_of, demand_of
+from phalanx.scheduling.ordering.borrowing import Borrowing
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.attempt import Attempt
+from phalanx.scheduling.units.composite import composite_attempt
+from phalanx.scheduling.units.gang_group import gang_group_attempt
+
+
+def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: bool) -> bool:
+    """Place a unit in one transaction, or nothing of it. Return whether it has what it needs.
+
+    A unit that would borrow may be postponed. With `opened` something reserved is open to it, so that an earlier
+    refusal does not count.
+    """
+    begin = composite_attempt if unit.composite is not None else gang_group_attempt
+    attempt = begin(session, unit)
+    if attempt is None:
+        session.decisions.withdraw_nominations(nominated_members(unit))
+        session.mark_attempted(unit)
+        return False
+    if not attempt.asks:
+        attempt.accept()
+        return True
+    nominated = attempt.nominated
+    known = session.fit_errors.known(attempt.demand) if not nominated and not opened else None
+    return _place(session, attempt, borrowing) if known is None else attempt.refuse(known)
+
+
+def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
+    unit, nominated = attempt.unit, attempt.nominated
+    # What is half bound is finished, and room that is held was granted before: neither borrows anew.
+    may_borrow = borrowing.active and not nominated and unit.band[0]
+    least = attempt.least() if may_borrow else ()
+    charges = charges_of(session, list(least), demand_of(list(least))) if may_borrow else {}
+    late = may_borrow and borrowing.is_late(unit, charges)
+    transaction = session.state.transaction()
+    transaction.lift(nominated)
+    refusal = attempt.place(transaction)
+    if refusal is None and not late:
+        transaction.commit()
+        attempt.accept()
+        session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
+        return True
+    transaction.rollback()
+    if refusal is None:
+        borrowing.postpone([unit], charges)
+        return False
+    wanted = attempt.wanted() if nominated else None
+    if wanted is not None and wait_for_victims(session, unit, wanted):
+        session.mark_attempted(unit)
+        return False
+    return attempt.refuse(session.fit_errors.record(attempt.demand, refusal))
