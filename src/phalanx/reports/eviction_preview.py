@@ -10,14 +10,8 @@ import msgspec
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.refusals import gang_verdict, pod_verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.diagnosis.verdicts import (
-    gap,
-    no_room_for_gang,
-    no_room_for_pod,
-    over_limit_for_gang,
-    over_limit_for_pod,
-)
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.solution import Eviction, cost_of
 from phalanx.scheduling.preemption.victims import hours_lost
@@ -190,17 +184,8 @@ def _missing(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> str:
 
 def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
     if unit.pod is not None:
-        assert not isinstance(facts, Gap)
-        return no_room_for_pod(facts) if isinstance(facts, Shortage) else over_limit_for_pod(facts)
-    gang = unit.gangs[facts.culprit]
-    match facts:
-        case Shortage():
-            return no_room_for_gang(facts, gang)
-        case OverQuota():
-            return over_limit_for_gang(facts, gang)
-        case Gap():
-            assert gang.spec is not None
-            return gap(facts, gang, gang.spec)
+        return pod_verdict(facts, unit.pod)
+    return gang_verdict(facts, unit.gangs[facts.culprit])
 
 
 def _departure(record: PodRecord) -> PreviewedPod:

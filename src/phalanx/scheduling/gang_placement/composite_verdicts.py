@@ -7,8 +7,8 @@ import msgspec
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.refusals import gang_verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.diagnosis.verdicts import gap, held_account, no_room_for_gang, over_limit_for_gang
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import Blocked, OverQuota
 from phalanx.scheduling.session.session import Session
@@ -65,16 +65,9 @@ def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
 
 
 def _verdict(facts: object, gang: GangRecord) -> Verdict:
-    assert gang.spec is not None
     match facts:
         case Verdict():
             return facts
-        case Shortage():
-            return no_room_for_gang(facts, gang)
-        case OverQuota():
-            return over_limit_for_gang(facts, gang)
-        case Gap():
-            return gap(facts, gang, gang.spec)
-        case Blocked():
-            return held_account(f"gang {gang.key}", facts)
+        case Shortage() | OverQuota() | Gap() | Blocked():
+            return gang_verdict(facts, gang)
     raise TypeError(f"no words for {facts!r}")

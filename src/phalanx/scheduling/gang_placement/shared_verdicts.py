@@ -1,4 +1,4 @@
-"""Telling everyone who waits with the same demand what was found out once."""
+"""Verdicts of all units that wait with the same demand, from one refusal."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ from collections.abc import Mapping
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.refusals import gang_verdict, pod_verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
-from phalanx.scheduling.diagnosis.verdicts import (
-    AWAITING_ADMISSION,
-    awaiting_admission,
-    behind,
-    gap,
-    held_account,
-    no_room_for_gang,
-    over_limit_for_gang,
-    victims_terminating,
-    waiting_for_gang_group,
-)
+from phalanx.scheduling.diagnosis.verdicts import AWAITING_ADMISSION, awaiting_admission, waiting_for_gang_group
 from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
 from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
 from phalanx.scheduling.queue.demands import PodDemand
@@ -27,27 +18,18 @@ from phalanx.scheduling.session.session import Session
 
 
 def explain_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
-    """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
+    """Set the verdicts of a unit by the facts of its refusal; some facts leave nothing new to say."""
     match facts:
-        case Shortage() if unit.pod is not None:
+        case Shortage() | OverQuota() if unit.pod is not None:
             session.decisions.set_pod_verdict(unit.pod, session.fit_errors.verdict(facts))
-        case Shortage():
+        case Blocked() | VictimsTerminating() | BlockedByFifo() if unit.pod is not None:
+            session.decisions.set_pod_verdict(unit.pod, pod_verdict(facts, unit.pod))
+        case Shortage() | OverQuota() | Gap() | Blocked():
             culprit = unit.gangs[facts.culprit]
-            judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
-        case Gap():
-            culprit = unit.gangs[facts.culprit]
-            assert culprit.spec is not None
-            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.spec))
-        case OverQuota() if unit.pod is not None:
-            session.decisions.set_pod_verdict(unit.pod, session.fit_errors.verdict(facts))
-        case OverQuota():
-            culprit = unit.gangs[facts.culprit]
-            judge_unit(session, unit, culprit, over_limit_for_gang(facts, culprit))
-        case Blocked() if unit.pod is not None:
-            session.decisions.set_pod_verdict(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
-        case Blocked():
-            culprit = unit.gangs[facts.culprit]
-            judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
+            judge_unit(session, unit, culprit, gang_verdict(facts, culprit))
+        case VictimsTerminating() | BlockedByFifo():
+            for gang in unit.gangs:
+                session.decisions.set_gang_verdict(gang, gang_verdict(facts, gang))
         case NotAdmitted():
             for gang in unit.gangs:
                 told = gang.last_verdict[0] if gang.last_verdict is not None else None
@@ -59,16 +41,6 @@ def explain_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
                     session.decisions.set_gang_verdict(gang, awaiting_admission(gang, gang.spec, facts))
         case CompositeFitError():
             explain_composite(session, unit, facts)
-        case VictimsTerminating() if unit.pod is not None:
-            session.decisions.set_pod_verdict(unit.pod, victims_terminating(f"pod {unit.pod.pod.key}", facts))
-        case VictimsTerminating():
-            for gang in unit.gangs:
-                session.decisions.set_gang_verdict(gang, victims_terminating(f"gang {gang.key}", facts))
-        case BlockedByFifo() if unit.pod is not None:
-            session.decisions.set_pod_verdict(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
-        case BlockedByFifo():
-            for gang in unit.gangs:
-                session.decisions.set_gang_verdict(gang, behind(f"gang {gang.key}", facts))
         case dict():
             for gang in unit.gangs:
                 explain_surplus(session, gang, facts)
