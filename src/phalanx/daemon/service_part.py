@@ -41,8 +41,8 @@ class ServicePart(msgspec.Struct, frozen=True, eq=False):
     """Hooks of one part of the process; None where the part takes no part.
 
     The fields are in the order in which a process first calls them. For each hook, parts are called in the order of
-    `assembly/registry.py`. A hook that raises is logged once, counted, and harms only its own part, except `load`
-    and `policy_changed`. A part holds its own state; the process knows nothing of it but these hooks.
+    `daemon/assembly/registry.py`. A hook that raises is logged once, counted, and harms only its own part, except
+    `load` and `policy_changed`. A part holds its own state; the process knows nothing of it but these hooks.
     """
 
     #: Name in the log, unique in the process.
@@ -59,7 +59,7 @@ class ServicePart(msgspec.Struct, frozen=True, eq=False):
     #: Restore what an earlier leader has stored, before the first cycle. A failure ends the process: a plan without
     #: the promises of the earlier leader would break them.
     load: Callable[[], Awaitable[None]] | None = None
-    #: Return new warnings about objects, before each cycle.
+    #: Return new warnings about objects, when something has changed, before the cycles that follow from it.
     warnings: Callable[[], Iterable[ObjectWarning]] | None = None
     #: Submit the writes of changed state, before each plan is carried out. The argument is True in the last call,
     #: when the process ends and still holds the lease. Nothing is saved before everything is loaded.
@@ -76,7 +76,7 @@ class ServicePart(msgspec.Struct, frozen=True, eq=False):
     policy_changed: Callable[[Policy], None] | None = None
     #: Called when the lease is lost, before the process ends. No write is sent any more.
     lease_lost: Callable[[], None] | None = None
-    #: Cancel what a restart resumes, before the submitted writes are finished. The last call of each part.
+    #: Cancel what a restart resumes, once, when the process ends and before the submitted writes are finished.
     drain: Callable[[], None] | None = None
 
 

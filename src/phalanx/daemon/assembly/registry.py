@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from phalanx.daemon.assembly.assemble import Assembly
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.service_part import Runs, ServicePart
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.warnings import ObjectWarning
-from phalanx.model.decisions import Bind
 from phalanx.scheduling.features.run_time_limits import KILL
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.status.warnings.ignored_protection import ignored_protection
@@ -17,35 +13,33 @@ from phalanx.status.warnings.ignored_quota_labels import ignored_quota_labels
 
 
 def service_parts(built: Assembly) -> list[ServicePart]:
-    """Return all parts in the order in which each hook is called.
+    """Return all parts, in the order in which each hook calls them.
 
-    The orders that matter are stated beside the parts; tests/daemon/test_service_parts.py holds them.
+    A comment states each order that matters, and tests/daemon/test_service_parts.py checks it.
     """
     core, status, execution, observation = built.core, built.status, built.execution, built.observation
     stored, controllers, hooks = built.stored, built.controllers, _Hooks(built)
+    self_check = ServicePart("self-check", Runs.LEADING, run=controllers.ledger_check.run, vital=True)
     return [
         ServicePart("event recorder", Runs.ALWAYS, run=built.writes.recorder.run),
         ServicePart("policy file", Runs.ALWAYS, run=core.policy_file.run),
         ServicePart("endpoint", Runs.ALWAYS, run=hooks.serve, vital=True),
-        ServicePart(
-            "verdict publisher",
-            Runs.ALWAYS,
-            run=status.verdict_publisher.run,
-            pod_gone=status.plan_publisher.pod_gone,
-        ),
+        ServicePart("verdict publisher", Runs.ALWAYS, run=status.verdict_publisher.run),
         ServicePart("observer", Runs.STANDBY, run=observation.observer.run, vital=True),
         # A policy is in force in the scheduler before pods are read anew under its run-time rule.
         ServicePart("scheduler", policy_changed=hooks.use_policy),
         ServicePart("run-time limits", policy_changed=hooks.enforce_run_times),
-        # Loaded in this order. Nominations come first: they are as the earlier leader left them only until the API
-        # server is asked for the rest. Promised starts are restored under the budgets that the usage has used up.
-        # Defragmentation comes last: it may evict once its budget is loaded, and it must know what is promised.
+        # Loaded in this order. Nominations first: they are as the earlier leader left them only before the API
+        # server is asked for the rest. Usage next: promised starts are restored under budgets that count it.
+        # Defragmentation after them: it may evict once its own budget is loaded.
         ServicePart("nominations", load=hooks.load_nominations),
         ServicePart(
             "usage record", Runs.LEADING, run=stored.usage.run, load=stored.usage.load, save=hooks.save_usage
         ),
-        ServicePart("promised starts", load=hooks.load_promises, save=hooks.save_promises),
-        ServicePart("defragmentation", load=stored.defragmentation.load, save=hooks.save_defragmentation),
+        ServicePart("promised starts", load=hooks.load_promises, save=lambda last: stored.reservations.save()),
+        ServicePart(
+            "defragmentation", load=stored.defragmentation.load, save=lambda last: stored.defragmentation.save()
+        ),
         ServicePart(
             "policy record",
             Runs.AFTER_FIRST_PLAN,
@@ -54,8 +48,7 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             check=stored.policy.save,
         ),
         ServicePart("kubelet rejections", pod_seen=controllers.kubelet_rejections.pod_seen),
-        # The executor before telemetry: it withdraws what is under way for a pod that is gone, and reports that to
-        # telemetry, which then forgets the pod.
+        # The executor before telemetry: what it ends for a deleted pod is counted before telemetry forgets the pod.
         ServicePart(
             "executor",
             pod_seen=execution.executor.pod_seen,
@@ -71,7 +64,11 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             pod_gone=execution.hub_lease.pod_gone,
         ),
         ServicePart("node loads", Runs.LEADING, run=observation.node_loads.run),
-        ServicePart("plan publisher", gang_touched=status.plan_publisher.gang_touched),
+        ServicePart(
+            "plan publisher",
+            pod_gone=status.plan_publisher.pod_gone,
+            gang_touched=status.plan_publisher.gang_touched,
+        ),
         ServicePart("group statuses", verdict_published=status.groups.touch),
         ServicePart(
             "composite statuses", gang_touched=status.composites.touch, verdict_published=status.composites.touch
@@ -88,10 +85,13 @@ def service_parts(built: Assembly) -> list[ServicePart]:
         ServicePart("objects", warnings=core.intake.drain_warnings),
         ServicePart("network faults", warnings=status.network_faults.new_warnings),
         ServicePart("distrusted devices", warnings=status.distrusted_devices.new_warnings),
-        ServicePart("ignored protection", bind_warnings=hooks.ignored_protection),
-        ServicePart("ignored quota labels", bind_warnings=hooks.ignored_quota_labels),
-        ServicePart("partial gangs", check=hooks.check_partial_gangs),
-        ServicePart("run times", check=hooks.check_run_times),
+        ServicePart(
+            "ignored protection",
+            bind_warnings=lambda binds: ignored_protection(core.state, binds, core.policy.self_protection),
+        ),
+        ServicePart("ignored quota labels", bind_warnings=lambda binds: ignored_quota_labels(core.state, binds)),
+        ServicePart("partial gangs", check=lambda: controllers.partial_gangs.check(core.policy.partial_gang)),
+        ServicePart("run times", check=lambda: controllers.run_time_exceeded.check(core.policy.exceeded_run_times)),
         ServicePart("maintenance", check=controllers.maintenance_windows.check),
         ServicePart("advance reservations", check=controllers.advance_reservations.check),
         ServicePart(
@@ -114,12 +114,12 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             pod_gone=controllers.queue_gates.pod_gone,
             check=controllers.queue_gates.check,
         ),
-        *([hooks.ledger_check] if core.options.self_check else []),
+        *([self_check] if core.options.self_check else []),
     ]
 
 
 class _Hooks:
-    """Hooks that connect two components, or adapt the signature of one."""
+    """Hooks of more than one call."""
 
     def __init__(self, built: Assembly) -> None:
         self._built = built
@@ -128,10 +128,6 @@ class _Hooks:
 
     async def serve(self) -> None:
         await self._core.telemetry.serve(self._built.observation.inspection)
-
-    @property
-    def ledger_check(self) -> ServicePart:
-        return ServicePart("self-check", Runs.LEADING, run=self._built.controllers.ledger_check.run, vital=True)
 
     def use_policy(self, policy: Policy) -> None:
         connect_extenders(policy)
@@ -146,12 +142,6 @@ class _Hooks:
 
     async def load_promises(self) -> None:
         self._stored.start_reservations.load(*await self._stored.reservations.load())
-
-    def save_promises(self, last: bool) -> None:
-        self._stored.reservations.save()
-
-    def save_defragmentation(self, last: bool) -> None:
-        self._stored.defragmentation.save()
 
     def save_usage(self, last: bool) -> None:
         """Save the usage when the process ends; until then the record's task saves it in intervals."""
@@ -169,15 +159,3 @@ class _Hooks:
         """Compare the status of every group, then of every account, with the state."""
         await self._built.observation.observer.publish_gangs()
         await self._built.status.accounts.run()
-
-    def ignored_protection(self, binds: Sequence[Bind]) -> list[ObjectWarning]:
-        return ignored_protection(self._core.state, binds, self._core.policy.self_protection)
-
-    def ignored_quota_labels(self, binds: Sequence[Bind]) -> list[ObjectWarning]:
-        return ignored_quota_labels(self._core.state, binds)
-
-    def check_partial_gangs(self) -> None:
-        self._built.controllers.partial_gangs.check(self._core.policy.partial_gang)
-
-    def check_run_times(self) -> None:
-        self._built.controllers.run_time_exceeded.check(self._core.policy.exceeded_run_times)
