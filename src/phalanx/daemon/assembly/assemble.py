@@ -13,7 +13,7 @@ from phalanx.daemon.assembly.controllers import (
 from phalanx.daemon.assembly.core import Core, build_core
 from phalanx.daemon.assembly.execution import Execution, build_execution
 from phalanx.daemon.assembly.observation import Observation, build_observation
-from phalanx.daemon.assembly.status import Status, build_status
+from phalanx.daemon.assembly.status import Publishers, build_status
 from phalanx.daemon.assembly.writes import Writes, build_writes
 from phalanx.daemon.scheduler_options import SchedulerOptions
 from phalanx.daemon.telemetry import Telemetry
@@ -25,7 +25,7 @@ class Assembly(msgspec.Struct, frozen=True, eq=False):
 
     core: Core
     writes: Writes
-    status: Status
+    status: Publishers
     execution: Execution
     observation: Observation
     stored: StoredState

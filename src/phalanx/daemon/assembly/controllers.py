@@ -9,7 +9,7 @@ import msgspec
 from phalanx.daemon.assembly.core import Core
 from phalanx.daemon.assembly.execution import Execution
 from phalanx.daemon.assembly.observation import Observation
-from phalanx.daemon.assembly.status import Status
+from phalanx.daemon.assembly.status import Publishers
 from phalanx.daemon.assembly.writes import Writes
 from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
@@ -72,7 +72,12 @@ def build_stored_state(core: Core, writes: Writes) -> StoredState:
 
 
 def build_controllers(
-    core: Core, writes: Writes, status: Status, execution: Execution, observation: Observation, stored: StoredState
+    core: Core,
+    writes: Writes,
+    status: Publishers,
+    execution: Execution,
+    observation: Observation,
+    stored: StoredState,
 ) -> Controllers:
     client, pool, state, intake, telemetry = writes.client, writes.pool, core.state, core.intake, core.telemetry
     event_publisher, evict, kinds = status.event_publisher, execution.executor.evict, observation.observer.kinds

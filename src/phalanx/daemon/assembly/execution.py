@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from phalanx.daemon.assembly.core import Core
-from phalanx.daemon.assembly.status import Status
+from phalanx.daemon.assembly.status import Publishers
 from phalanx.daemon.assembly.writes import Writes
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, already_condemned, gone_guard
@@ -28,7 +28,7 @@ class Execution(msgspec.Struct, frozen=True, eq=False):
     hub_lease: HubLease
 
 
-def build_execution(core: Core, writes: Writes, status: Status) -> Execution:
+def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution:
     state, client, pool, wake = core.state, writes.client, writes.pool, core.lifecycle.wake.set
 
     def bound(result: BindResult) -> None:

@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from phalanx.daemon.assembly.core import Core
-from phalanx.daemon.assembly.status import Status
+from phalanx.daemon.assembly.status import Publishers
 from phalanx.daemon.assembly.writes import Writes
 from phalanx.daemon.inspection import Inspection
 from phalanx.daemon.lifecycle import Readiness
@@ -22,7 +22,7 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
     inspection: Inspection
 
 
-def build_observation(core: Core, writes: Writes, status: Status) -> Observation:
+def build_observation(core: Core, writes: Writes, status: Publishers) -> Observation:
     wake, client = core.lifecycle.wake, writes.client
 
     def changed() -> None:

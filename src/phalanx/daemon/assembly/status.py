@@ -24,7 +24,7 @@ from phalanx.status.warnings.lost_members import LostMembers
 from phalanx.status.warnings.network_faults import NetworkFaults
 
 
-class Status(msgspec.Struct, frozen=True, eq=False):
+class Publishers(msgspec.Struct, frozen=True, eq=False):
     endpoint: StatusEndpoint
     conditions: PodConditions
     event_publisher: EventPublisher
@@ -38,7 +38,7 @@ class Status(msgspec.Struct, frozen=True, eq=False):
     distrusted_devices: DistrustedDevices
 
 
-def build_status(core: Core, writes: Writes) -> Status:
+def build_status(core: Core, writes: Writes) -> Publishers:
     state, intake, pool, recorder = core.state, core.intake, writes.pool, writes.recorder
     endpoint = StatusEndpoint(writes.client, recorder, core.telemetry.status_refused)
     conditions = PodConditions(writes.client, pool, time.time)
@@ -70,7 +70,7 @@ def build_status(core: Core, writes: Writes) -> Status:
     plan_publisher = PlanPublisher(
         state, event_publisher, EvictionEvents(recorder, state), verdict_publisher, groups, core.failures
     )
-    return Status(
+    return Publishers(
         endpoint,
         conditions,
         event_publisher,
