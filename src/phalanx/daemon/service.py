@@ -172,7 +172,7 @@ class SchedulerService:
                 await self._lifecycle.wake.wait()
 
     def _cycle(self) -> None:
-        """Plan, save what the plan rests on, carry the plan out, and record it."""
+        """Plan, save the state of the parts, carry the plan out, and record it."""
         started = time.perf_counter()
         deadline = started + self.scheduler.policy.cycle_budget
         asked = False

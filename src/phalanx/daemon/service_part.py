@@ -76,7 +76,7 @@ class ServicePart(msgspec.Struct, frozen=True, eq=False):
     policy_changed: Callable[[Policy], None] | None = None
     #: Called when the lease is lost, before the process ends. No write is sent any more.
     lease_lost: Callable[[], None] | None = None
-    #: Cancel what a restart resumes, once, when the process ends and before the submitted writes are finished.
+    #: Cancel the tasks that a restart resumes, when the process ends and before the submitted writes are finished.
     drain: Callable[[], None] | None = None
 
 
@@ -115,7 +115,7 @@ class ServiceParts:
         return started
 
     async def load(self) -> None:
-        """Load the stored state of one part after the other. Raises what a part raises."""
+        """Load the stored state of one part after the other. An exception of a part is raised."""
         for part in self._parts:
             if part.load is not None:
                 await part.load()
@@ -148,7 +148,7 @@ class ServiceParts:
             self._guard("status", f"{name}: gang {key}", call, key)
 
     def policy_changed(self, policy: Policy) -> None:
-        """Put a policy in force. Raises what a part raises."""
+        """Put a policy in force. An exception of a part is raised."""
         for part in self._parts:
             if part.policy_changed is not None:
                 part.policy_changed(policy)

@@ -32,7 +32,7 @@ from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
 class StoredState(msgspec.Struct, frozen=True, eq=False):
-    """What a restart finds again, each in ConfigMaps of its own."""
+    """State that survives a restart, each kind in its own ConfigMaps."""
 
     usage: UsageRecord
     start_reservations: StartReservations

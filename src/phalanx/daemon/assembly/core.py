@@ -1,4 +1,4 @@
-"""The core of the process: what every builder needs."""
+"""Builder of the core of the process, which every other builder needs."""
 
 from __future__ import annotations
 

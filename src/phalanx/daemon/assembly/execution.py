@@ -1,4 +1,4 @@
-"""Builder of what carries out plans: preparations, bindings, evictions, and the last checks before a binding."""
+"""Builder of the execution of plans: preparations, bindings, evictions, and the last checks before a binding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builder of both directions of sight: the observer of the cluster, and what can be seen of the process."""
+"""Builder of the observer of the cluster, and of the metrics, probes and debug pages of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of parts: the one list of what takes part in the scheduler process, and at which hooks."""
+"""The registry of parts: the one list of the parts of the scheduler process, each with its hooks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             check=stored.policy.save,
         ),
         ServicePart("kubelet rejections", pod_seen=controllers.kubelet_rejections.pod_seen),
-        # The executor before telemetry: what it ends for a deleted pod is counted before telemetry forgets the pod.
+        # The executor before telemetry: reports of the executor about a pod precede the last count of that pod.
         ServicePart(
             "executor",
             pod_seen=execution.executor.pod_seen,

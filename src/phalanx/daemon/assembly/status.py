@@ -1,4 +1,4 @@
-"""Builder of what users see: conditions, events, verdicts, the status of groups and accounts, warnings."""
+"""Builder of the publishers: conditions, events, verdicts, the status of groups and accounts, warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builder of what every write goes through: the lease, the fenced client, the pool, the event recorder."""
+"""Builder of the path of every write: the lease, the fenced client, the pool, the event recorder."""
 
 from __future__ import annotations
 
