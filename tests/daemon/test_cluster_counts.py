@@ -150,17 +150,17 @@ class TestUpkeep:
             service.state.apply(event)
 
         def waiting() -> list[str]:
-            lines = service._inspection.counted()
+            lines = service.assembly.observation.inspection.counted()
             return [line.partition(" ")[0] for line in lines if line.startswith("phalanx_pending_gangs{")]
 
         series = 'phalanx_pending_gangs{{queue="default",reason="{}"}}'
         assert waiting() == [series.format("")]
         plan = service.scheduler.cycle(1000)
-        service._publisher.plan_decided(plan)
-        service._verdict_publisher.publish_due()
+        service.assembly.status.plan_publisher.plan_decided(plan)
+        service.assembly.status.verdict_publisher.publish_due()
         assert waiting() == [series.format("NotEnoughResources")]
         service.state.apply(NodeUpdated(Node("more", allocatable=(("cpu", 9000), ("pods", 9)))))
-        service._publisher.plan_decided(service.scheduler.cycle(1001))
+        service.assembly.status.plan_publisher.plan_decided(service.scheduler.cycle(1001))
         assert waiting() == []
 
 

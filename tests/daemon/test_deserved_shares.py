@@ -197,7 +197,7 @@ class TestOfTheProcess:
     async def test_the_loop_is_free_while_it_is_worked_out(
         self, asked: Asked, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        text = await leader()._inspection.counted_apart()
+        text = await leader().assembly.observation.inspection.counted_apart()
         assert 'account="b",family="queue",kind="deserved",resource="nvidia.com/gpu"} 9' in text
         assert asked.threads
         assert threading.get_ident() not in asked.threads
@@ -210,7 +210,7 @@ class TestOfTheProcess:
 
         monkeypatch.setattr(proportion, "deserved_shares", raises)
         service = leader()
-        text = await service._inspection.counted_apart()
+        text = await service.assembly.observation.inspection.counted_apart()
         assert 'kind="pending"' in text
         assert 'kind="deserved"' not in text
         assert service.telemetry.registry.get_sample_value("phalanx_failures_total", {"part": "plugin"}) == 1

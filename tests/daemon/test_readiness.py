@@ -47,7 +47,7 @@ async def test_the_check_says_the_same_as_the_verdict(
     scheduler = service(elects=elects)
     if plans:
         scheduler.ready.set()
-    assert scheduler._checks()["synced"] == (scheduler.condition() != "")
+    assert scheduler.assembly.observation.readiness.checks()["synced"] == (scheduler.condition() != "")
 
 
 async def test_a_standby_tells_nothing_that_only_a_leader_decides() -> None:
@@ -56,7 +56,10 @@ async def test_a_standby_tells_nothing_that_only_a_leader_decides() -> None:
     def told(elects: bool) -> set[str]:
         scheduler = service(elects=elects)
         telemetry = scheduler.telemetry
-        text = [*scheduler._inspection.counted(), *generate_latest(telemetry.registry).decode().splitlines()]
+        text = [
+            *scheduler.assembly.observation.inspection.counted(),
+            *generate_latest(telemetry.registry).decode().splitlines(),
+        ]
         return {re.split("[ {]", line)[0] for line in text if not line.startswith("#")}
 
     assert told(elects=False) - told(elects=True) == {"scheduler_pending_pods"}
@@ -65,7 +68,7 @@ async def test_a_standby_tells_nothing_that_only_a_leader_decides() -> None:
 async def test_an_outage_of_the_api_server_does_not_end_readiness() -> None:
     scheduler = service(elects=False)
     scheduler.ready.set()
-    assert not scheduler._checks()["fresh"]
+    assert not scheduler.assembly.observation.readiness.checks()["fresh"]
     assert scheduler.condition() == "scheduling"
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from phalanx.daemon import service
+from phalanx.daemon import ledger_check
 from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
@@ -18,11 +18,11 @@ from phalanx.model.pod import Pod, PodClass
 async def test_sums_that_differ_from_the_pods_end_the_service(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(service, "_CHECK_PERIOD", 0.01)
+    monkeypatch.setattr(ledger_check, "_PERIOD", 0.01)
     checked = SchedulerService(KubeClient(ClusterConfig("http://127.0.0.1:1")), SchedulerOptions(self_check=True))
     pod = Pod("ns", "p", "u", PodClass(requests=(("cpu", 500),)), scheduler="phalanx", node="n")
     checked.state.apply(PodUpdated(pod))
-    checking = asyncio.create_task(checked._check_ledger())
+    checking = asyncio.create_task(checked.assembly.controllers.ledger_check.run())
     await asyncio.sleep(0.1)
     assert not checking.done()
     for account in checked.state.ledger.accounts.values():

@@ -28,7 +28,7 @@ from tests.upstream import Shape, newest, oldest
 
 # What schedulers in this process look at now and then, they look at more often: nobody need wait for it (seconds).
 PERIODS = {
-    "phalanx.daemon.service._TIMEOUT_PERIOD": 0.2,
+    "phalanx.daemon.service_part._CHECK_PERIOD": 0.2,
     "phalanx.daemon.controllers.generated_pod_groups._GATHER": 0.1,
     "phalanx.status.account_status.PERIOD": 0.2,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from phalanx.scheduling.policy.lint import sole_policy
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 
 log = logging.getLogger(__name__)
+
+# Seconds between two looks at the file.
+_PERIOD = 1.0
 
 
 class PolicyFile:
@@ -42,6 +46,12 @@ class PolicyFile:
     def text(self) -> str:
         """As it stands in the file, or what is built in."""
         return self._text
+
+    async def run(self) -> None:
+        """Follow the file until cancelled; return at once where the policy is the built-in one."""
+        while self.path:
+            await asyncio.sleep(_PERIOD)
+            self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
         """Takes a changed file at once; a bad one is reported once, and the old policy stays."""

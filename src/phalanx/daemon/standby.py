@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.signing_keys import known_keys, load_keys
@@ -51,9 +50,12 @@ class Standby:
         self._signer = signer
         self._patience = patience
 
-    async def leads(self, tasks: asyncio.TaskGroup, begun: list[asyncio.Task[None]]) -> None:
-        """Returns when it is this replica's turn and all has been seen; `begun` takes what goes on after that."""
-        observe = partial(self._observe, tasks, begun)
+    async def leads(self, observe: Callable[[], None]) -> None:
+        """Return when this replica holds the lease and has seen the whole cluster.
+
+        `observe` starts the observer. It is called once, after the signing keys are in use: a plan mark that was
+        read before them would not be believed.
+        """
         acquired = asyncio.ensure_future(self._leadership.acquired())
         try:
             await asyncio.wait({acquired}, timeout=self._patience)
@@ -78,9 +80,6 @@ class Standby:
         own = await self._own_keys()
         self._signer.use(own)
         self._observer.list_again(redeliver=own != known)
-
-    def _observe(self, tasks: asyncio.TaskGroup, begun: list[asyncio.Task[None]]) -> None:
-        begun.append(tasks.create_task(self._observer.run()))
 
     async def _own_keys(self) -> tuple[Key, ...]:
         return await load_keys(self._client, self._namespace, time.time, os.urandom)

@@ -1,0 +1,120 @@
+"""Builder of the controllers: stored state, objects that the process makes, gates and gangs that it releases."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from phalanx.daemon.assembly.core import Core
+from phalanx.daemon.assembly.execution import Execution
+from phalanx.daemon.assembly.observation import Observation
+from phalanx.daemon.assembly.status import Publishers
+from phalanx.daemon.assembly.writes import Writes
+from phalanx.daemon.controllers.advance_reservations import AdvanceReservationStatuses
+from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
+from phalanx.daemon.controllers.defragmentation_record import DefragmentationRecord
+from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
+from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
+from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindows
+from phalanx.daemon.controllers.partial_gangs import PartialGangs
+from phalanx.daemon.controllers.policy_record import PolicyRecord
+from phalanx.daemon.controllers.queue_gates import QueueGates
+from phalanx.daemon.controllers.reservation_record import ReservationRecord
+from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
+from phalanx.daemon.controllers.usage_record import UsageRecord
+from phalanx.daemon.kubelet_rejections import KubeletRejections
+from phalanx.daemon.ledger_check import LedgerCheck
+from phalanx.kube.own_objects import name_prefix
+from phalanx.scheduling.defragmentation.plugin import Defragmentation
+from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
+from phalanx.scheduling.start_reservations.plugin import StartReservations
+
+
+class StoredState(msgspec.Struct, frozen=True, eq=False):
+    """State that survives a restart, each kind in its own ConfigMaps."""
+
+    usage: UsageRecord
+    start_reservations: StartReservations
+    reservations: ReservationRecord
+    defragmentation: DefragmentationRecord
+    policy: PolicyRecord
+
+
+class Controllers(msgspec.Struct, frozen=True, eq=False):
+    kubelet_rejections: KubeletRejections
+    partial_gangs: PartialGangs
+    run_time_exceeded: RunTimeExceeded
+    maintenance_windows: MaintenanceWindows
+    advance_reservations: AdvanceReservationStatuses
+    leftover_evictions: LeftoverEvictions
+    builtin_queues: BuiltinQueues
+    generated_pod_groups: GeneratedPodGroups
+    queue_gates: QueueGates
+    ledger_check: LedgerCheck
+
+
+def build_stored_state(core: Core, writes: Writes) -> StoredState:
+    client, pool, options, features = writes.client, writes.pool, core.options, core.scheduler.features
+    place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
+    # Where the registry of features leaves one out, its instance here takes part in no cycle and stores nothing.
+    starts = features.get(StartReservations) or StartReservations(core.state, core.scheduler.queue)
+    defragmentation = features.get(Defragmentation) or Defragmentation()
+    return StoredState(
+        UsageRecord(client, pool, place, core.scheduler.history, time.time, prefix=prefix),
+        starts,
+        ReservationRecord(client, pool, place, starts.promised, starts.observed_starts, prefix=prefix),
+        DefragmentationRecord(
+            client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix
+        ),
+        PolicyRecord(client, pool, place, lambda: core.policy_file.text, scheduler_names=options.scheduler_names),
+    )
+
+
+def build_controllers(
+    core: Core,
+    writes: Writes,
+    status: Publishers,
+    execution: Execution,
+    observation: Observation,
+    stored: StoredState,
+) -> Controllers:
+    client, pool, state, intake, telemetry = writes.client, writes.pool, core.state, core.intake, core.telemetry
+    event_publisher, evict, kinds = status.event_publisher, execution.executor.evict, observation.observer.kinds
+
+    def pod_rejected(node: str, reason: str) -> None:
+        telemetry.refused_by_kubelet(reason)
+        if (nodes := core.scheduler.features.get(RejectingNodes)) is not None:
+            nodes.rejected(node, time.time())
+
+    return Controllers(
+        KubeletRejections(state, pod_rejected),
+        PartialGangs(state, event_publisher, evict, time.time),
+        RunTimeExceeded(
+            state, event_publisher, telemetry.run_time_exceeded, core.parts.verdict_published, time.time
+        ),
+        MaintenanceWindows(
+            client, status.endpoint, pool, state, intake, event_publisher, kinds.knows_all, time.time
+        ),
+        AdvanceReservationStatuses(
+            status.endpoint,
+            pool,
+            intake,
+            event_publisher,
+            stored.start_reservations.advance_grants,
+            stored.reservations.holds,
+            time.time,
+        ),
+        LeftoverEvictions(state, evict, execution.evictor.withdraw, time.time),
+        BuiltinQueues(client, pool, kinds, intake),
+        GeneratedPodGroups(
+            client,
+            pool,
+            state,
+            intake,
+            lambda: kinds.readable("podgroups"),
+            lambda: core.policy.create_pod_groups,
+        ),
+        QueueGates(client, pool, state, lambda: core.scheduler.new_session(time.time())),
+        LedgerCheck(state, telemetry.self_check_failed),
+    )

@@ -1,0 +1,26 @@
+"""Annotations that look like the scheduler's and were not written by it for this pod."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_MOST_COMPLAINTS = 1000
+
+
+class DistrustedAnnotations:
+    """Logs one line a namespace and annotation: a thousand copied pods do not fill the log. `count` is called each
+    time with the annotation's key."""
+
+    def __init__(self, count: Callable[[str], None]) -> None:
+        self._count = count
+        self._logged: set[tuple[str, str]] = set()
+
+    def record(self, key: str, namespace: str, name: str) -> None:
+        """Record that an annotation of a pod is ignored."""
+        self._count(key)
+        if (key, namespace) not in self._logged and len(self._logged) < _MOST_COMPLAINTS:
+            self._logged.add((key, namespace))
+            log.warning("pod %s/%s: annotation %s was not written for it by us: ignored", namespace, name, key)

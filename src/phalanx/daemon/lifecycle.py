@@ -1,0 +1,61 @@
+"""The events of the scheduler process, and its readiness."""
+
+from __future__ import annotations
+
+import asyncio
+
+from phalanx.daemon.endpoint import STOPPING
+from phalanx.daemon.observer import Observer
+from phalanx.daemon.policy_file import PolicyFile
+from phalanx.kube.leadership import Leadership
+
+
+class Lifecycle:
+    """Events of the process: `wake` asks for a cycle, `planned` is set after the first, `ready` while cycles run,
+    `stopping` when the process is to end."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.planned = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the loop after the cycle that is under way."""
+        self.stopping.set()
+        self.wake.set()
+
+
+class Readiness:
+    """Answers of the process to probes."""
+
+    def __init__(
+        self, lifecycle: Lifecycle, leadership: Leadership, observer: Observer, policy_file: PolicyFile
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._leadership = leadership
+        self._observer = observer
+        self._policy_file = policy_file
+
+    def condition(self) -> str:
+        """Return the readiness in one word, "" before the process is ready.
+
+        A standby is ready once it has seen the cluster: one that may not read it must not replace one that can.
+        An outage of the API server (`fresh`) does not change the answer: a restart would not help.
+        """
+        ready = self._lifecycle.ready.is_set()
+        if self._lifecycle.stopping.is_set() or (ready and not self._leadership.holds()):
+            return STOPPING
+        return ("scheduling" if ready else "standby") if self._has_synced() else ""
+
+    def checks(self) -> dict[str, bool]:
+        """Return what is shown beside the condition. Only `synced` decides about it."""
+        return {
+            "leader": self._leadership.holds(),
+            "synced": self._has_synced(),
+            "fresh": self._observer.fresh,
+            "policy": not self._policy_file.problem,
+        }
+
+    def _has_synced(self) -> bool:
+        return self._lifecycle.ready.is_set() or (self._observer.complete and not self._leadership.holds())
