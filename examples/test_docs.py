@@ -13,11 +13,6 @@ HERE = Path(__file__).parent
 DOCS = (HERE.parent / "docs" / "plugins.md").read_text("utf-8")
 
 
-@pytest.fixture
-def installed() -> None:
-    """There is nothing to install."""
-
-
 @pytest.mark.parametrize("file", ["plugin/node_price.py", "action/express.py"])
 def test_the_code_shown_is_that_of_the_example(file: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
