@@ -22,7 +22,8 @@ PROJECT = '[project]\nname = "a-test"\n[project.entry-points."phalanx.test"]\nhe
 
 def example(word: str) -> str:
     """Return the code block of the page that contains a word."""
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if word in block]
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (code,) = [block for block in blocks if word in block]
     return code
 
 
