@@ -13,7 +13,9 @@ import pytest
 
 import phalanx.testing
 from phalanx import plugin as plugin_module
-from phalanx.plugin import Arguments
+from phalanx.model.pod import PodClass
+from phalanx.model.run_time import RunTime
+from phalanx.scheduling.policy import registry
 from phalanx.testing import ClusterScenario, amounts, installed
 
 PAGE = (Path(__file__).parent.parent / "docs" / "plugins.md").read_text("utf-8")
@@ -37,13 +39,16 @@ def test_page_names_every_word_of_the_scenario() -> None:
     assert words <= set(re.findall(r"\w+", PAGE.split("## Test it")[1].split("## When it fails")[0]))
 
 
-def test_score_by_load_of_the_page_packs_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def offer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let an installed package offer a plugin of the page."""
     names: dict[str, Any] = dict(vars(plugin_module))
-    exec(compile(f"from __future__ import annotations\n{example('class FullGpus')}", "plugins.md", "exec"), names)
-    names["FullGpus"](Arguments("full-gpus", {"weight": 2}))
-    monkeypatch.setattr(
-        "phalanx.scheduling.policy.registry._offered", lambda group: _offer(group, names["FullGpus"])
-    )
+    exec(f"from __future__ import annotations\n{example(f'class {name}')}", names)
+    found = [("entry point", names[name])]
+    monkeypatch.setattr(registry, "_offered", lambda group: found if group == registry.ENTRY_POINT_GROUP else [])
+
+
+def test_score_by_load_of_the_page_packs_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "FullGpus")
     policy = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: predicates}, {name: full-gpus}]}]'
     scenario = ClusterScenario(policy).node("idle", gpu=4).node("used", gpu=4).node("without")
     scenario.pod("first", gpu=1, node="used").pod("second", gpu=1).pod("third", cpu=1).settle()
@@ -51,8 +56,20 @@ def test_score_by_load_of_the_page_packs_gpus(monkeypatch: pytest.MonkeyPatch) -
     assert not scenario.failures
 
 
-def _offer(group: str, plugin: type) -> list[tuple[str, type]]:
-    return [("entry point", plugin)] if group == "phalanx.plugins" else []
+def test_reservations_of_the_page_prefer_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "ResearchFirst")
+    plugins = "{name: gang}, {name: predicates}, {name: research-first}"
+    policy = f'actions: "allocate, reserve, backfill"\ntiers: [{{plugins: [{plugins}]}}]'
+    scenario = ClusterScenario(policy).nodes(2, cpu=4).queue("research").queue("other")
+    ends = {"run_time": RunTime(100), "started": scenario.now, "bound": scenario.now}
+    scenario.pod("runs", node="n1", cpu=4, pod_class=PodClass(run_limit=100), more=ends)
+    scenario.job("first", 2, cpu=4, queue="other").cycle()
+    scenario.now += 1
+    scenario.job("second", 2, cpu=4, queue="research").settle()
+    scenario.pod("single", cpu=1, queue="other").settle()
+    assert "starts no later" not in scenario.why("first").message
+    assert "starts no later" in scenario.why("second").message
+    assert scenario.why_pod("single").code == "BackfillRejected"
 
 
 def test_installed_project_is_offered_within_the_block_only(tmp_path: Path) -> None:
