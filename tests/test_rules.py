@@ -79,3 +79,11 @@ def test_pages_that_code_cites_exist() -> None:
     }
     assert len(found) > 100
     assert sorted((path, page) for path, page in found if not (ROOT / page).exists()) == []
+
+
+def test_paths_in_the_page_for_contributors_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    bases = (ROOT, ROOT / "src" / "phalanx")
+    found = set(re.findall(r"`((?:[\w-]+/)+[\w.-]*)`", text))
+    assert len(found) > 20
+    assert sorted(path for path in found if not any((base / path).exists() for base in bases)) == []
