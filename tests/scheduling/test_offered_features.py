@@ -15,8 +15,10 @@ from phalanx.model.gang import Problem
 from phalanx.plugin import Allocation, CyclePlugin, GangRecord, PolicyError, QueuedUnit, Session, Turn
 from phalanx.scheduling.policy import registry
 from phalanx.scheduling.session.cycle_plugin import CYCLE_POINTS
-from phalanx.scheduling.session.offered_feature import REST
+from phalanx.scheduling.session.offered_feature import REST, OfferedFeature
 
+from ..soak.cluster import POLICIES
+from ..soak.life import live, relive
 from .scenario import Scenario, amounts
 
 POLICY = """
@@ -332,6 +334,19 @@ def test_gang_with_a_problem_is_ready_when_it_is_corrected(world: Scenario) -> N
     assert events() == []
     world.gang("train", 1, problem=None).cycle()
     assert events() == ["ready train"]
+
+
+@pytest.mark.parametrize("seed", range(len(POLICIES)))
+def test_events_of_a_random_life_are_exact_and_change_no_decision(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed, errors = live(seed, 60), list[BaseException]()
+    monkeypatch.setattr(OfferedFeature, "fail", lambda self, point, error: errors.append(error))
+    offer(monkeypatch, Listener)
+    life = relive(undisturbed.story)
+    assert (errors, life.fault) == ([], "")
+    assert life.cluster.digest == undisturbed.cluster.digest
+    assert {text[0] for text in events()} >= {"+", "-"}
 
 
 def test_cycle_without_offered_features_costs_no_call_more(monkeypatch: pytest.MonkeyPatch) -> None:
