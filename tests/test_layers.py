@@ -37,6 +37,7 @@ LAYERS = {
     "orders": 8,
     "demo": 9,
     "dashboard": 9,
+    "testing": 10,
     "cli": 10,
 }
 # Packages that must not know each other although their layers would allow it.
@@ -50,6 +51,7 @@ STRANGERS = {
     "execution": {"scheduling", "cluster"},
     "controllers": {"scheduling", "cluster"},
     "simulation": {"kube", "execution", "status", "admission", "jobs", "controllers"},
+    "testing": set(LAYERS) - {"model", "cluster", "scheduling"},
 }
 # What the cluster on this machine may import of the scheduler, by its own packages, and where the scheduler starts
 # it.

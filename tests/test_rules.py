@@ -29,15 +29,61 @@ def test_every_rule_that_is_cited_is_there() -> None:
     assert {(name, number) for name, number in found if number not in headings(name)} == set()
 
 
+# What is not in the repository. (The page of a rule is cited with its folder.)
+ELSEWHERE = re.compile(
+    r"(?<![\w./])research/[a-z_]+\.md|(?<!rules/)\bcoscheduling\.md|\btime\.md|\b[Ss]eeds?(?:'s)? 0\d\d\b"
+    r"|\bshared/(?:seeds|design)\b|\b(?:STRUCTURE|STYLE|NAMES|CONTRACT|SOURCES)\.md"
+)
+# (A lookup of a few words is a hundred times as fast as a search by the expression.)
+SUSPICIOUS = (
+    "research/",
+    "coscheduling.md",
+    "time.md",
+    "eed 0",
+    "eeds 0",
+    "eed's 0",
+    "shared/",
+    "E.md",
+    "S.md",
+    "T.md",
+)
+# A page of the documents, by its path from the root.
+PAGE = re.compile(r"(?<![\w./-])docs/[\w/-]+\.md")
+
+
+def texts(*folders: str) -> Iterator[tuple[Path, str]]:
+    """Return the files of code and documents that are written by hand, with their texts."""
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in (".py", ".md") and path != Path(__file__):
+                yield path, path.read_text("utf-8")
+    for path in ROOT.glob("*.md"):
+        yield path, path.read_text("utf-8")
+
+
 def test_nothing_cites_what_is_not_in_the_repository() -> None:
-    files = {
-        path
-        for folder in ("src", "packages", "tests", "docs")
-        for path in (ROOT / folder).rglob("*.*")
-        if path.suffix in (".py", ".md") and path != Path(__file__)
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path, text in texts("src", "packages", "tests", "docs", "examples", "benchmarks")
+        if any(word in text for word in SUSPICIOUS)
+        for match in ELSEWHERE.finditer(text)
+    ]
+    assert found == []
+
+
+def test_pages_that_code_cites_exist() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), page)
+        for path, text in texts("src", "packages", "tests", "examples", "benchmarks")
+        for page in PAGE.findall(text)
     }
-    elsewhere = re.compile(r"(?<![\w./])research/[a-z_]+\.md|(?<!rules/)\bcoscheduling\.md")
-    # (A lookup of two words is a hundred times as fast as a search by the expression.)
-    texts = {path: path.read_text("utf-8") for path in files}
-    suspects = [path for path, text in texts.items() if "research/" in text or "coscheduling.md" in text]
-    assert [path for path in suspects if elsewhere.search(texts[path])] == []
+    assert len(found) > 100
+    assert sorted((path, page) for path, page in found if not (ROOT / page).exists()) == []
+
+
+def test_paths_in_the_page_for_contributors_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    bases = (ROOT, ROOT / "src" / "phalanx")
+    found = set(re.findall(r"`((?:[\w-]+/)+[\w.-]*)`", text))
+    assert len(found) > 20
+    assert sorted(path for path in found if not any((base / path).exists() for base in bases)) == []

@@ -13,6 +13,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import EvictionReason
+from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
@@ -26,6 +27,7 @@ from phalanx.scheduling.framework.extension_points import (
     LifecyclePlugin,
     OrderPlugin,
     QuotaPlugin,
+    ReservationPlugin,
     ScorePlugin,
     SortKey,
     Victim,
@@ -35,10 +37,15 @@ from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.framework.view import AccountView, ActionView, PodPlacer, View, WaitingUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import Limit
+from phalanx.scheduling.session.cycle_plugin import Allocation, CyclePlugin, Guard, Turn
+from phalanx.scheduling.session.session import Session
 
 __all__ = [
     "CPU_COLUMN",
@@ -49,16 +56,20 @@ __all__ = [
     "Action",
     "ActionView",
     "AdmissionPlugin",
+    "Allocation",
     "Arguments",
     "BoolArray",
     "ChargePath",
     "ClassRecord",
+    "CyclePlugin",
     "EvictVeto",
     "EvictionPlugin",
     "EvictionReason",
     "FilterPlugin",
     "FloatArray",
+    "GangKey",
     "GangRecord",
+    "Guard",
     "IntArray",
     "InterPodRules",
     "LifecyclePlugin",
@@ -70,15 +81,21 @@ __all__ = [
     "Plugin",
     "PodPlacer",
     "PodRecord",
+    "Policy",
     "PolicyError",
+    "QueuedUnit",
     "QuotaPlugin",
+    "ReservationPlugin",
     "Rows",
     "ScorePlugin",
+    "Session",
     "SortKey",
     "TaskBuckets",
     "Timers",
     "TopologySettings",
     "Tree",
+    "Turn",
+    "UnitKey",
     "UsageDecay",
     "Verdict",
     "Victim",

@@ -1,4 +1,4 @@
-"""Gangs that only pods declare get a PodGroup, which follows their labels and goes with them (seed 002)."""
+"""Gangs that only pods declare get a PodGroup, which follows their labels and goes with them (as in ACK)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .scenario import PACKING, Scenario
 
 
 def tensorflow(world: Scenario) -> Scenario:
-    """The job of seed 002: one parameter server and four workers with two GPUs each."""
+    """The example of ACK: one parameter server and four workers with two GPUs each."""
     world.gang("tf", 5)
     world.pod("tf-ps-0", gang="tf", role="ps", cpu=1)
     return world.pods("tf-worker", 4, gang="tf", role="worker", cpu=1, gpu=2)
@@ -55,7 +55,7 @@ def test_a_member_that_fits_nowhere_keeps_no_minimum_of_others_back() -> None:
 
 class TestDeadlock:
     def test_two_jobs_that_each_need_more_than_half_run_one_after_the_other(self) -> None:
-        """Seed 003: pod by pod, each would start a part and wait for the other."""
+        """Coscheduling KEP: pod by pod, each would start a part and wait for the other."""
         world = Scenario().nodes(4, gpu=1).job("a", 3, gpu=1).job("b", 3, gpu=1).run()
         assert world.placed() == ["a-0", "a-1", "a-2"]
         assert world.why("b").placeable == 1
@@ -77,7 +77,7 @@ class TestDeadlock:
 
 
 class TestJobReady:
-    """Seed 000: with few enough members left, those that succeeded count; while more could come, they do not."""
+    """KEP 34: with few enough members left, those that succeeded count; while more could come, they do not."""
 
     def gang(self, pending: int, succeeded: int, room: int) -> Scenario:
         world = Scenario().node("n1", gpu=room)

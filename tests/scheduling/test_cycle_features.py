@@ -17,8 +17,7 @@ from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy import registry
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.session.cycle_features import CYCLE_POINTS
-from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Turn
+from phalanx.scheduling.session.cycle_plugin import CYCLE_POINTS, CyclePlugin, Turn
 from phalanx.scheduling.session.session import Session
 
 from .scenario import NAMESPACE, Scenario

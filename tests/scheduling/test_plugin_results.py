@@ -80,6 +80,8 @@ SOUND: dict[str, set[str]] = {
 }
 # Asked only where another point of the same plugin has said something, or in trees that are not here.
 RARE = {"declared_resources", "nominal_quota", "runtime_quota", "subqueue_order", "deserved_with_request"}
+# Asked only where starts are reserved: test_reservation_votes.py.
+RARE |= {"reserve_start", "backfill"}
 
 
 def _rows(asked: tuple[Any, ...]) -> int:

@@ -1,4 +1,4 @@
-"""A gang that falls below its minimum while members run is told of on its object, and left alone (seed 000)."""
+"""A gang that falls below its minimum while members run is told of on its object, and left alone (KEP 34)."""
 
 from __future__ import annotations
 

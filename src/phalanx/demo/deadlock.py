@@ -1,4 +1,4 @@
-"""Seed 003: two jobs that each start in half and wait for each other's room."""
+"""The coscheduling KEP: two jobs that each start in half and wait for each other's room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed 004: elastic quotas; both user stories, both worked examples, each to its end."""
+"""KEP 9, capacity scheduling: elastic quotas; both user stories, both worked examples, each to its end."""
 
 from __future__ import annotations
 

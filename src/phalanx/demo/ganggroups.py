@@ -1,4 +1,4 @@
-"""Seed 002's gang groups: roles with minima of their own that start together or not at all."""
+"""Gang groups of ACK and Koordinator: roles with minima of their own that start together or not at all."""
 
 from __future__ import annotations
 

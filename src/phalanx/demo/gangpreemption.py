@@ -1,4 +1,4 @@
-"""Seed 001: an important job makes a whole less important one leave, not several pods of different jobs."""
+"""Gang preemption: an important job makes a whole less important one leave, not several pods of different jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed 000: when a kube-batch job is ready, and that members which have succeeded count."""
+"""KEP 34: when a kube-batch job is ready, and that members which have succeeded count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed 003's LastPodGroup: a gang that cannot fit must not keep its room from the gang behind it."""
+"""The coscheduling KEP's LastPodGroup: a gang that cannot fit must not keep its room from the gang behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed 002: a TensorFlow job of one parameter server and four workers with two GPUs each, on four GPUs."""
+"""ACK's example: a TensorFlow job of one parameter server and four workers with two GPUs each, on four GPUs."""
 
 from __future__ import annotations
 

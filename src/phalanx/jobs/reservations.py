@@ -1,4 +1,4 @@
-"""Quota that is held for groups before their pods exist (seed 000, `totalResources`). Pure.
+"""Quota that is held for groups before their pods exist (KEP 34, `totalResources`). Pure.
 
 Kubernetes charges quota pod by pod, so a reservation only holds while an admission check refuses others' pods. What
 is held stands in one object for each namespace, in a namespace of ours: its version decides who was faster.

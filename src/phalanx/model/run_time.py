@@ -9,7 +9,7 @@ class StatedRunTime(msgspec.Struct, frozen=True):
     """What one object says about the pods that it is about, in seconds, 0 where it says nothing.
 
     `allowed` is for how long they may run by what it says, whoever sees to it. Of several estimates the one with
-    the least `rank` holds (time.md 1.2).
+    the least `rank` holds.
     """
 
     allowed: int = 0

@@ -170,7 +170,7 @@ def fairness(samples: Sequence[TimelineSample]) -> tuple[float, float]:
 
 
 def start_metrics(plan: ReservationPlan | None) -> dict[str, float | int | None]:
-    """How promised starts came true (time.md 4): over all of a run; None where there was too little to say."""
+    """How promised starts came true: over all of a run; None where there was too little to say."""
     outcomes = plan.starts.outcomes if plan is not None else PromiseOutcomes()
     score = plan.starts.calibration.total if plan is not None else Score()
     found: dict[str, float | int | None] = {

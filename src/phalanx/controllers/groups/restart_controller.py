@@ -1,4 +1,4 @@
-"""Restarts groups whose running members fall below the minimum, where their PodGroup asks for it (seed 000).
+"""Restarts groups whose running members fall below the minimum, where their PodGroup asks for it (KEP 34).
 
 A restart is written down before its first pod is deleted, and bound to the members that were there then. So the
 process may die after any write: whoever looks next goes on with the same restart, and counts it once.

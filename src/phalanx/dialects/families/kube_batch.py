@@ -1,4 +1,4 @@
-"""PodGroup of kube-batch, and the spelling of its design (docs/rules/coscheduling.md, 1.1; seed 000)."""
+"""PodGroup of kube-batch, and the spelling of its design, KEP 34 (docs/rules/coscheduling.md, 1.1)."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class GangDeclarations:
                     names.append((order, naming, Stated(f"{place} {key}", values[key])))
 
     def nameless(self, metadata: Metadata) -> str:
-        """What to tell whoever leaves a group's name empty and may have meant one (seed 000), "" for others."""
+        """What to tell whoever leaves a group's name empty and may have meant one, "" for others."""
         if self._keys.isdisjoint(metadata.labels) and self._keys.isdisjoint(metadata.annotations):
             return ""
         found = [f"label {key}" for key in self._labels if metadata.labels.get(key) == ""]

@@ -1,6 +1,6 @@
 """PodGroups that the scheduler makes for gangs that only pods declare, to be listed and to have a status.
 
-Such an object declares nothing: what the pods say goes on holding (ACK makes them, too; seed 002). As soon as
+Such an object declares nothing: what the pods say goes on holding (ACK makes them, too). As soon as
 anybody else writes its spec it is theirs, and holds like every other.
 """
 

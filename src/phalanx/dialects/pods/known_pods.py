@@ -102,7 +102,7 @@ class PodWarnings:
             )
 
     def nameless(self, pod: Pod, text: str) -> None:
-        """Whoever leaves a group's name empty may have meant one (seed 000)."""
+        """Whoever leaves a group's name empty may have meant one."""
         if text and not (pod.finished or pod.node):
             self.warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
 

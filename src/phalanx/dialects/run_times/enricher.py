@@ -312,7 +312,7 @@ def _read_pod(pod: PodObject) -> _PodTime:
 def _combined(
     said: _PodTime, group: StatedRunTime, owners: tuple[OwnerTime, ...], most: tuple[int, str], ours: bool
 ) -> RunTime:
-    """time.md 1.2: the earliest of the limits, the first of the estimates."""
+    """Return the earliest of the limits, and the first of the estimates."""
     own = said.stated
     allowed = min(
         (

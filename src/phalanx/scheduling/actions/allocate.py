@@ -27,7 +27,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.start_reservations.plugin import plan_of
+from phalanx.scheduling.start_reservations.plugin import StartReservations, plan_of
 from phalanx.scheduling.units.turn import take_turn
 
 
@@ -66,6 +66,8 @@ class _Walk:
 
     def __init__(self, session: Session) -> None:
         self._session, self._plan = session, plan_of(session)
+        # Only where a plugin votes on backfill.
+        self._starts = session.feature(StartReservations) if session.plugin_runtime.plugins("backfill") else None
         self._surpluses, self._lanes = SurplusTurns(session), FifoQueues(session)
         self._known_borrowing: Borrowing | None = None
         self.turns: list[SurplusTurn] = []
@@ -101,6 +103,10 @@ class _Walk:
             return
         open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
         if not open_units or (self._plan is not None and left_to_backfill(self._session, self._plan, open_units)):
+            return
+        if self._starts is not None and not (
+            open_units := self._starts.permitted_backfills(self._session, open_units)
+        ):
             return
         first = open_units[0]
         if first.pod is None:

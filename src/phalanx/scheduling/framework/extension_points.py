@@ -19,7 +19,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
-from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.framework.view import View, WaitingUnit
 from phalanx.scheduling.quota.limits import Limit
 
 
@@ -266,6 +266,29 @@ class AdmissionPlugin:
         raise NotImplementedError
 
 
+class ReservationPlugin:
+    """Which units get a start reserved, and which may start before those (backfill).
+
+    Votes count as in `admit`: of a tier any REJECT decides, else any PERMIT, else the next tier is asked. Where all
+    abstain the policy decides.
+    """
+
+    def reserve_start(self, session: View, unit: WaitingUnit) -> Vote:
+        """Return whether a start is reserved for a unit that has no room, under a policy with the action `reserve`.
+
+        PERMIT sets its `minPriority` and `minAgeSeconds` aside, not its `depth`. A start that is promised stays
+        promised, whatever is voted later.
+        """
+        raise NotImplementedError
+
+    def backfill(self, session: View, unit: WaitingUnit) -> Vote:
+        """Return whether a unit may start before a unit of at least its priority whose start is reserved.
+
+        By default it may, where it delays none. With REJECT it waits, and is asked about again in each cycle.
+        """
+        raise NotImplementedError
+
+
 PROTOCOLS = (
     OrderPlugin,
     QuotaPlugin,
@@ -274,6 +297,7 @@ PROTOCOLS = (
     FilterPlugin,
     ScorePlugin,
     AdmissionPlugin,
+    ReservationPlugin,
 )
 EXTENSION_POINTS = tuple(
     name for protocol in PROTOCOLS for name, method in vars(protocol).items() if callable(method) and name[0] != "_"

@@ -13,12 +13,22 @@ from phalanx.scheduling.framework.extension_points import (
     LifecyclePlugin,
     OrderPlugin,
     QuotaPlugin,
+    ReservationPlugin,
     ScorePlugin,
 )
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 
 
-class Plugin(OrderPlugin, QuotaPlugin, EvictionPlugin, LifecyclePlugin, FilterPlugin, ScorePlugin, AdmissionPlugin):
+class Plugin(
+    OrderPlugin,
+    QuotaPlugin,
+    EvictionPlugin,
+    LifecyclePlugin,
+    FilterPlugin,
+    ScorePlugin,
+    AdmissionPlugin,
+    ReservationPlugin,
+):
     """Override the methods on which the plugin has an opinion; the framework calls only those.
 
     One instance lives as long as the policy that names it. A plugin keeps no reference to the cluster between

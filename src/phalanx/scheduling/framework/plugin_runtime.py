@@ -18,7 +18,7 @@ from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.result_checks import check_results
-from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.framework.view import View, WaitingUnit
 
 _UNLIMITED = 2**62
 RESERVED = "node(s) were reserved for others that start before it would end"
@@ -146,6 +146,16 @@ class PluginRuntime:
             if Vote.PERMIT in votes:
                 return True
         return True
+
+    def vote(self, point: str, session: View, unit: WaitingUnit) -> tuple[Vote, str]:
+        """Return the vote of the plugins on a unit, and the name of the plugin that decides it."""
+        for _, tier in groupby(self._speakers[point], key=_tier):
+            votes = [(getattr(entry.plugin, point)(session, unit), entry.plugin.name) for entry in tier]
+            for deciding in (Vote.REJECT, Vote.PERMIT):
+                for vote, plugin in votes:
+                    if vote is deciding:
+                        return vote, plugin
+        return Vote.ABSTAIN, ""
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         """What the first plugin that rejects the group says about it; None if it says nothing."""

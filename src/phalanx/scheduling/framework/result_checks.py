@@ -324,7 +324,7 @@ _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
     "explain": _explain,
     "static_score": _static_score,
     "score": _score,
-    "admit": _one_of("Vote", Vote),
+    **dict.fromkeys(("admit", "reserve_start", "backfill"), _one_of("Vote", Vote)),
     "max_admissions": lambda point, found, asked: _whole(found, least=0),
     "why_not_admitted": _two_texts,
 }

@@ -63,11 +63,13 @@ from phalanx.scheduling.plugins.queues.resourcequota import ResourceQuotaPlugin
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.offered_feature import OfferedFeature
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
 ACTION_ENTRY_POINT_GROUP = "phalanx.actions"
+CYCLE_ENTRY_POINT_GROUP = "phalanx.cycle_plugins"
 
 
 def builtin_plugins() -> dict[str, type[Plugin]]:
@@ -126,8 +128,12 @@ def builtin_actions() -> dict[str, Callable[[Session], None]]:
 
 
 def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHistory) -> tuple[CyclePlugin, ...]:
-    """Return the features of the cycle, in the order in which each of its steps asks them."""
-    return (
+    """Return the features of the cycle, in the order in which each of its steps asks them: ours, then those of
+    other packages by the names of their entry points.
+
+    Raises PolicyError for a feature of another package that cannot be used.
+    """
+    ours: tuple[CyclePlugin, ...] = (
         PastUse(state, history.history),
         Placeholders(state),
         AdmissionLapse(state),
@@ -137,6 +143,17 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         StartReservations(state, queue),
         Defragmentation(),
     )
+    names = {feature.name for feature in ours}
+    offered: list[CyclePlugin] = []
+    for where, kind in offered_cycle_plugins():
+        if kind.name in names:
+            raise PolicyError(f"{where}: there is a feature {kind.name!r} already")
+        names.add(kind.name)
+        try:
+            offered.append(OfferedFeature(kind()))
+        except Exception as error:
+            raise PolicyError(f"{where} cannot be made: {type(error).__name__}: {error}") from error
+    return (*ours, *offered)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:
@@ -144,6 +161,8 @@ def available_plugins() -> dict[str, type[Plugin]]:
 
     Raises PolicyError for an entry point that cannot be loaded, is no plugin, or takes a name that is taken.
     """
+    # A feature that cannot be used is found with the policy, before there is a scheduler.
+    offered_cycle_plugins()
     plugins = builtin_plugins()
     for where, plugin in _offered(ENTRY_POINT_GROUP):
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
@@ -174,6 +193,25 @@ def offered_actions() -> dict[str, type[Action]]:
             raise PolicyError(f"{where}: there is an action {name!r} already")
         actions[name] = action
     return actions
+
+
+def offered_cycle_plugins() -> list[tuple[str, type[CyclePlugin]]]:
+    """Return (a phrase for the entry point, the class) of each feature of the cycle that installed packages offer.
+
+    Raises PolicyError for an entry point that cannot be loaded or is no such class.
+    """
+    found: list[tuple[str, type[CyclePlugin]]] = []
+    for where, kind in _offered(CYCLE_ENTRY_POINT_GROUP):
+        if not (isinstance(kind, type) and issubclass(kind, CyclePlugin)):
+            raise PolicyError(f"{where} is not a phalanx CyclePlugin class")
+        name = getattr(kind, "name", None)
+        if not isinstance(name, str) or not name:
+            raise PolicyError(f"{where}: its name is {name!r}; give it one that failures can be reported under")
+        if kind.reserved_room is not CyclePlugin.reserved_room:
+            # The first feature that closes room decides, and its answers steer every placement unchecked.
+            raise PolicyError(f"{where}: reserved_room is not open to other packages; use a plugin's `filter`")
+        found.append((where, kind))
+    return found
 
 
 def entry_points(group: str) -> metadata.EntryPoints:

@@ -1,5 +1,5 @@
 """Hierarchical dominant resource fairness (Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
-Workloads", SoCC 2013), with the rules of Volcano's drf plugin (drf.go, docs/design/hdrf.md).
+Workloads", SoCC 2013), with the rules of Volcano's drf plugin (drf.go, design/hdrf.md there).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class StartCalibration:
     """The last starts, in the order in which they happened.
 
     A quantile is one of the ratios wait / told wait of those that were told about as long a wait and are about as
-    large (QBETS takes past waits alone; the plan explains most of them: time.md 4); where those are few, of all
+    large (QBETS takes past waits alone; the plan explains most of them); where those are few, of all
     that were told about as long a wait, else of all. `total` scores every start since the process began.
     """
 

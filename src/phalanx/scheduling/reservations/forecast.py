@@ -66,7 +66,7 @@ NOT_AN_AMOUNT = StartForecast(
 
 
 class StartForecaster:
-    """A conservative pass (time.md 2.2): each who asks gets the earliest window beside those before it, and beside
+    """A conservative pass: each who asks gets the earliest window beside those before it, and beside
     the `windows` that are kept. The future is its own: no plan and no cluster is touched."""
 
     def __init__(

@@ -28,7 +28,7 @@ class FutureMatrix:
     It follows the cluster row by row as long as the time line stays, and counts only the resources that somebody
     has asked about. What a row's amounts hold beyond the pods that are known to be on it (those of an open
     transaction) is taken to stay. In maintenance a row has nothing.
-    (The structure: time.md 2.8 measures it; the rounding is one-sided.)
+    The rounding is one-sided.
     """
 
     def __init__(self, state: ClusterState, start_delay: int = 0) -> None:

@@ -39,7 +39,7 @@ _RETRY = 30
 class ReservationPlan(StandingPlan):
     """Which waiting units have a start that is kept for them.
 
-    A plan that is made anew at every event breaks promises though nobody is late (time.md 2.5): who ranks higher
+    A plan that is made anew at every event breaks promises though nobody is late: who ranks higher
     and finds a better hole pushes others back. So it is carried over. An event mends the windows that it breaks,
     last come first, and each slip has a named cause; then every window may move forward, in the order of rank,
     never back.

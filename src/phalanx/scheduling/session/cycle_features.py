@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Turn
+from phalanx.scheduling.session.cycle_events import CycleEvents
+from phalanx.scheduling.session.cycle_plugin import CYCLE_POINTS, CyclePlugin, Turn
+from phalanx.scheduling.session.offered_feature import OfferedFeature
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.plugin_runtime import ReservedRoom
@@ -21,15 +23,18 @@ F = TypeVar("F", bound=CyclePlugin)
 Guarded = Callable[["Session", str, Callable[[], object]], None]
 """Calls a function; where it raises, undoes what it has decided and reports it."""
 
-CYCLE_POINTS = tuple(name for name, method in vars(CyclePlugin).items() if callable(method) and name[0] != "_")
+_EVENTS = ("deallocated", "ready", "allocated")
 
 
 class CycleFeatures:
     """Features in the order of the registry, which is the order in which each point asks them."""
 
     def __init__(self, features: Sequence[CyclePlugin] = ()) -> None:
-        self._by_type = {type(feature): feature for feature in features}
+        self._offered = [each for each in features if isinstance(each, OfferedFeature)]
+        own = [each.feature if isinstance(each, OfferedFeature) else each for each in features]
+        self._by_type = {type(feature): feature for feature in own}
         self._at = {point: [each for each in features if _takes_part(each, point)] for point in CYCLE_POINTS}
+        self._events: CycleEvents | None = CycleEvents() if any(self._at[point] for point in _EVENTS) else None
 
     def get(self, kind: type[F]) -> F | None:
         """Return the feature of a class; None where it is not part of this scheduler."""
@@ -66,6 +71,8 @@ class CycleFeatures:
             feature.advance(now)
 
     def wake(self, session: Session) -> Iterator[UnitKey]:
+        for offered in self._offered:
+            offered.report(session)
         for feature in self._at["wake"]:
             yield from feature.wake(session)
 
@@ -74,6 +81,8 @@ class CycleFeatures:
             yield from feature.wake_behind(session)
 
     def begin(self, session: Session) -> None:
+        if self._events is not None:
+            self._announce(session, self._events)
         for feature in self._at["begin"]:
             feature.begin(session)
 
@@ -114,7 +123,21 @@ class CycleFeatures:
         self._ask_each("revise", session, guarded)
 
     def published(self, session: Session, guarded: Guarded) -> None:
+        if self._events is not None:
+            self._announce(session, self._events)
         self._ask_each("published", session, guarded)
+        for offered in self._offered:
+            offered.report(session)
+
+    def _announce(self, session: Session, events: CycleEvents) -> None:
+        """Let the features react to what has happened to pods and gangs."""
+        found = events.collect(session)
+        for feature in self._at["deallocated"] if found.deallocated else ():
+            feature.deallocated(session, found.deallocated)
+        for feature in self._at["ready"] if found.ready else ():
+            feature.ready(session, found.ready)
+        for feature in self._at["allocated"] if found.allocated else ():
+            feature.allocated(session, found.allocated)
 
     def _ask_each(self, point: str, session: Session, guarded: Guarded) -> None:
         for feature in self._at[point]:
@@ -129,4 +152,6 @@ class CycleFeatures:
 
 
 def _takes_part(feature: CyclePlugin, point: str) -> bool:
+    if isinstance(feature, OfferedFeature):
+        return point in feature.points
     return getattr(type(feature), point) is not getattr(CyclePlugin, point)

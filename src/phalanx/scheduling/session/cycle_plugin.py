@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.queue.unschedulable import UnitKey
 
@@ -50,15 +53,23 @@ class Turn:
             self._guards.__exit__(kind, error, trace)
 
 
+class Allocation(msgspec.Struct, frozen=True):
+    """A pod and the node that it holds, or has held."""
+
+    record: PodRecord
+    node: str
+
+
 class CyclePlugin:
     """A feature of the cycle. Override the methods in which it takes part; the cycle calls only those.
 
     One instance lives as long as the scheduler, also under another policy. The order of the methods below is the
-    order in which a cycle calls them. Times are seconds since the epoch. A method that raises is reported in the
-    plan, and what it had decided is undone; the cycle goes on.
+    order in which a cycle calls them. Times are seconds since the epoch. A feature of another package that raises
+    is reported in the plan, what it had decided at that point is undone, and it rests for a minute
+    (`offered_feature.py`). Of ours that holds at `evict_ended`, `revise` and `published`, and none rests.
     """
 
-    name: ClassVar[str]
+    name: str
 
     # under which policy
 
@@ -98,6 +109,20 @@ class CyclePlugin:
         """Return further such units, now that `session.units` is known and not empty."""
         raise NotImplementedError
 
+    def deallocated(self, session: Session, allocations: list[Allocation]) -> None:
+        """React to pods that have left their nodes since the last call (finished, deleted, not bound after all)."""
+        raise NotImplementedError
+
+    def ready(self, session: Session, gangs: list[GangRecord]) -> None:
+        """React to gangs that are complete and admitted now and wait for nothing but room and quota. Asked here,
+        and again before `published` with the gangs that the cycle has admitted."""
+        raise NotImplementedError
+
+    def allocated(self, session: Session, allocations: list[Allocation]) -> None:
+        """React to pods that hold a node since the last call: placed by this scheduler, or seen on it. Asked here,
+        and again before `published` with what the cycle has decided; the first call has all pods on nodes."""
+        raise NotImplementedError
+
     def begin(self, session: Session) -> None:
         """Prepare `session.units`, which are complete and not yet in order."""
         raise NotImplementedError
@@ -133,3 +158,7 @@ class CyclePlugin:
     def published(self, session: Session) -> None:
         """Record the outcome of a cycle, for the next one or for another process."""
         raise NotImplementedError
+
+
+CYCLE_POINTS = tuple(name for name, method in vars(CyclePlugin).items() if callable(method) and name[0] != "_")
+"""The names of the extension points, in the order of the cycle."""

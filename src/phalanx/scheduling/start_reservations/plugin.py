@@ -27,6 +27,7 @@ from phalanx.scheduling.start_reservations.turns import (
     reserve_start,
     reserved_turn,
 )
+from phalanx.scheduling.start_reservations.votes import reject_backfills
 
 # Seconds after which evictions that were refused are tried again.
 _RETRY = 10.0
@@ -53,6 +54,7 @@ class StartReservations(CyclePlugin):
         self._forecast_at = 0.0
         self._retry_at: float | None = None
         self._again = False
+        self._rejected: dict[UnitKey, None] = {}
 
     # under which policy
 
@@ -100,11 +102,13 @@ class StartReservations(CyclePlugin):
         self._follow_advance()
 
     def wake(self, session: Session) -> Iterable[UnitKey]:
+        # Votes may have changed, and the unit ahead may have started.
+        rejected, self._rejected = self._rejected, {}
         if self.plan is None:
-            return ()
+            return rejected
         due = due_units(session, self.plan)
         self._version_at_begin = self.plan.version
-        return due
+        return (*due, *rejected) if rejected else due
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
         return next_in_line(session, self.plan) if self.plan is not None else ()
@@ -125,6 +129,14 @@ class StartReservations(CyclePlugin):
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
         """Open what is reserved for the unit: it is no reason to look for its room elsewhere."""
         return self.plan.opened_to([unit.key]) if self.plan is not None else None
+
+    def permitted_backfills(self, session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
+        """Return the units that may have their turn although it may be before a reserved start."""
+        if self.plan is None or not self.plan.active:
+            return units
+        rejected = {unit.key: None for unit in reject_backfills(session, self.plan, units)}
+        self._rejected |= rejected
+        return [unit for unit in units if unit.key not in rejected] if rejected else units
 
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
         if self.plan is not None:

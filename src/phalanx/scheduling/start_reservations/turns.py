@@ -14,6 +14,7 @@ from phalanx.cluster.resource_space import IntArray
 from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
+from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -25,6 +26,7 @@ from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.votes import start_vote
 
 #: So many starts are kept at most, whatever the policy says.
 MOST_RESERVATIONS = 1000
@@ -171,7 +173,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
         return
     wait = _created(unit) + plan.settings.min_age - session.now
-    if plan.settings.min_age and wait > 0:
+    if plan.settings.min_age and wait > 0 and not _permitted(session, unit):
         session.queue.recheck_at(unit, session.now + wait)
         return
     parts = parts_of(session, unit)
@@ -196,7 +198,14 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
         return False
     if any(session.blocked(member) is not None for member in unit.members):
         return False
+    if session.plugin_runtime.plugins("reserve_start") and (vote := start_vote(session, unit)) is not Vote.ABSTAIN:
+        return vote is Vote.PERMIT
     return min(session.turn_priority(member) for member in unit.members) >= plan.settings.min_priority
+
+
+def _permitted(session: Session, unit: QueuedUnit) -> bool:
+    """Return whether a plugin wants a start reserved for the unit, whatever its age."""
+    return bool(session.plugin_runtime.plugins("reserve_start")) and start_vote(session, unit) is Vote.PERMIT
 
 
 def _inside(member: PodRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Gangs that fall below their minimum while members run: an event for whoever manages them (seed 000)."""
+"""Gangs that fall below their minimum while members run: an event for whoever manages them (KEP 34)."""
 
 from __future__ import annotations
 

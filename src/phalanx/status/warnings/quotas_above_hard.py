@@ -1,4 +1,4 @@
-"""ElasticQuotas that allow more than the ResourceQuotas of their namespace let anybody create (seed 004)."""
+"""ElasticQuotas that allow more than the ResourceQuotas of their namespace let anybody create (KEP 9)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""Votes of plugins: which units get a start reserved, and which may start before those."""
+
+from __future__ import annotations
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.framework.extension_points import Vote
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
+from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
+from phalanx.scheduling.ordering.failures import set_aside
+from phalanx.scheduling.queue.demands import FifoBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.quota.limits import Blocked
+from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.reservation import Reservation
+from phalanx.scheduling.session.session import Session
+
+BACKFILL_REJECTED = "BackfillRejected"
+
+
+class BackfillRejected(FifoBlocked, frozen=True):
+    """Units that a plugin keeps from starting before a unit whose start is reserved (`ahead`)."""
+
+    plugin: str
+    ahead: str
+
+
+def start_vote(session: Session, unit: QueuedUnit) -> Vote:
+    """Return whether the plugins let a start be reserved for a unit."""
+    return _vote(session, "reserve_start", unit)[0]
+
+
+def reject_backfills(session: Session, plan: ReservationPlan, units: list[QueuedUnit]) -> list[QueuedUnit]:
+    """Make those of the units unschedulable that a plugin keeps from starting before a reserved start. Return them,
+    and the units whose plugin has raised."""
+    reservations = plan.all()
+    return [unit for unit in units if reservations and _is_rejected(session, unit, reservations[0])]
+
+
+def _is_rejected(session: Session, unit: QueuedUnit, first: Reservation) -> bool:
+    # `first` is one of the highest priority: a unit that outranks it starts before it in its own right.
+    if unit.reserved or nominated_members(unit) or not _starts(session, unit):
+        return False
+    if min(session.turn_priority(member) for member in unit.members) > first.priority:
+        return False
+    vote, plugin = _vote(session, "backfill", unit)
+    if vote is Vote.REJECT and plugin:
+        message = f"plugin {plugin} does not let it start before {first.name}, whose start is reserved"
+        facts = Blocked(BACKFILL_REJECTED, message, f"wait for the start of {first.name}")
+        demand = BackfillRejected(_queue_of(session, unit), plugin, first.name)
+        explain_unit(session, unit, facts)
+        session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
+        session.mark_attempted(unit)
+    return vote is Vote.REJECT
+
+
+def _starts(session: Session, unit: QueuedUnit) -> bool:
+    """Return whether the unit asks for a start, rather than for more members or the repair of a gang that runs."""
+    needs = [session.requirement(gang) for gang in unit.gangs]
+    return not any(need.satisfied or need.repair for need in needs)
+
+
+def _queue_of(session: Session, unit: QueuedUnit) -> AccountKey:
+    queue = session.charge_path(unit.members[0]).queue
+    return queue.key if queue is not None else AccountKey(Tree.QUEUE, "")
+
+
+def _vote(session: Session, point: str, unit: QueuedUnit) -> tuple[Vote, str]:
+    """Return the vote and the plugin that decides it. Where a plugin raises, set the unit aside: (REJECT, "")."""
+    try:
+        return session.plugin_runtime.vote(point, session, unit)
+    except Exception as error:
+        set_aside(session, [unit], error)
+        return Vote.REJECT, ""

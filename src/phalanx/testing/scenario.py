@@ -1,0 +1,167 @@
+"""A declared cluster and its scheduler: cycles go in, placements and verdicts come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import Failure, Plan
+from phalanx.model.events import GangUpdated, PodUpdated
+from phalanx.model.pod import MemberState, PodPhase
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
+from phalanx.scheduling.scheduler import Scheduler, never
+from phalanx.testing.declared_cluster import Audit, DeclaredCluster
+
+QUIET_CYCLES = 5
+MOST_CYCLES = 50
+
+
+class ClusterScenario(DeclaredCluster):
+    """One cluster and its scheduler under a policy (YAML; the default policy without it).
+
+    `cycle` runs one cycle. `settle` runs cycles until the scheduler is idle and answers them: placed pods run,
+    evicted pods are deleted, groups are admitted. `plans` are the plans of all cycles.
+    """
+
+    def __init__(self, policy: str | None = None, *, audit: Audit | None = None) -> None:
+        super().__init__(audit)
+        self.policy = load_policy(policy if policy is not None else DEFAULT_POLICY)
+        self.scheduler = Scheduler(self.state, self.policy)
+        self.plans: list[Plan] = []
+        self._gang_verdicts: dict[str, Verdict | None] = {}
+        self._pod_verdicts: dict[str, Verdict | None] = {}
+
+    # cycles
+
+    def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
+        """Run one cycle at `now`; return its plan. The API does not answer yet."""
+        plan = self.scheduler.cycle(self.now, should_stop)
+        self.audit()
+        self.plans.append(plan)
+        for entry in plan.gangs:
+            self._gang_verdicts[entry.gang.name] = entry.verdict
+        for pod in plan.pods:
+            self._pod_verdicts[pod.uid] = pod.verdict
+        return plan
+
+    def work(self) -> Self:
+        """Run cycles until the scheduler is idle. The API does not answer yet."""
+        for _ in range(MOST_CYCLES):
+            if self.scheduler.idle:
+                return self
+            self.cycle()
+        raise AssertionError(f"not idle after {MOST_CYCLES} cycles")
+
+    def confirm(self, *names: str) -> Self:
+        """Let placed pods (these, or all) be bound and run; without names, let groups be admitted too."""
+        for uid, record in list(self.state.pods.items()):
+            if record.state is MemberState.ASSUMED and not record.pod.placeholder and (not names or uid in names):
+                bound = msgspec.structs.replace(record.pod, node=record.assumed_node, mark=record.mark)
+                self.observe(f"pod {uid}", PodUpdated(bound))
+                self.becomes(uid, phase=PodPhase.RUNNING)
+        for gang in list(self.state.gangs.values()) if not names else ():
+            if gang.admitted and gang.spec is not None:
+                self.observe(
+                    f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(gang.spec, admitted=True))
+                )
+        return self
+
+    def depart(self, *names: str) -> Self:
+        """Delete evicted pods (these, or all)."""
+        for uid, record in list(self.state.pods.items()):
+            if uid in names or (record.evicting and not names):
+                self.gone(uid)
+        return self
+
+    def settle(self, *, after: int = 0) -> Self:
+        """Run cycles and answer them until nothing is left to do; evicted pods leave `after` so many seconds."""
+        for _ in range(MOST_CYCLES):
+            self.work()
+            decided = len(self.evicted) + len(self.order)
+            self.confirm()
+            self.now += after
+            self.depart()
+            if self.scheduler.idle and decided == len(self.evicted) + len(self.order):
+                return self
+        raise AssertionError(f"not settled after {MOST_CYCLES} rounds")
+
+    def run(self, quiet: int = QUIET_CYCLES) -> Self:
+        """Settle, and check that `quiet` further cycles decide and publish nothing."""
+        self.settle()
+        self.now += 1
+        for _ in range(quiet):
+            plan = self.cycle()
+            assert plan.complete
+            decided = (plan.binds, plan.admissions, plan.gangs, plan.pods, plan.evictions, plan.nominations)
+            assert decided == ([], [], [], [], [], []), f"not at rest: {decided}"
+        assert self.scheduler.idle
+        return self
+
+    def restart(self) -> Self:
+        """Start another scheduler process: it observes the cluster anew, all that was in memory only is lost."""
+        self.state = ClusterState()
+        self.scheduler = Scheduler(self.state, self.policy)
+        self._gang_verdicts.clear()
+        self._pod_verdicts.clear()
+        for event in self.events:
+            self.state.apply(event)
+        self.audit()
+        return self
+
+    # the outcome
+
+    def where(self, name: str) -> str:
+        """Return the node that a pod was placed on or is bound to, "" for none."""
+        record = self.state.pods[name]
+        return record.assumed_node or record.pod.node
+
+    def placed(self, prefix: str = "") -> list[str]:
+        """Return the names of the pods that have a node."""
+        return sorted(name for name in self.state.pods if name.startswith(prefix) and self.where(name))
+
+    def waiting(self, prefix: str = "") -> list[str]:
+        """Return the names of the pods that have no node."""
+        return sorted(name for name in self.state.pods if name.startswith(prefix) and not self.where(name))
+
+    def spread(self, prefix: str = "") -> dict[str, int]:
+        """Return node -> number of the pods on it."""
+        counts: dict[str, int] = {}
+        for name in self.placed(prefix):
+            counts[self.where(name)] = counts.get(self.where(name), 0) + 1
+        return counts
+
+    def why(self, gang: str) -> Verdict:
+        """Return the verdict of a gang that waits."""
+        verdict = self._gang_verdicts[gang]
+        assert verdict is not None, f"gang {gang} does not wait"
+        return verdict
+
+    def why_pod(self, name: str) -> Verdict:
+        """Return the verdict of a pod that waits: one without a gang, or a member above the minimum of its gang."""
+        verdict = self._pod_verdicts[name]
+        assert verdict is not None, f"pod {name} does not wait"
+        return verdict
+
+    @property
+    def order(self) -> list[str]:
+        """The pods in the order in which they were bound."""
+        return [bind.name for plan in self.plans for bind in plan.binds]
+
+    @property
+    def evicted(self) -> list[str]:
+        """The pods in the order in which they were evicted."""
+        return [eviction.name for plan in self.plans for eviction in plan.evictions]
+
+    @property
+    def admissions(self) -> list[str]:
+        """The gangs in the order in which they were admitted."""
+        return [admission.gang.name for plan in self.plans for admission in plan.admissions]
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The errors that plugins, actions and features raised."""
+        return [failure for plan in self.plans for failure in plan.failures]
