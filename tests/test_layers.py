@@ -26,6 +26,7 @@ LAYERS = {
     "kube": 2,
     "jobs": 3,
     "execution": 3,
+    "views": 3,
     "admission": 4,
     "status": 4,
     "daemon": 5,
@@ -48,6 +49,7 @@ STRANGERS = {
     "jobs": {"scheduling", "cluster", "kube"},
     "admission": {"scheduling", "cluster"},
     "execution": {"scheduling", "cluster"},
+    "views": {"kube", "dialects"},
     "controllers": {"scheduling", "cluster"},
     "simulation": {"kube", "execution", "status", "admission", "jobs", "controllers"},
 }
