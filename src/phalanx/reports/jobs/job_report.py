@@ -18,6 +18,7 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import shown_name
+from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
     EventEntry,
@@ -38,6 +39,7 @@ from phalanx.reports.jobs.read_documents import (
     task_entries,
     text,
 )
+from phalanx.views.gang_state import gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
@@ -355,6 +357,7 @@ def _found(row: _Row, now: float) -> FoundJob:
     if row.kind == GANG and row.resource not in (None, PODS):
         # What stands beside its spec charges it to nothing: then its pods say the queue.
         entry = msgspec.structs.replace(entry, queue=text(mapping(row.document.get("spec")).get("queue")))
+    entry = msgspec.structs.replace(entry, state=gang_state(document_facts(entry, row.document, pods)))
     return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
 
 
