@@ -92,6 +92,11 @@ class Forecast(enum.StrEnum):
     STARTS_NOW = "StartsNow"
     STARTS_AFTER_EVICTIONS = "StartsAfterEvictions"
 
+    @property
+    def words(self) -> str:
+        """Forecast as it stands behind the state in a line of text."""
+        return {"StartsNow": "starts now", "StartsAfterEvictions": "starts after evictions"}.get(self, "")
+
 
 class GangFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Facts that decide the state of a gang.
