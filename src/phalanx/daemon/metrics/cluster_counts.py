@@ -51,7 +51,7 @@ class GangTally:
     """How many gangs there are of each kind, kept up to date gang by gang."""
 
     def __init__(self) -> None:
-        self.states = dict.fromkeys(COUNTED, 0)
+        self.states: dict[GangState, int] = dict.fromkeys(COUNTED, 0)
         self.reasons: dict[tuple[str, str], int] = {}
         self._gangs: dict[GangKey, CountedGang] = {}
         # When those that wait were created, by queue, and the eldest of each whose answer still holds.
