@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -347,6 +347,20 @@ def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collecti
 def _whole(text: str) -> int:
     """A number of members, 0 for what is none."""
     return int(text[:9]) if text.isascii() and text.isdecimal() else 0
+
+
+def found_job(
+    kind: str,
+    document: Json,
+    resource: Resource | None,
+    members: Sequence[Json],
+    groups: Sequence[Json],
+    now: float,
+) -> FoundJob:
+    """Return the job of these documents, with the state of its gang."""
+    row = _Row(kind, document, resource)
+    row.pods, row.groups = list(members), list(groups)
+    return _found(row, now)
 
 
 def _found(row: _Row, now: float) -> FoundJob:
