@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.accounting.runs import RUN_STATES, RunTotals, open_state
 from phalanx.jobs.suspended import QUEUE_LABEL
 from phalanx.model.pod import PodClass, PodPhase
 from phalanx.model.run_time import RunTime
@@ -180,6 +181,21 @@ def test_gang_that_would_be_placed_is_pending_with_the_forecast_that_it_starts()
     answer = situation.why()
     assert (answer.state, answer.forecast, answer.reason) == (PENDING, Forecast.STARTS_NOW, "")
     assert situation.entry().state is PENDING
+
+
+@pytest.mark.parametrize(
+    ("play", "state"),
+    [(play, state) for play, state, _ in SITUATIONS if not state.over and state is not GangState.SUSPENDED],
+)
+def test_run_that_is_accounted_follows_from_the_state(play: Callable[[], Situation], state: GangState) -> None:
+    pods = [each.pod for each in play().world.state.pods.values() if each.gang is not None]
+    unfinished = [pod for pod in pods if not pod.finished]
+    totals = RunTotals(members=len(pods), open=len(unfinished), bound=sum(bool(pod.node) for pod in unfinished))
+    assert open_state(totals) is RUN_STATES[state]
+
+
+def test_every_state_has_a_word_of_the_accounts() -> None:
+    assert set(RUN_STATES) == set(GangState)
 
 
 def test_surplus_member_that_waits_is_counted_with_its_reason() -> None:
