@@ -14,6 +14,7 @@ from phalanx.daemon.metrics.exposition import labels, lines_of
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts
@@ -173,8 +174,7 @@ class CountedCluster:
     def _look(self, gang: GangRecord) -> CountedGang:
         state = gang_state(gang_facts(gang))
         # A gang that is not admitted has no pods yet, and its reason is published on its object.
-        unadmitted = gang.spec is not None and gang.spec.admission and not (gang.spec.admitted or gang.admitted)
-        if not gang.pending and not (state.waits and unadmitted):
+        if not gang.pending and not awaits_admission(gang):
             return CountedGang(state)
         verdict = self._told(gang.key)
         created = gang.spec.created if gang.spec is not None else 0
