@@ -68,10 +68,10 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "It ages while nothing happens.",
         ),
         _stat("Gangs running", 'max(phalanx_gangs{JOB, state="running"})'),
-        _stat("Gangs waiting", 'max(phalanx_gangs{JOB, state="waiting"})'),
+        _stat("Gangs waiting", 'max(phalanx_gangs{JOB, state="pending"})'),
         _stat(
             "Gangs partly bound",
-            'max(phalanx_gangs{JOB, state="partly_bound"})',
+            'max(phalanx_gangs{JOB, state="partial"})',
             description="They hold nodes with less than their minimum: 0 but for moments.",
         ),
         _stat("Nodes unschedulable", 'max(phalanx_nodes{JOB, state="unschedulable"})'),

@@ -15,6 +15,7 @@ from phalanx.cli.jobs.wait import ENDED_OTHERWISE, REACHED, outcome
 from phalanx.cli.listing.ages import age
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
 from phalanx.reports.jobs.read_documents import job_entry, policy_lines, read_pod
+from phalanx.views.gang_state import GangState
 
 CREATED = "2026-11-23T00:00:00Z"
 NOW = 1795392000.0  # that moment
@@ -120,15 +121,24 @@ def test_policies_are_told_as_event_and_action() -> None:
 
 def test_the_table_has_the_reason_last() -> None:
     jobs = [
-        entry(queue="q", phase="Running", minimum=2, total=4, running=3, ready=2, retry_limit=3, created=CREATED),
-        entry(name="stopped", phase="Aborted", reason="x"),
+        entry(
+            queue="q",
+            state=GangState.RUNNING,
+            minimum=2,
+            total=4,
+            running=3,
+            ready=2,
+            retry_limit=3,
+            created=CREATED,
+        ),
+        entry(name="stopped", state=GangState.SUSPENDED, reason="x"),
         entry(name="fresh"),
     ]
     assert job_table(jobs, NOW + 200, wide=False, namespaces=False) == [
         "NAME      KIND    QUEUE   STATUS      MIN   RUN/READY/ALL   RETRIES   AGE     REASON",
         "train     vcjob   q       Running     2     3/2/4           0/3       3m20s   -",
         "stopped   vcjob   -       Suspended   0     0/0/0           -         -       x",
-        "fresh     vcjob   -       New         0     0/0/0           -         -       -",
+        "fresh     vcjob   -       Pending     0     0/0/0           -         -       -",
     ]
 
 
@@ -143,7 +153,7 @@ def test_ages_have_two_units(seconds: float, text: str) -> None:
     ("job", "words"),
     [
         (entry(phase="Pending", minimum=2, group="train-u"), "phalanx why podgroup/train-u -n default"),
-        (entry(phase="Aborted"), "phalanx job resume train -n default"),
+        (entry(state=GangState.SUSPENDED), "phalanx job resume train -n default"),
         (entry(phase="Failed", kind="job"), "phalanx job logs job/train -n default"),
         (entry(phase="Running", running=2, minimum=2, group="train-u"), ""),
     ],

@@ -22,7 +22,8 @@ from phalanx.cli.listing.progress import Progress
 from phalanx.cli.listing.sorting import sorted_entries
 from phalanx.cli.listing.table import Table, colours_wanted
 from phalanx.cli.main import cli
-from phalanx.daemon.gang_entries import GangEntry, GangState
+from phalanx.daemon.gang_entries import GangEntry
+from phalanx.views.gang_state import GangState
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2066\r\nroot# \x7f\x00\ud800"
 

@@ -13,7 +13,7 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics import cluster_counts
 from phalanx.daemon.metrics.accounts import AccountSeries
-from phalanx.daemon.metrics.cluster_counts import OTHER, CountedCluster
+from phalanx.daemon.metrics.cluster_counts import OTHER, ClusterCounts, CountedCluster
 from phalanx.daemon.metrics.deserved import DeservedShares, nothing
 from phalanx.daemon.service import SchedulerOptions, SchedulerService
 from phalanx.daemon.telemetry import Telemetry
@@ -26,7 +26,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
 from phalanx.model.verdict import GangVerdict, Verdict
 from phalanx.status.verdict_publisher import PublishingPace
-from tests.scheduling.scenario import Scenario, key
+from phalanx.views.gang_state import GangFacts
+from phalanx.views.record_facts import gang_facts
+from tests.scheduling.scenario import Scenario, amounts, key
 
 
 def counted(world: Scenario) -> CountedCluster:
@@ -35,6 +37,11 @@ def counted(world: Scenario) -> CountedCluster:
         return known[0] if known is not None else None
 
     return CountedCluster(world.state, lambda: world.scheduler, told)
+
+
+def numbers(counts: ClusterCounts) -> dict[str, int]:
+    """Return the numbers of gangs by state, without the states of no gang."""
+    return {state: number for state, number in counts.gangs.items() if number}
 
 
 class TestWhatWaits:
@@ -49,11 +56,25 @@ class TestWhatWaits:
     def test_gangs_by_state_and_by_what_they_were_told(self) -> None:
         world = Scenario().node("n", cpu=2).job("runs", 2, cpu=1).job("large", 3, cpu=1).settle()
         counts = counted(world).count(world.now + 50)
-        assert counts.gangs == {"waiting": 1, "partly_bound": 0, "running": 1, "evicting": 0}
+        assert numbers(counts) == {"pending": 1, "running": 1}
         ((queue, code), number) = next(iter(counts.waiting.items()))
         assert (queue, number) == ("default", 1)
         assert code == world.why("large").code
         assert counts.nodes == {"schedulable": 1, "unschedulable": 0}
+
+    def test_gang_that_awaits_admission_is_pending_with_its_reason(self) -> None:
+        """Its controller makes no pods before."""
+        world = Scenario().node("n", cpu=1).queue("q", capability={"cpu": 1})
+        need = amounts(cpu=4)
+        world.gang("large", 4, queue="q", admission=True, admitted=False, min_resources=need, created=900).settle()
+        counts = counted(world).count(world.now)
+        assert numbers(counts) == {"pending": 1}
+        assert counts.waiting == {("q", world.why("large").code): 1}
+        assert counts.oldest == {"q": world.now - 900}
+
+    def test_gang_with_finished_members_is_running(self) -> None:
+        world = Scenario().node("n", cpu=4).job("g", 3, cpu=1).settle().finishes("g-0", "g-1")
+        assert numbers(counted(world).count(world.now)) == {"running": 1}
 
     def test_labels_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cluster_counts, "MOST_SERIES", most := 20)
@@ -110,13 +131,12 @@ class TestUpkeep:
         world, looks = Scenario().node("n", cpu=1), list[GangKey]()
         for number in range(50):
             world.job(f"g{number}", 2, cpu=1)
-        real = cluster_counts._state_of
 
-        def state_of(gang: GangRecord) -> str:
+        def facts_of(gang: GangRecord) -> GangFacts:
             looks.append(gang.key)
-            return real(gang)
+            return gang_facts(gang)
 
-        monkeypatch.setattr(cluster_counts, "_state_of", state_of)
+        monkeypatch.setattr(cluster_counts, "gang_facts", facts_of)
         counts = counted(world)
         counts.count(world.now)
         assert len(looks) == 50
@@ -139,7 +159,7 @@ class TestUpkeep:
             world.gang(f"g{number}").no_gang(f"g{number}")
         assert world.state.gangs.take_touched() is None
         world.job("new", 1, cpu=1)
-        assert counts.count(world.now).gangs["waiting"] == 1
+        assert counts.count(world.now).gangs["pending"] == 1
 
     async def test_what_a_gang_was_told_is_counted_at_once_though_nothing_else_changes(self) -> None:
         """It is told a moment after the cycle; in a quiet cluster nothing else may happen for long."""
@@ -300,7 +320,7 @@ def test_a_gang_above_its_minimum_runs_though_more_of_it_wait() -> None:
     for number in range(4):
         world.pod(f"elastic-{number}", gang="elastic", cpu=1)
     world.settle()
-    assert counted(world).count(world.now).gangs == {"waiting": 0, "partly_bound": 0, "running": 1, "evicting": 0}
+    assert numbers(counted(world).count(world.now)) == {"running": 1}
 
 
 def test_what_an_account_had_when_it_was_asked_is_what_is_told() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry, GangState
+from phalanx.daemon.gang_entries import GangAnswer, GangEntry
 from phalanx.daemon.gang_list import GangList
 from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.model.gang import GangKey, GroupRef
 from phalanx.model.pod import PodPhase
 from phalanx.model.verdict import Verdict
+from phalanx.views.gang_state import GangState
 from tests.scheduling.scenario import NAMESPACE, Scenario
 
 SHORT = Verdict("NotEnoughResources", "2 of 4 fit")

@@ -65,13 +65,13 @@ async def test_the_schema_would_notice_an_answer_of_another_form(page: Page) -> 
 
 async def test_a_gang_that_waits_says_why_and_what_would_help(page: Page) -> None:
     rows = await page.rows("gangs")
-    assert rows["hidden-ns/covert-train"]["state"] == "Bound"
+    assert rows["hidden-ns/covert-train"]["state"] == "Starting"
     waiting = rows["ours/impossible"]
-    assert (waiting["state"], waiting["reason"], waiting["minimum"]) == ("Waiting", "NotEnoughResources", 2)
+    assert (waiting["state"], waiting["reason"], waiting["minimum"]) == ("Pending", "NotEnoughResources", 2)
     assert "Insufficient cpu" in waiting["message"]
     assert waiting["asks"] == {"cpu": 2_000_000}
     answer = await page.json("gangs/ours/impossible")
-    assert answer["why"]["state"] == "Waiting"
+    assert answer["why"]["state"] == "Pending"
     assert "8 cpu" in answer["why"]["change"]
     assert [each["name"] for each in answer["members"]] == ["impossible-0", "impossible-1"]
     assert {each["state"] for each in answer["members"]} == {"Pending"}
@@ -243,7 +243,7 @@ async def test_a_gang_whose_members_are_gone_says_that_they_were_evicted(site: S
 
     async def told() -> bool:
         answer = await page.json("gangs/ours/victim")
-        return answer["why"] is not None and answer["why"]["state"] == "Evicted"
+        return answer["why"] is not None and answer["why"]["reason"] == "Preempted"
 
     await until(told, "the eviction")
     answer = await page.json("gangs/ours/victim")

@@ -55,7 +55,7 @@ async def test_a_tenant_sees_his_own_gangs_and_of_others_numbers_only(site: Site
     assert await shared.rows("queues", token=ours) == {}
     summary = (await shared.rows("summary", token=ours))["cluster"]["summary"]
     assert summary["nodes"] == 2
-    assert summary["states"]["Bound"] == 1  # (there is such a gang: whose, and what it is called, is not said)
+    assert summary["states"]["Starting"] == 1  # (there is such a gang: whose, and what it is called, is not said)
     session = await shared.json("session", token=ours)
     assert (session["namespace"], session["everything"], session["what_if"]) == ("ours", False, False)
 

@@ -41,7 +41,7 @@ async def test_whatever_a_command_prints_is_taken_by_why_and_by_the_orders(world
     await world.node("small", cpu="2")
     name = name.replace("UID", await indexed_job(world, 3))
     code, output = await run(world, "why", name)
-    assert (code, f"Gang {world.namespace}/train: Waiting" in output) == (0, True), output
+    assert (code, f"Gang {world.namespace}/train: Pending" in output) == (0, True), output
     code, output = await run(world, "cancel", name, "--dry-run")
     assert (code, "job/train" in output) == (0, True), output
 
@@ -61,7 +61,7 @@ async def test_a_name_alone_may_be_a_pod_or_nothing(world: World) -> None:
     await world.node("small", cpu="2")
     await world.pod("alone", cpu="5")
     code, output = await run(world, "why", "alone")
-    assert (code, output.startswith(f"Pod {world.namespace}/alone: Waiting")) == (0, True), output
+    assert (code, output.startswith(f"Pod {world.namespace}/alone: Pending")) == (0, True), output
     code, output = await run(world, "why", "nobody")
     assert (code, f"no gang, job or pod 'nobody' in namespace '{world.namespace}'" in output) == (1, True), output
 

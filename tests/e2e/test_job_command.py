@@ -205,7 +205,7 @@ async def test_cancel_of_a_bare_gang_spares_pods_that_somebody_would_make_anew(w
 async def test_the_exit_code_of_wait_says_how_the_job_ended(world: World, last: str, code: int) -> None:
     await submit(world, "train")
     waiting = await start(world, "job", "wait", "train")
-    await waiting.says("New, 0 of 1 run")
+    await waiting.says("Pending, 0 of 1 run")
     await phase(world, "train", "Running", running=1)
     await waiting.says("Running, 1 of 1 run")
     await phase(world, "train", last, running=0)
@@ -218,7 +218,7 @@ async def test_wait_tells_when_the_time_is_up_and_when_the_job_is_gone(world: Wo
     code, output = await run(world, "job", "wait", "train", "--timeout", "1")
     assert (code, "not completed after 1 s" in output) == (124, True), output
     waiting = await start(world, "job", "wait", "train")
-    await waiting.says("New")
+    await waiting.says("Pending")
     await world.delete(VOLCANO_JOBS, "train")
     assert await waiting.ends() == 1
     assert "is gone, not completed" in waiting.output
@@ -229,7 +229,7 @@ async def test_wait_tells_when_the_time_is_up_and_when_the_job_is_gone(world: Wo
 async def test_a_watch_prints_the_list_again_when_it_has_changed(world: World) -> None:
     await submit(world, "train")
     watch = await start(world, "job", "list", "-w", "--interval", "0.5")
-    await watch.says("New")
+    await watch.says("Pending")
     await phase(world, "train", "Running", running=1)
     await watch.says("Running")
     watch.child.terminate()

@@ -69,14 +69,14 @@ async def test_a_gang_is_asked_about_and_cancelled_by_the_name_of_whoever_made_i
     job = await made(world, RAY_JOBS, "rj")
     await made(world, POD_GROUPS, "ray-rj-pg", job, minMember=3)
     code, output = await run(world, "why", "rayjob/rj")
-    assert (code, f"Gang {world.namespace}/ray-rj-pg: Waiting (NotEnoughMembers)" in output) == (0, True), output
+    assert (code, f"Gang {world.namespace}/ray-rj-pg: Pending (NotEnoughMembers)" in output) == (0, True), output
 
     cluster = await made(world, RAY_CLUSTERS, "rj-abc", job)
     await members(world, cluster, "ray-rj-pg", 3)
     await made(world, RAY_CLUSTERS, "bare")
     for name in ("rayjob/rj", "rj", "raycluster/rj-abc", "rayclusters.ray.io/rj-abc", "ray-rj-pg"):
         code, output = await run(world, "why", name)
-        assert (code, f"Gang {world.namespace}/ray-rj-pg: Waiting" in output) == (0, True), f"{name}: {output}"
+        assert (code, f"Gang {world.namespace}/ray-rj-pg: Pending" in output) == (0, True), f"{name}: {output}"
     for name in ("rayjob/rj", "rj", "rj-abc", "ray-rj-pg"):
         code, output = await run(world, "cancel", name, "--dry-run")
         assert (code, "rayjob/rj in namespace" in output, "3 pods" in output) == (0, True, True), output

@@ -59,7 +59,7 @@ async def test_commands_are_about_all_names_that_the_scheduler_serves(world: Wor
 
     async def told() -> bool:
         code, output = await run(world, *why)
-        return code == 0 and "Waiting (NotEnoughResources)" in output
+        return code == 0 and "Pending (NotEnoughResources)" in output
 
     await world.until(told, "the command knows the second name")
     _, output = await run(world, *why, "--scheduler-name", "phalanx")

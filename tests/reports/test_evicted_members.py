@@ -54,7 +54,7 @@ def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() ->
     made = cluster()
     leave(made, "old-0", "old-1", "old-2")
     answer = made.ask("old")
-    assert (answer.state, answer.reason) == ("Terminating", "PreemptionByScheduler")
+    assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
     assert answer.message == f"3 pods were told to leave at {TOLD} (the last has until 1970-01-12T13:47:00Z): {WHY}"
     assert answer.change == (
         "nothing need be changed: once its pods are created anew (a controller does so by itself) it waits at its "
@@ -68,7 +68,7 @@ def test_whoever_loses_some_and_has_its_minimum_is_satisfied_and_says_so_too() -
     made = cluster(minimum=2)
     leave(made, "old-2")
     answer = made.ask("old")
-    assert answer.state == "Satisfied"
+    assert answer.state == "Running"
     assert f"  1 pod was told to leave at {TOLD} (the last has until 1970-01-12T13:47:00Z): {WHY}" in render(answer)
 
 
@@ -78,7 +78,7 @@ def test_while_its_new_pods_wait_already_both_are_told() -> None:
     for number in range(3):
         made.pod(f"new-{number}", gang="old", cpu=4)
     answer = made.ask("old")
-    assert (answer.state, answer.reason) == ("Waiting", "NotEnoughResources")
+    assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     assert f"3 pods were told to leave at {TOLD}" in render(answer)
 
 
@@ -96,7 +96,7 @@ def test_a_gang_that_nobody_has_told_anything_lacks_members() -> None:
     for name in ("old-0", "old-1", "old-2"):
         made.becomes(name, terminating=True, leaves=int(NOW) + 20)
     answer = made.ask("old")
-    assert (answer.state, answer.reason, answer.loss) == ("Waiting", "NotEnoughMembers", None)
+    assert (answer.state, answer.reason, answer.loss) == ("Completing", "NotEnoughMembers", None)
     assert answer.change == "create 3 more pod(s) of the gang"
 
 
@@ -107,7 +107,7 @@ async def test_when_its_pods_are_gone_its_event_tells() -> None:
         made.ask("old"), event("2026-01-01T09:00:00Z", "before"), event("2026-01-01T10:00:00.000001Z", NOTE)
     )
     assert answer is not None
-    assert (answer.state, answer.reason) == ("Evicted", "Preempted")
+    assert (answer.state, answer.reason) == ("Pending", "Preempted")
     assert answer.message == f"its pods were evicted at 2026-01-01T10:00:00Z, and none is there now: {NOTE}"
     assert "old place in the queue" in answer.change
 
@@ -119,7 +119,7 @@ async def test_when_its_new_pods_wait_its_event_is_told_beside_it() -> None:
         made.pod(f"new-{number}", gang="old", cpu=4)
     answer = await recall(made.ask("old"), event("2026-01-01T10:00:00Z", NOTE))
     assert answer is not None
-    assert answer.state == "Waiting"
+    assert answer.state == "Pending"
     assert f"  Lost members at 2026-01-01T10:00:00Z: {NOTE}" in render(answer)
 
 
@@ -134,7 +134,7 @@ async def test_where_the_api_server_evicts_the_event_knows_for_whom() -> None:
 async def test_of_a_group_that_is_gone_its_event_tells() -> None:
     answer = await recall(None, event("2026-01-01T10:00:00Z", NOTE))
     assert answer is not None
-    assert (answer.kind, answer.state) == ("Gang", "Evicted")
+    assert (answer.kind, answer.state) == ("Gang", "Deleted")
     assert await recall(None, event("2026-01-01T10:00:00Z", NOTE, kind="Pod")) is None
 
 
@@ -151,4 +151,4 @@ async def test_where_no_event_is_its_own_nothing_is_added(found: dict[str, Any] 
 async def test_a_gang_that_runs_again_has_nothing_to_tell() -> None:
     answer = await recall(cluster().ask("old"), event("2026-01-01T10:00:00Z", NOTE))
     assert answer is not None
-    assert (answer.state, answer.loss) == ("Satisfied", None)
+    assert (answer.state, answer.loss) == ("Running", None)

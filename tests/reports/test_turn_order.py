@@ -30,7 +30,8 @@ def test_who_would_start_now_comes_first_and_then_everybody_who_waits() -> None:
     world = World(2).gang("fits", 2).pods(2, gang="fits").gang("waits", 2).pods(2, gang="waits").pods(1)
     found = order(world)
     assert names(found) == ["fits", "waits", "p005"]
-    assert [entry.state for entry in found.entries] == ["Starting", "Waiting", "Waiting"]
+    assert [entry.forecast for entry in found.entries] == ["StartsNow", "", ""]
+    assert {entry.state for entry in found.entries} == {"Pending"}
     assert [entry.position for entry in found.entries] == [1, 2, 3]
     assert [entry.members for entry in found.entries] == [2, 2, 1]
     assert found.entries[1].reason == "NotEnoughResources"

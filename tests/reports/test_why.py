@@ -50,7 +50,7 @@ def test_a_gang_without_room_names_counts_and_the_smallest_change() -> None:
     cluster = Cluster(cpus=2, minimum=3)
     cluster.pods(0, 3)
     answer = cluster.gang()
-    assert (answer.state, answer.reason) == ("Waiting", "NotEnoughResources")
+    assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     assert (answer.placeable, answer.missing) == (2, 1)
     assert [(part.reason, part.count) for part in answer.nodes] == [("Insufficient cpu", 1)]
     assert "1 cpu" in answer.change
@@ -60,7 +60,7 @@ def test_a_gang_that_would_start_says_where() -> None:
     cluster = Cluster(cpus=3, minimum=3)
     cluster.pods(0, 3)
     answer = cluster.gang()
-    assert (answer.state, answer.reason) == ("Starting", "")
+    assert (answer.state, answer.forecast, answer.reason) == ("Pending", "StartsNow", "")
     assert answer.message.endswith("placed now on n")
 
 
@@ -69,7 +69,7 @@ def test_a_gang_whose_binding_fails_repeats_what_the_api_said() -> None:
     cluster.pods(0, 3)
     cluster.snapshot.refused["u1"] = "binding to node n failed: 403 Forbidden"
     answer = cluster.gang()
-    assert (answer.state, answer.reason) == ("Waiting", "SchedulerError")
+    assert (answer.state, answer.reason) == ("Pending", "SchedulerError")
     assert "403 Forbidden" in answer.message
 
 
@@ -88,13 +88,13 @@ def test_a_gang_with_its_quorum_tells_what_its_surplus_waits_for(about: str) -> 
     cluster.pods(0, 3, PodPhase.RUNNING, "n")
     cluster.pods(3, 1)
     answer = cluster.gang() if about == "gang" else cluster.pod(3)
-    state = "Running" if about == "gang" else "Waiting"
+    state = "Running" if about == "gang" else "Pending"
     assert (answer.state, answer.reason) == (state, "NotEnoughResources")
     if about == "gang":
         assert answer.message.startswith("it runs with 3 of 4 members and has what it needs; 1 waits: ")
 
 
-@pytest.mark.parametrize(("phase", "state"), [(PodPhase.RUNNING, "Satisfied"), (PodPhase.SUCCEEDED, "Finished")])
+@pytest.mark.parametrize(("phase", "state"), [(PodPhase.RUNNING, "Running"), (PodPhase.SUCCEEDED, "Completed")])
 def test_a_gang_that_has_all_it_needs(phase: PodPhase, state: str) -> None:
     cluster = Cluster(cpus=3, minimum=3, policy=MatchPolicy.WAITING_RUNNING_SUCCEEDED)
     cluster.pods(0, 3, phase, "n")
@@ -117,7 +117,7 @@ def test_a_gang_with_a_topology_says_in_which_domain_it_is_or_would_be() -> None
     state.apply(GangUpdated(Gang(KEY, min_member=2, topology=TopologyRule.by_label("rack"))))
     cluster.pods(0, 2)
     answer = cluster.gang()
-    assert (answer.state, answer.domain) == ("Starting", "r1 (rack)")
+    assert (answer.forecast, answer.domain) == ("StartsNow", "r1 (rack)")
     assert "  Domain: r1 (rack)" in render(answer)
 
 

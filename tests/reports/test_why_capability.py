@@ -92,9 +92,9 @@ def test_the_capability_that_is_named_is_the_least_that_helps(running: int, larg
     answer = answer_of(QueuedCluster(4, 5, running=running, largest=largest).report())
     assert answer.change == f"raise its capability to {needed}"
     assert f"{running} cpu in use, capability 4; {4 + largest} more would exceed it" in answer.message
-    for capability, state in ((needed - 1, "Waiting"), (needed, "Starting")):
+    for capability, forecast in ((needed - 1, ""), (needed, "StartsNow")):
         again = answer_of(QueuedCluster(capability, 5, running=running, largest=largest).report())
-        assert again.state == state
+        assert again.forecast == forecast
 
 
 def test_nobody_is_told_to_raise_a_capability_above_what_there_is() -> None:

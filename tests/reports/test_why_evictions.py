@@ -21,6 +21,7 @@ from phalanx.reports.past_evictions import add_past_eviction
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
 from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.views.gang_state import GangState
 
 NOW = 1_000_000.0
 HOUR = 3600
@@ -65,7 +66,7 @@ def test_who_would_be_evicted_now_and_at_what_cost() -> None:
     cluster = Cluster()
     cluster.pod("new", cpu=3, priority=10)
     answer = cluster.ask("new")
-    assert answer.state == "Evicting"
+    assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
     assert answer.evictions is not None
     assert answer.evictions.state == "Due"
     assert [departure.pod for departure in answer.evictions.pods] == ["ns/old-0", "ns/old-1", "ns/old-2"]
@@ -95,7 +96,7 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20)
     cluster.pod("new", cpu=1, priority=10, nominated_node="n")
     answer = cluster.ask("new")
-    assert (answer.state, answer.reason) == ("Waiting", "WaitingForEvictedPods")
+    assert (answer.state, answer.reason) == ("Pending", "WaitingForEvictedPods")
     found = answer.evictions
     assert found is not None
     assert (found.state, found.message) == ("Leaving", "1 pod on the way out; the last has 20s left")
@@ -134,7 +135,7 @@ def test_whom_one_would_have_to_outrank() -> None:
     cluster = Cluster(priority=10)
     cluster.pod("new", cpu=3, priority=10)
     answer = cluster.ask("new")
-    assert (answer.state, answer.reason) == ("Waiting", "NotEnoughResources")
+    assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     found = answer.evictions
     assert found is not None
     assert (found.state, found.message) == ("Vain", "3 pods would have to go, and may not")
@@ -171,7 +172,7 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
     told = "preempted by pod ns/new (priority 0 gives way to priority 10)"
     cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", f"phalanx: {told}")
     answer = cluster.ask("lone")
-    assert (answer.state, answer.reason) == ("Terminating", "PreemptionByScheduler")
+    assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
     assert answer.message == f"the pod was told to leave node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
 
 
@@ -200,7 +201,7 @@ class TestEvictionRates:
         answer = inquiry.pod("ns", "new")
         assert answer is not None
         assert answer.evictions is not None
-        assert answer.state == "Evicting"
+        assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
         assert answer.message.startswith("1 pod would be told to leave as soon as eviction rates allow it, with")
         assert answer.change == (
             "wait: Queue default may lose no more than 2 pods within 10m, "
@@ -217,7 +218,7 @@ class TestEvictionRates:
         cluster.pod("new", cpu=3, priority=10)
         answer = cluster.ask("new")
         assert answer.evictions is not None
-        assert answer.state == "Waiting"
+        assert answer.state == "Pending"
         assert [(each.why, each.until) for each in answer.evictions.reasons] == [
             ("Queue default may lose no more than 2 pods within 10m", "1970-01-12T13:56:20Z")
         ]
@@ -239,13 +240,13 @@ class TestEvictionRates:
         cluster = self.world()
         self.gone(cluster, 20, by)
         cluster.pod("new", cpu=3, priority=10)
-        assert cluster.ask("new").state == "Evicting"
+        assert cluster.ask("new").forecast == "StartsAfterEvictions"
 
     def test_who_left_before_the_span_does_not_count(self) -> None:
         cluster = self.world()
         self.gone(cluster, 601, grace=610)
         cluster.pod("new", cpu=3, priority=10)
-        assert cluster.ask("new").state == "Evicting"
+        assert cluster.ask("new").forecast == "StartsAfterEvictions"
 
 
 class Events:
@@ -275,7 +276,7 @@ async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
     )
     answer = await add_past_eviction(client, "ns", "x", None)  # type: ignore[arg-type]
     assert answer is not None
-    assert (answer.state, answer.reason) == ("Evicted", "Preempted")
+    assert (answer.state, answer.reason) == ("Deleted", "Preempted")
     assert answer.message == (
         "a pod of this name was evicted at 2026-01-01T11:00:00Z, and there is none now: "
         "Preempted by gang ns/g on node n: makes room"
@@ -285,7 +286,7 @@ async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
 
 async def test_of_a_pod_evicted_through_the_api_only_its_own_event_counts() -> None:
     client = Events(event("2026-01-01T10:00:00Z", "its ancestor", "old"), event("2026-01-01T09:00:00Z", "it", "u"))
-    asked = WhyAnswer("Pod", "ns/x", "Terminating", "told to leave", "EvictionByEvictionAPI", uid="u")
+    asked = WhyAnswer("Pod", "ns/x", GangState.EVICTING, "told to leave", "EvictionByEvictionAPI", uid="u")
     answer = await add_past_eviction(client, "ns", "x", asked)  # type: ignore[arg-type]
     assert answer is not None
     assert (answer.reason, answer.message) == ("Preempted", "told to leave; it")
@@ -297,6 +298,6 @@ async def test_where_no_event_tells_of_it_nothing_is_known(client: Events) -> No
 
 
 async def test_a_pod_that_waits_has_its_own_answer() -> None:
-    client, asked = Events(), WhyAnswer("Pod", "ns/x", "Waiting", "no room")
+    client, asked = Events(), WhyAnswer("Pod", "ns/x", GangState.PENDING, "no room")
     assert await add_past_eviction(client, "ns", "x", asked) is asked  # type: ignore[arg-type]
     assert client.asked == []

@@ -117,7 +117,7 @@ def test_a_full_queue_is_told_the_capability_that_would_do() -> None:
         answers[capability] = world.why("waits")
     change = "free 1 cpu charged to Queue small, or raise its capability to 5"
     assert answers[4].change.startswith(change)
-    assert answers[5].state == "Starting"
+    assert answers[5].forecast == "StartsNow"
 
 
 def test_a_capability_is_not_named_where_other_queues_would_leave_no_share_above_it() -> None:
@@ -155,7 +155,7 @@ def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
     answer = world.why("g")
     assert (answer.minimum, answer.missing, answer.size) == (0, 0, None)
     assert render(answer) == (
-        "Gang ns/g: Waiting (PodGroupNotFound)\n"
+        "Gang ns/g: Pending (PodGroupNotFound)\n"
         "  gang ns/g is held: PodGroup ns/g not found\n"
         "  Gang ns/g: minimum unknown; members: 2 pending\n"
         "  Runs: no end known\n"
@@ -197,7 +197,7 @@ def test_each_member_that_is_too_large_for_all_nodes_needs_room() -> None:
         answers.append(world.why("waits"))
     assert "or add nodes that offer 17 cpu to each of 2 pods (no eligible" in answers[0].change
     assert answers[1].change.endswith("add 17 cpu")
-    assert answers[2].state == "Starting"
+    assert answers[2].forecast == "StartsNow"
 
 
 def test_members_that_keep_each_other_off_by_a_port_need_nodes_not_another_port() -> None:
@@ -210,7 +210,7 @@ def test_members_that_keep_each_other_off_by_a_port_need_nodes_not_another_port(
     assert (
         answers[0].change == "add 1 node(s), as no two of these pods can share one (hostPort), or lower the minimum"
     )
-    assert answers[1].state == "Starting"
+    assert answers[1].forecast == "StartsNow"
     world = World(1, 16)
     world.gang("has", 1, one, on="n0")
     world.gang("waits", 1, one)

@@ -80,7 +80,7 @@ async def test_a_job_whose_quota_has_no_room_for_its_pods() -> None:
     cluster = Cluster(pods="3")
     cluster.owner(JOBS, parallelism=4, template=TEMPLATE)
     answer = await cluster.ask()
-    assert (answer.state, answer.reason, answer.missing) == ("Waiting", "QuotaExceeded", 4)
+    assert (answer.state, answer.reason, answer.missing) == ("Pending", "QuotaExceeded", 4)
     assert answer.message == (
         "none of its 4 pods exists: quota team lacks 1 pods: 4 pods to come ask for 4, it has 3 left (limited: 3)"
     )
@@ -175,7 +175,26 @@ async def test_a_job_that_has_ended_lacks_nothing() -> None:
     cluster.api.update(
         JOBS, "o", lambda it: it.update(status={"conditions": [{"type": "Complete", "status": "True"}]})
     )
-    assert (await cluster.ask()).state == "Finished"
+    answer = await cluster.ask()
+    assert (answer.state, answer.message) == ("Completed", "it is over: Completed")
+
+
+async def test_job_that_has_failed_is_failed_with_its_reason_whatever_its_pods_do() -> None:
+    cluster = Cluster(pods="9")
+    cluster.owner(JOBS, parallelism=2, template=TEMPLATE)
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too many retries"}
+    cluster.api.update(JOBS, "o", lambda it: it.update(status={"conditions": [failed]}))
+    answer = await cluster.ask()
+    assert (answer.state, answer.reason) == ("Failed", "BackoffLimitExceeded")
+    assert answer.message == "it is over: too many retries"
+
+
+@pytest.mark.parametrize("parallelism", [0, 2])
+async def test_suspended_job_is_suspended_and_not_finished(parallelism: int) -> None:
+    cluster = Cluster(pods="9")
+    cluster.owner(JOBS, parallelism=parallelism, suspend=True, template=TEMPLATE)
+    answer = await cluster.ask()
+    assert (answer.state, answer.reason, answer.change) == ("Suspended", "Suspended", "resume it")
 
 
 @pytest.mark.parametrize("there", [0, 1])

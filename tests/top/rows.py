@@ -15,6 +15,7 @@ from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.kube.client import KubeClient
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry
 from phalanx.reports.why import WhyAnswer
+from phalanx.views.gang_state import GangState
 
 
 class HandFeed(Feed):
@@ -41,13 +42,13 @@ class HandFeed(Feed):
         found = self.gangs.rows.get(row)
         if found is None:
             return None
-        why = WhyAnswer("Gang", row, "Waiting", f"told by {row}", reason=row, change=f"rename {row}")
+        why = WhyAnswer("Gang", row, GangState.PENDING, f"told by {row}", reason=row, change=f"rename {row}")
         members = [MemberLine(name=row, state=row, node=row, created="2026-01-01T00:00:00Z", told=row, cause=row)]
         marks = [Mark(when="2026-01-01T00:00:00Z", what=row, message=row)]
         return GangAnswer(row=found, why=why, members=members, marks=marks, problem="", omitted=[row])
 
 
-def gang(number: int, name: str = "", *, state: str = "Running", message: str = "") -> GangRow:
+def gang(number: int, name: str = "", *, state: GangState = GangState.RUNNING, message: str = "") -> GangRow:
     name = name or f"gang-{number:05}"
     return GangRow(
         id=f"ns/{name}", kind="gang", namespace="ns", name=name, queue="default", state=state, minimum=1,

@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
 
 async def test_gangs_are_listed_with_state_members_and_why(feed: Feed) -> None:
     async with opened(feed) as screen:
-        await screen.shows("ours", "impossible", "our-queue", "Waiting", "0/2/2", "NotEnoughResources")
-        await screen.shows("hidden-ns", "covert-train", "covert-queue", "Bound", "0/4/4")
-        await screen.shows("ours", "pod/alone", "Waiting")
+        await screen.shows("ours", "impossible", "our-queue", "Pending", "0/2/2", "NotEnoughResources")
+        await screen.shows("hidden-ns", "covert-train", "covert-queue", "Starting", "0/4/4")
+        await screen.shows("ours", "pod/alone", "Pending")
         assert screen.line("NAMESPACE", "GANG", "STATE", "MEMBERS", "AGE", "START").endswith("WHY")
         assert "2 nodes" in screen.lines[0]
         assert "nvidia.com/gpu 100%" in screen.lines[0]
@@ -41,9 +41,9 @@ async def test_a_filter_holds_while_it_is_typed_and_escape_clears_it(feed: Feed)
         await screen.press("escape")
         await screen.shows("covert-train")
         await screen.press("slash")
-        await screen.type("state:bound")
+        await screen.type("state:starting")
         await screen.press("enter")
-        await screen.shows("gangs 1/1", "/state:bound")
+        await screen.shows("gangs 1/1", "/state:starting")
         assert screen.line("covert-train")
         assert not screen.line("impossible")
         await screen.press("escape")
@@ -205,7 +205,7 @@ async def test_in_a_narrow_terminal_the_least_important_columns_go(feed: Feed) -
         await screen.shows("covert-train", "covert-queue")
         await screen.pilot.resize_terminal(60, 10)
         await screen.until(lambda: max(map(len, screen.lines)) <= 60 and len(screen.lines) == 10, "the size")
-        await screen.shows("impossible", "Waiting", "NotEnoughRe")
+        await screen.shows("impossible", "Pending", "NotEnoughRe")
         assert not screen.line("covert-queue")
         await screen.pilot.resize_terminal(180, 40)
         await screen.shows("covert-train", "covert-queue")

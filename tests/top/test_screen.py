@@ -13,6 +13,7 @@ from phalanx.cli.top.line_view import LineView
 from phalanx.cli.top.node_map import natural
 from phalanx.cli.top.pieces import fitted, wrapped
 from phalanx.cli.top.row_list import layout
+from phalanx.views.gang_state import GangState
 from tests.top.rows import HandFeed, gang, node, queue
 from tests.top.screen import Screen, opened
 
@@ -42,7 +43,7 @@ def assert_harmless(screen: Screen) -> None:
 
 async def test_hostile_names_are_only_printed_in_lists() -> None:
     feed = HandFeed()
-    feed.put("gangs", [gang(0, name, state="Waiting", message=name) for name in HOSTILE])
+    feed.put("gangs", [gang(0, name, state=GangState.PENDING, message=name) for name in HOSTILE])
     feed.put("nodes", [node(0, name, rack=name) for name in HOSTILE])
     feed.put("queues", [queue(place, name) for place, name in enumerate(HOSTILE)])
     async with opened(feed) as screen:
@@ -59,7 +60,7 @@ async def test_hostile_names_are_only_printed_in_lists() -> None:
 @pytest.mark.parametrize("name", ["".join(HOSTILE[:-1]), HOSTILE[-1]], ids=["controls", "long"])
 async def test_hostile_names_are_only_printed_on_their_pages(name: str) -> None:
     feed = HandFeed()
-    feed.put("gangs", [gang(0, name, state="Waiting", message=name)])
+    feed.put("gangs", [gang(0, name, state=GangState.PENDING, message=name)])
     feed.put("nodes", [node(0, name, rack=name)])
     feed.put("queues", [queue(0, name)])
     async with opened(feed, size=(100, 100)) as screen:
@@ -107,7 +108,7 @@ async def test_of_fifty_thousand_gangs_those_that_are_seen_are_made_and_those_th
         await screen.press("N")
 
         async def change_one_that_is_seen() -> None:
-            feed.put("gangs", [gang(3, state="Gated")])
+            feed.put("gangs", [gang(3, state=GangState.GATED)])
             await screen.shows("gang-00003", "Gated")
 
         drawn, made = await counted(screen, gangs, change_one_that_is_seen)
@@ -115,7 +116,7 @@ async def test_of_fifty_thousand_gangs_those_that_are_seen_are_made_and_those_th
         assert made < 10 * 30
 
         async def change_one_that_is_not_seen() -> None:
-            feed.put("gangs", [gang(40_000, state="Gated")])
+            feed.put("gangs", [gang(40_000, state=GangState.GATED)])
             await screen.until(lambda: feed.gangs.rows["ns/gang-40000"].state == "Gated", "the change")
 
         drawn, _ = await counted(screen, gangs, change_one_that_is_not_seen)
@@ -157,7 +158,7 @@ async def test_ten_thousand_nodes_are_blocks_and_one_that_changes_is_one_line() 
 async def test_with_no_color_there_is_none_and_words_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     feed = HandFeed()
-    feed.put("gangs", [gang(0, state="Partial")])
+    feed.put("gangs", [gang(0, state=GangState.PARTIAL)])
     async with opened(feed) as screen:
         await screen.shows("gang-00000", "Partial")
         assert not colours(screen)
@@ -165,7 +166,7 @@ async def test_with_no_color_there_is_none_and_words_say_the_same(monkeypatch: p
 
 async def test_colours_are_the_terminals_own_and_so_is_the_background() -> None:
     feed = HandFeed()
-    feed.put("gangs", [gang(0, state="Partial")])
+    feed.put("gangs", [gang(0, state=GangState.PARTIAL)])
     async with opened(feed) as screen:
         await screen.shows("gang-00000", "Partial")
         assert colours(screen) == {"red", "yellow"}
@@ -215,10 +216,10 @@ def test_columns_that_matter_least_go_first() -> None:
 
 
 def test_filters_match_words_fields_and_their_opposites() -> None:
-    row = gang(7, state="Waiting")
+    row = gang(7, state=GangState.PENDING)
     for text, holds in (
-        ("", True), ("GANG-00007", True), ("gang wait", True), ("gang run", False), ("!run", True),
-        ("state:waiting", True), ("state:wait", False), ("!state:waiting", False), ("queue:default ns:ns", True),
+        ("", True), ("GANG-00007", True), ("gang pend", True), ("gang run", False), ("!run", True),
+        ("state:pending", True), ("state:pend", False), ("!state:pending", False), ("queue:default ns:ns", True),
         ("other:thing", False), ("!", False),
     ):  # fmt: skip
         assert Filter(text, FIELDS)(row) is holds, text

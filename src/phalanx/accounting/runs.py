@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from phalanx.accounting.facts import PodOutcome, Precision
+from phalanx.views.gang_state import GangFacts, GangState, gang_state
 
 #: Pods of a gang without an object or owner that come so many seconds after its eviction go on with its run.
 REQUEUED_WITHIN = 3600
@@ -35,6 +37,26 @@ class State(enum.StrEnum):
     @property
     def over(self) -> bool:
         return self not in (State.PENDING, State.RUNNING)
+
+
+#: sacct's word for a run whose gang is in a state: whoever holds a node is accounted as running.
+RUN_STATES: Mapping[GangState, State] = MappingProxyType(
+    {
+        GangState.PENDING: State.PENDING,
+        GangState.GATED: State.PENDING,
+        GangState.OTHER_SCHEDULER: State.PENDING,
+        GangState.SUSPENDED: State.PENDING,
+        GangState.PARTIAL: State.RUNNING,
+        GangState.STARTING: State.RUNNING,
+        GangState.RUNNING: State.RUNNING,
+        GangState.EVICTING: State.RUNNING,
+        GangState.COMPLETING: State.RUNNING,
+        GangState.COMPLETED: State.COMPLETED,
+        GangState.FAILED: State.FAILED,
+        GangState.CANCELLED: State.CANCELLED,
+        GangState.DELETED: State.UNKNOWN,
+    }
+)
 
 
 class RunTotals(msgspec.Struct):
@@ -98,7 +120,8 @@ def goes_on(totals: RunTotals, run_uid: str, gang_uid: str, created: int) -> boo
 
 
 def open_state(totals: RunTotals) -> State:
-    return State.RUNNING if totals.bound else State.PENDING
+    """Return the state of a run that has not ended."""
+    return RUN_STATES[gang_state(GangFacts(placed=totals.bound, pending=totals.open - totals.bound))]
 
 
 def run_end(ends: Sequence[MemberEnd], now: int, precision: Precision) -> RunEnd:

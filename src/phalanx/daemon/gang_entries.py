@@ -2,39 +2,9 @@
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
 
-
-class GangState(enum.StrEnum):
-    """What a gang does, in one word. Members `have nodes` that are bound and neither finished nor terminating."""
-
-    PENDING = "Pending"  # fewer members than its minimum have nodes, and nobody runs
-    PARTIAL = "Partial"  # some run, fewer than its minimum
-    STARTING = "Starting"  # as many as it needs have nodes, and not all of them run yet
-    RUNNING = "Running"
-    COMPLETING = "Completing"  # its pods end
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    CANCELLED = "Cancelled"
-    SUSPENDED = "Suspended"
-    DELETED = "Deleted"  # it is not there any more (a watch says so)
-
-
-#: squeue's codes where it has them; PT is ours.
-CODES = {
-    GangState.PENDING: "PD",
-    GangState.PARTIAL: "PT",
-    GangState.STARTING: "CF",
-    GangState.RUNNING: "R",
-    GangState.COMPLETING: "CG",
-    GangState.COMPLETED: "CD",
-    GangState.FAILED: "F",
-    GangState.CANCELLED: "CA",
-    GangState.SUSPENDED: "S",
-    GangState.DELETED: "--",
-}
+from phalanx.views.gang_state import GangState
 
 
 class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,7 +45,7 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def over(self) -> bool:
-        return self.state in (GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED)
+        return self.state.over
 
 
 class GangAnswer(msgspec.Struct, frozen=True):
@@ -84,19 +54,6 @@ class GangAnswer(msgspec.Struct, frozen=True):
     moment: str
     items: list[GangEntry]
     kind: str = "List"
-
-
-def state_of(*, running: int, placed: int, minimum: int, pending: int, terminating: int) -> GangState:
-    """Of a gang that has not ended, from its members by number; `placed` have nodes."""
-    if running and running >= minimum:
-        return GangState.RUNNING
-    if placed and placed >= minimum:
-        return GangState.STARTING
-    if running:
-        return GangState.PARTIAL
-    if terminating and not pending and not placed:
-        return GangState.COMPLETING
-    return GangState.PENDING
 
 
 def whole_or_part(percent: int) -> int | float:

@@ -12,7 +12,7 @@ import msgspec
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry, GangState, state_of, whole_or_part
+from phalanx.daemon.gang_entries import GangAnswer, GangEntry, whole_or_part
 from phalanx.model.devices.gpu_counts import gpu_percent
 from phalanx.model.gang import GangKey, owner_of_name, shown_name
 from phalanx.model.pod import ACTIVE, MemberState
@@ -21,6 +21,8 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
+from phalanx.views.gang_state import gang_state
+from phalanx.views.record_facts import gang_facts, pod_facts
 
 # For so many seconds at once nothing else goes on.
 _SLICE = 0.003
@@ -114,11 +116,11 @@ class GangList:
         spec, counts = record.spec, record.counts()
         minimum = spec.min_member if spec is not None else 0
         first = members[0].pod if members else None
-        state = _state(record, minimum)
+        state = gang_state(gang_facts(record))
         created = (
             spec.created if spec is not None and spec.created else min((m.pod.created for m in members), default=0)
         )
-        verdict = self._told(record.key) if state in (GangState.PENDING, GangState.PARTIAL) else None
+        verdict = self._told(record.key) if state.waits else None
         group = spec.source if spec is not None else None
         return GangEntry(
             kind=group.kind.lower() if group is not None else "gang",
@@ -143,32 +145,26 @@ class GangList:
         )
 
     def _pod(self, record: PodRecord, start: Reservation | None) -> GangEntry:
-        pod, state = record.pod, record.state
-        word = {
-            MemberState.SUCCEEDED: GangState.COMPLETED,
-            MemberState.FAILED: GangState.FAILED,
-            MemberState.TERMINATING: GangState.COMPLETING,
-            MemberState.RUNNING: GangState.RUNNING,
-        }.get(state, GangState.STARTING if state in _ON_NODES else GangState.PENDING)
+        pod, state = record.pod, gang_state(pod_facts(record))
         return GangEntry(
             kind="pod",
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
             target=f"pod/{pod.name}",
-            state=word,
+            state=state,
             queue=_queue(record.charge_path),
             user=pod.user,
             priority=pod.priority,
             scheduler=pod.scheduler,
-            running=int(state is MemberState.RUNNING),
+            running=int(record.state is MemberState.RUNNING),
             minimum=1,
             total=1,
             gpus=whole_or_part(self._gpu_percent(record)),
             created=_moment(pod.created),
             started=_moment(pod.started),
             nodes=self._nodes([record]),
-            **_waits(record.last_verdict if word is GangState.PENDING else None, start),
+            **_waits(record.last_verdict if state.waits else None, start),
         )
 
     def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:
@@ -187,21 +183,6 @@ def _target(record: GangRecord) -> str:
     """What other commands call it."""
     kind, _ = owner_of_name(record.key.name)
     return f"{kind or 'podgroup'}/{shown_name(record.key.name)}"
-
-
-def _state(record: GangRecord, minimum: int) -> GangState:
-    counts = record.counts()
-    placed = counts.assumed + counts.bound + counts.running
-    waiting = counts.pending + counts.gated + counts.other_scheduler
-    if not placed and not waiting and not counts.terminating and (counts.succeeded or counts.failed):
-        return GangState.FAILED if counts.failed else GangState.COMPLETED
-    return state_of(
-        running=counts.running,
-        placed=placed,
-        minimum=minimum,
-        pending=waiting,
-        terminating=counts.terminating,
-    )
 
 
 def _waits(verdict: Verdict | None, start: Reservation | None) -> dict[str, Any]:

@@ -247,7 +247,7 @@ class ClusterWatch:
             self._reasons.pop(key, None)
             return
         verdict = self.last.gangs.get(key) if self.last is not None else None
-        row = gang_row(record, verdict, self._starts.get(key))
+        row = gang_row(record, verdict, self._starts.get(key), self._targets)
         table.put(row.id, row, key.namespace)
         self._mark(key, row)
 
@@ -271,7 +271,7 @@ class ClusterWatch:
                 self._reasons.pop(_pod_key(known), None)
             return
         verdict = self.last.pods.get(uid) if self.last is not None else None
-        row = pod_row(record, verdict, self._starts.get(record.pod.key))
+        row = pod_row(record, verdict, self._starts.get(record.pod.key), self._targets)
         self._pod_rows[uid], self._row_owners[row.id] = row.id, uid
         table.put(row.id, row, row.namespace)
         self._mark(_pod_key(row.id), row)
@@ -283,7 +283,7 @@ class ClusterWatch:
             return
         first = key not in self._reasons
         self._reasons[key] = said
-        if first and row.state not in ("Waiting", "Partial", "Gated"):
+        if first and not row.state.waits:
             return
         marks = self._marks.get(key)
         if marks is None:

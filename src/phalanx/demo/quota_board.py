@@ -117,7 +117,7 @@ class QuotaBoard:
         await self.stage.until(left, f"{count} pods of {namespace} have been evicted")
         if len(gone) != count or not all(name.startswith(prefix) for name in gone):
             raise ScenarioError(f"{count} of {namespace}'s {prefix}* were to go, and {sorted(gone)} have gone")
-        await self.why(namespace, min(gone), "Evicted")
+        await self.why(namespace, min(gone), "was evicted")
 
     async def why(self, namespace: str, prefix: str, *said: str) -> None:
         """Shows `phalanx why` for a pod, which says all of this. Raises ScenarioError."""

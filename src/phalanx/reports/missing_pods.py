@@ -21,8 +21,11 @@ from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod_quota import mapping, sequence, text
 from phalanx.model.text.quantity import Quantity
+from phalanx.reports.jobs.document_facts import document_facts
+from phalanx.reports.jobs.read_documents import job_entry, read_pod
 from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.views.gang_state import GangState, gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -64,8 +67,11 @@ async def why_owner(
             break
     if found is None:
         return None
-    answer = WhyAnswer(OWNERS[kind].kind, f"{namespace}/{name}", "Waiting", "", uid=_uid(found))
-    pods = await _pods_of(client, namespace, {answer.uid})
+    answer = WhyAnswer(OWNERS[kind].kind, f"{namespace}/{name}", GangState.PENDING, "", uid=_uid(found))
+    every = await _pods_of(client, namespace, {answer.uid})
+    pods = [pod for pod in every if mapping(pod.get("status")).get("phase") not in _FINISHED]
+    if _has_said(answer, kind, found, every):
+        return answer
     told = await _missing(client, OWNERS[kind], namespace, found, len(pods))
     waits = next_group_name(NATIVE_JOB, found) if QUEUE_LABEL in _labels(found) else ""
     if told is not None and told.reason == "Suspended" and waits:
@@ -100,7 +106,8 @@ async def add_missing_pods(
     namespace, _, name = answer.gang.partition("/")
     for resource, owner in await _owners(client, GangKey(namespace, name), path, uids):
         pods = await _pods_of(client, namespace, {_uid(owner)})
-        told = await _missing(client, resource, namespace, owner, len(pods))
+        alive = sum(mapping(pod.get("status")).get("phase") not in _FINISHED for pod in pods)
+        told = await _missing(client, resource, namespace, owner, alive)
         if told is not None and told.reason != "Suspended":
             who = f"{resource.kind} {text(mapping(owner.get('metadata')).get('name'))}"
             answer.reason, answer.change = told.reason, told.change
@@ -179,17 +186,37 @@ def _through(
         pod = report.pod(namespace, text(mapping(each.get("metadata")).get("name")))
         if pod is not None:
             gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
-            if gang is None and pod.state == "OtherScheduler":
+            if gang is None and pod.state is GangState.OTHER_SCHEDULER:
                 # It is the owner's pods that are another's, not just this one.
                 answer.state, answer.reason, answer.change = pod.state, pod.reason, pod.change
                 answer.message = f"its pods wait: {pod.message}"
                 return answer
             return gang or pod
     if pods:
-        answer.state, answer.message = "Satisfied", f"its {len(pods)} pods exist, and none of them waits"
+        answer.message = f"its {len(pods)} pods exist, and none of them waits"
     else:
-        answer.state, answer.message = "Finished", "it wants no pods now"
+        answer.message = "it wants no pods now"
     return answer
+
+
+def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
+    """Fill in the state of an owner with these pods. Return whether it says all: a job that has ended, or that is
+    suspended and has no pods left to make."""
+    members = [read_pod(pod) for pod in pods]
+    job = job_entry(kind if kind == "vcjob" else "job", owner, members, (), 0.0)
+    if kind not in ("job", "vcjob"):
+        # Nothing that keeps its pods running starts or ends as a gang.
+        job = msgspec.structs.replace(job, minimum=0)
+    answer.state = gang_state(document_facts(job, owner, members))
+    if answer.state.over:
+        answer.reason = job.reason
+        answer.message = f"it is over: {job.message or job.phase}"
+        return True
+    if answer.state is GangState.SUSPENDED and not sum(count for _, count in _sets(OWNERS[kind], owner)):
+        answer.reason, answer.message = "Suspended", "it is suspended, and wants no pods now"
+        answer.change = "resume it"
+        return True
+    return False
 
 
 def _group_of(report: WhyReport, job: WhyAnswer) -> WhyAnswer | None:
@@ -264,13 +291,12 @@ async def _list(client: KubeClient, path: str, **params: str) -> list[dict[str, 
 
 
 async def _pods_of(client: KubeClient, namespace: str, owners: Iterable[str]) -> list[dict[str, Any]]:
-    """Those that have not finished."""
+    """Return the pods that these owners have made, finished ones too."""
     uids = set(owners)
     return [
         pod
         for pod in await _list(client, PODS.path(namespace))
-        if mapping(pod.get("status")).get("phase") not in _FINISHED
-        and any(each.get("uid") in uids for each in sequence(mapping(pod.get("metadata")).get("ownerReferences")))
+        if any(each.get("uid") in uids for each in sequence(mapping(pod.get("metadata")).get("ownerReferences")))
     ]
 
 

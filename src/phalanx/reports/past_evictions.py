@@ -11,13 +11,12 @@ from phalanx.kube.paths import Resource
 from phalanx.model.decisions import EvictionReason
 from phalanx.reports.evicted_members import EvictedMembers, advice_after_eviction
 from phalanx.reports.why import WhyAnswer
+from phalanx.views.gang_state import GangState
 
 EVENTS = Resource("", "v1", "events", "Event")
 _REASONS = frozenset(EvictionReason)
 # What the API server writes into the condition when it evicts by itself: it does not know for whom.
 _SILENT = "EvictionByEvictionAPI"
-# Gangs that need nobody whom they have lost.
-_THERE = frozenset({"Satisfied", "Finished"})
 
 
 async def add_past_eviction(
@@ -25,14 +24,14 @@ async def add_past_eviction(
 ) -> WhyAnswer | None:
     """Completes the answer about a pod that was evicted: one that is gone, or whose own condition does not say for
     whom. Others are returned as they are. Events that may not be read are passed over."""
-    if answer is not None and (answer.state, answer.reason) != ("Terminating", _SILENT):
+    if answer is not None and (answer.state, answer.reason) != (GangState.EVICTING, _SILENT):
         return answer
     event = await _last(client, namespace, name, answer.uid if answer is not None else "")
     if event is None:
         return answer
     if answer is None:
         text = f"a pod of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
-        return WhyAnswer("Pod", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
+        return WhyAnswer("Pod", f"{namespace}/{name}", GangState.DELETED, text, str(event.get("reason")))
     answer.reason = str(event.get("reason"))
     answer.message += f"; {_note(event)}"
     return answer
@@ -49,21 +48,22 @@ async def add_past_gang_eviction(
         if event is None:
             return None
         text = f"a group of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
-        return WhyAnswer("Gang", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
+        return WhyAnswer("Gang", f"{namespace}/{name}", GangState.DELETED, text, str(event.get("reason")))
     told = answer.loss is not None and answer.loss.reason != _SILENT
-    if told or answer.state in _THERE or answer.members is None:
+    complete = answer.state in (GangState.STARTING, GangState.RUNNING) and not answer.reason
+    if told or complete or answer.state.over or answer.members is None:
         return answer
     event = await _last(client, namespace, name, answer.uid, of_pod=False) if answer.uid else None
     if event is None:
         return answer
     if answer.loss is not None:
         answer.loss.message += f"; {_note(event)}"
-        answer.message += f"; {_note(event)}" if answer.state == "Terminating" else ""
+        answer.message += f"; {_note(event)}" if answer.state is GangState.EVICTING else ""
         return answer
     answer.loss = EvictedMembers(str(event.get("reason")), _note(event), _when(event))
     counts = answer.members
     if not (counts.pending or counts.gated or counts.active):
-        answer.state, answer.reason = "Evicted", answer.loss.reason
+        answer.reason = answer.loss.reason
         answer.message = f"its pods were evicted{_at(event)}, and none is there now: {answer.loss.message}"
         answer.change = advice_after_eviction(placed=True)
     return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,11 +16,14 @@ from phalanx.scheduling.start_reservations.forecasts import UnitStart
 from phalanx.scheduling.start_reservations.plugin import load_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
+from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.record_facts import observed_states
 
 
 class StartEntry(msgspec.Struct):
-    """One gang, or pod on its own, that waits: `pods` start together, with a `priority`. `state` is Waiting, or
-    Starting where nothing is in its way now; then `start` says nothing."""
+    """One gang, or pod on its own, that waits: `pods` start together, with a `priority`. `state` is
+    what is observed (docs/gang-states.md), `forecast` StartsNow where nothing is in its way; then `start` says
+    nothing."""
 
     kind: str
     namespace: str
@@ -28,8 +31,9 @@ class StartEntry(msgspec.Struct):
     queue: str
     pods: int
     priority: int
-    state: str
+    state: GangState
     start: PromisedStart
+    forecast: Forecast = Forecast.NONE
 
 
 def start_entries(
@@ -39,6 +43,7 @@ def start_entries(
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     load_promises(scheduler.features, stored.promises)
+    observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     found = [
         each
@@ -46,17 +51,17 @@ def start_entries(
         if not any(scheduler.session.requirement(gang).satisfied for gang in each.unit.gangs if gang.spec)
     ]
     times = StartTimes(stored, found, now)
-    entries = [entry for each in found for entry in _entries(each, times.start(each))]
+    entries = [entry for each in found for entry in _entries(each, times.start(each), observed)]
     entries.sort(key=lambda each: each.start.no_later_than or each.start.planned or "~")
-    return _starting(scheduler, plan.binds) + entries
+    return _starting(scheduler, plan.binds, observed) + entries
 
 
-def _entries(each: UnitStart, start: PromisedStart) -> list[StartEntry]:
+def _entries(each: UnitStart, start: PromisedStart, observed: Mapping[GangKey, GangState]) -> list[StartEntry]:
     """A gang group starts as one and is several gangs."""
     unit = each.unit
     if unit.pod is not None:
         pod = unit.pod.pod
-        return [StartEntry("pod", pod.namespace, pod.name, each.queue, 1, each.priority, "Waiting", start)]
+        return [StartEntry("pod", pod.namespace, pod.name, each.queue, 1, each.priority, GangState.PENDING, start)]
     return [
         StartEntry(
             "gang",
@@ -65,14 +70,14 @@ def _entries(each: UnitStart, start: PromisedStart) -> list[StartEntry]:
             each.queue,
             gang.spec.min_member if gang.spec is not None else 0,
             each.priority,
-            "Waiting",
+            observed[gang.key],
             start,
         )
         for gang in unit.gangs
     ]
 
 
-def _starting(scheduler: DryRun, binds: list[Bind]) -> list[StartEntry]:
+def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, GangState]) -> list[StartEntry]:
     """Those that would be placed now, in that order."""
     found: dict[GangKey, StartEntry] = {}
     for bind in binds:
@@ -91,8 +96,9 @@ def _starting(scheduler: DryRun, binds: list[Bind]) -> list[StartEntry]:
                 queue,
                 0,
                 scheduler.session.turn_priority(member),
-                "Starting",
+                observed[record.gang.key] if record.gang is not None else GangState.PENDING,
                 PromisedStart(),
+                Forecast.STARTS_NOW,
             )
         entry.pods += 1
     return list(found.values())

@@ -19,8 +19,9 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.dominant_share import dominant_share
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.record_facts import observed_states
 
-STARTING, WAITING = "Starting", "Waiting"
 #: By what somebody stands behind the one before, where no plugin says so.
 REPAIR, AGE, NAME = "repair", "age", "name"
 
@@ -28,11 +29,11 @@ REPAIR, AGE, NAME = "repair", "age", "name"
 class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One gang, or pod on its own, in line.
 
-    `position` counts from 1. `state` is Starting for those that would be placed now, else Waiting, for `reason` (a
-    code) and `message`. `queue_share` is the largest part of any resource that the queue uses, in percent.
-    `created` is in seconds since the epoch. `keys` are what the policy's plugins say, in the order in which they
-    are compared: the smaller goes first; those of queues have `queue:` before them. `behind` names the key by which
-    it comes after the one before it.
+    `position` counts from 1. `state` is what is observed (docs/gang-states.md), `forecast` StartsNow for those that
+    would be placed now; the others wait for `reason` (a code) and `message`. `queue_share` is the largest part of
+    any resource that the queue uses, in percent. `created` is in seconds since the epoch. `keys` are what the
+    policy's plugins say, in the order in which they are compared: the smaller goes first; those of queues have
+    `queue:` before them. `behind` names the key by which it comes after the one before it.
     """
 
     position: int
@@ -43,7 +44,8 @@ class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     queue_share: float
     priority: int
     created: int
-    state: str
+    state: GangState
+    forecast: Forecast = Forecast.NONE
     keys: dict[str, float | str]
     behind: str = ""
     members: int = 1
@@ -61,9 +63,10 @@ def turn_order(snapshot: Snapshot, policy: Policy, now: float) -> OrderReport:
     """One dry run at `now`; the snapshot is used up by it. Those that it would place come first."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
+    observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     session = scheduler.new_session(now)
-    line = _Line(session, plan)
+    line = _Line(session, plan, observed)
     entries = line.starting(plan.binds)
     units = [unit for unit in scheduler.waiting_units(session) if not _satisfied(session, unit)]
     before: QueuedUnit | None = None
@@ -88,8 +91,9 @@ def _turns(session: Session, units: list[QueuedUnit]) -> Iterator[QueuedUnit]:
 class _Line:
     """Makes the entries, with the session after the dry run."""
 
-    def __init__(self, session: Session, plan: Plan) -> None:
+    def __init__(self, session: Session, plan: Plan, observed: Mapping[GangKey, GangState]) -> None:
         self._session = session
+        self._observed = observed
         self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
         self._queue_plugins = session.plugin_runtime.plugins("queue_order")
@@ -103,7 +107,7 @@ class _Line:
             record = self._session.state.pods[bind.uid]
             gang = record.gang
             member = gang if gang is not None and gang.spec is not None else record
-            entry = self._entry(member, len(found) + 1, STARTING, "")
+            entry = self._entry(member, len(found) + 1, Forecast.STARTS_NOW, "")
             known = found.setdefault(id(member), entry)
             known.members += known is not entry
         return list(found.values())
@@ -112,7 +116,7 @@ class _Line:
         """Of a gang group its gangs, one after the other."""
         entries = []
         for number, member in enumerate(unit.members):
-            entry = self._entry(member, position + number, WAITING, "gang group" if number else behind)
+            entry = self._entry(member, position + number, Forecast.NONE, "gang group" if number else behind)
             entry.reserved = unit.reserved
             verdict = self._verdict(member)
             if verdict is not None:
@@ -126,16 +130,24 @@ class _Line:
         found = self._gangs.get(member.key)
         return found or next((told for uid in member.pending if (told := self._pods.get(uid)) is not None), None)
 
-    def _entry(self, member: GangRecord | PodRecord, position: int, state: str, behind: str) -> TurnEntry:
+    def _entry(self, member: GangRecord | PodRecord, position: int, forecast: Forecast, behind: str) -> TurnEntry:
         queue = self._session.charge_path(member).queue
         if isinstance(member, PodRecord):
             pod = member.pod
             kind, namespace, name, created, members = "pod", pod.namespace, pod.name, pod.created, 1
+            state = GangState.PENDING
         else:
             spec = member.spec
             kind, namespace, name = "gang", member.key.namespace, shown_name(member.key.name)
             created = spec.created if spec is not None else 0
-            members = 1 if state == STARTING else spec.min_member if spec is not None else len(member.members)
+            state = self._observed[member.key]
+            members = (
+                1
+                if forecast is Forecast.STARTS_NOW
+                else spec.min_member
+                if spec is not None
+                else len(member.members)
+            )
         return TurnEntry(
             position=position,
             kind=kind,
@@ -146,6 +158,7 @@ class _Line:
             priority=self._session.turn_priority(member),
             created=created,
             state=state,
+            forecast=forecast,
             keys=self._keys(member, queue),
             behind=behind,
             members=members,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 import msgspec
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.kube.paths import Resource
-from phalanx.model.composite import Composite
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod, bound_at
 from phalanx.model.text.duration import format_moment
@@ -22,6 +21,7 @@ from phalanx.reports.evicted_members import (
 )
 from phalanx.reports.eviction_preview import DUE, EvictionPreview, preview_evictions
 from phalanx.reports.gang_names import gangs_called
+from phalanx.reports.group_states import can_start, count_groups, has_started, state_of_groups
 from phalanx.reports.other_scheduler import of_other_scheduler
 from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
 from phalanx.reports.recent_evictions import log_recent_evictions
@@ -39,32 +39,28 @@ from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
+from phalanx.views.gang_state import Forecast, GangState, gang_state
+from phalanx.views.record_facts import member_facts, observed_states
 
 _NODES_NAMED = 5
-# Of a pod.
-_NO_WAITS = ("Running", "Bound", "Finished", "Terminating")
-# Of a gang: for its minimum.
-_WAITS = ("Waiting", "Partial")
 
 
 class WhyAnswer(msgspec.Struct, omit_defaults=True):
     """What is known about one pod or gang.
 
-    `state` is one word: Running, Bound, Partial (members of a gang have nodes, fewer than its minimum), Waiting,
-    Gated, Finished, Terminating, OtherScheduler, Starting (it would be placed now), Evicting (others would be told
-    to make room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it
-    waits, `message` the sentence, `nodes` how many nodes are out for what, `missing` how many members have no room
-    or do not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is
-    in the way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and
-    lacks them. `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of
-    groups that a gang is a part of, `groups` are those of one. `size` is that of a gang
-    that has more members than its minimum, or expects some, `start` tells when it starts while it waits for room,
-    `run_time` when it ends.
+    `state` is what is observed (docs/gang-states.md), of a pod that of a gang of one; `forecast` is what the dry
+    run would do with it now. `reason` is the code of the dominant reason while it waits, `message` the sentence,
+    `nodes` how many nodes are out for what, `missing` how many members have no room or do not exist, `change` the
+    smallest change that would help. `nodes` and `change` are empty where nothing is in the way. `evictions` is
+    there where it waits for room, `loss` where a gang lost members to evictions and lacks them. `domain` is where a
+    gang with a topology is, or would be placed now. `composite` is the group of groups that a gang is a part of,
+    `groups` are those of one. `size` is that of a gang that has more members than its minimum, or expects some,
+    `start` tells when it starts while it waits for room, `run_time` when it ends.
     """
 
     kind: str
     name: str
-    state: str
+    state: GangState
     message: str
     reason: str = ""
     gang: str = ""
@@ -84,6 +80,12 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     size: GangSize | None = None
     start: PromisedStart | None = None
     run_time: RunTimeEntry | None = None
+    forecast: Forecast = Forecast.NONE
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for nodes for its minimum, and would not get them now."""
+        return self.state.waits and self.forecast is not Forecast.STARTS_NOW
 
 
 class GangSize(msgspec.Struct, omit_defaults=True):
@@ -107,7 +109,7 @@ class GroupLine(msgspec.Struct):
     """What is known about one gang of a group of groups, as in its own answer."""
 
     name: str
-    state: str
+    state: GangState
     message: str
 
 
@@ -121,6 +123,7 @@ class WhyReport:
         self._disruption_targets = snapshot.disruption_targets
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
+        self._states = observed_states(self._state, self._disruption_targets)
         self._expected = {
             key: [each.pod for each in record.placeholders.values() if each.nominated_node]
             for key, record in self._state.gangs.items()
@@ -154,7 +157,12 @@ class WhyReport:
             return None
         pod = record.pod
         answer = WhyAnswer(
-            "Pod", pod.key, "Waiting", "", gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "", uid=pod.uid
+            "Pod",
+            pod.key,
+            self._state_of_pods([pod]),
+            "",
+            gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "",
+            uid=pod.uid,
         )
         if record.gang is not None:
             self._describe(answer, record.gang)
@@ -179,7 +187,7 @@ class WhyReport:
             return other_scheduler
         source = record.spec.source if record.spec is not None else None
         answer = WhyAnswer(
-            "Gang", str(key), "Waiting", "", gang=key.path, uid=source.uid if source is not None else ""
+            "Gang", str(key), self._states[key], "", gang=key.path, uid=source.uid if source is not None else ""
         )
         self._describe(answer, record)
         answer.warnings += self._quota_labels(record.members.values())
@@ -199,7 +207,7 @@ class WhyReport:
         ]
         if not left or len(left) < len(record.members):
             return None
-        answer = WhyAnswer("Gang", str(record.key), "OtherScheduler", "", gang=record.key.path)
+        answer = WhyAnswer("Gang", str(record.key), self._states[record.key], "", gang=record.key.path)
         self._describe(answer, record)
         told = of_other_scheduler(left, self._state.schedulers, "the gang")
         answer.reason, answer.message, answer.change = told.code, told.message, told.change
@@ -241,11 +249,19 @@ class WhyReport:
         """About pods without a gang: about the first of them that waits. None where there is none of them."""
         pods = sorted(record.pod.name for uid in uids if (record := self._state.pods.get(uid)) is not None)
         answers = [found for pod in pods if (found := self.pod(namespace, pod)) is not None]
-        waiting = next((each for each in answers if each.state not in _NO_WAITS), None)
+        waiting = next((each for each in answers if _needs_nodes(each.state)), None)
         if waiting is not None or not answers:
             return waiting
-        told = f"its {len(answers)} pods exist, and none of them waits"
-        return WhyAnswer(owner, f"{namespace}/{name}", "Satisfied", told)
+        state = self._state_of_pods([self._state.pods[uid].pod for uid in uids if uid in self._state.pods])
+        told = "have ended" if state.over else "exist, and none of them waits"
+        return WhyAnswer(owner, f"{namespace}/{name}", state, f"its {len(answers)} pods {told}")
+
+    def _state_of_pods(self, pods: Sequence[Pod]) -> GangState:
+        """Return the state of pods that nothing but their owner ties together, as before the dry run."""
+        states = [self._before[pod.uid] for pod in pods]
+        terminating = [pod for pod, state in zip(pods, states, strict=True) if state is MemberState.TERMINATING]
+        evicted = sum(bool(pod.condemned) or pod.uid in self._disruption_targets for pod in terminating)
+        return gang_state(member_facts(states, minimum=int(len(pods) == 1), evicted=evicted))
 
     def _waiting_first(self, keys: Iterable[GangKey]) -> list[GangKey]:
         return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
@@ -265,23 +281,25 @@ class WhyReport:
         if spec is None:
             return None
         name = f"{spec.ref.namespace}/{spec.ref.name}"
-        answer = WhyAnswer(spec.ref.kind, name, "Waiting", "", minimum=spec.min_groups, uid=spec.ref.uid)
         below = {gang.key: found for gang in composites.gangs(key) if (found := self.gang(gang.key)) is not None}
+        answer = WhyAnswer(spec.ref.kind, name, GangState.PENDING, "", minimum=spec.min_groups, uid=spec.ref.uid)
         answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
         fault = composites.fault(composites.root_of(key))
         if fault is not None:
             wrong, _, answer.change = fault.message.partition("; ")
             answer.reason, answer.message = fault.code, wrong
             return answer
-        able, least = self._able(spec, below), max(1, spec.min_groups)
+        least = max(1, spec.min_groups)
+        started, able = (count_groups(composites, spec, below, each) for each in (has_started, can_start))
+        answer.state = state_of_groups(started, least, below.values())
         answer.placeable, answer.missing = able, max(0, least - able)
         if able >= least:
-            starting = any(found.state == "Starting" for found in below.values())
-            answer.state = "Starting" if starting else "Satisfied"
+            if any(found.forecast is Forecast.STARTS_NOW for found in below.values()):
+                answer.forecast = Forecast.STARTS_NOW
             answer.message = f"{able} groups have started or would start now, {least} are needed"
             return answer
         answer.message = f"{able} of the {least} groups that it needs have started or could start"
-        culprits = [found for found in below.values() if found.state in _WAITS]
+        culprits = [found for found in below.values() if found.state.waits and not found.forecast]
         culprit = next((found for found in culprits if found.reason != WAITING_FOR_COMPOSITE), None)
         if culprit is not None:
             answer.reason, answer.change = culprit.reason, culprit.change
@@ -290,23 +308,12 @@ class WhyReport:
             answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
         return answer
 
-    def _able(self, spec: Composite, below: Mapping[GangKey, WhyAnswer]) -> int:
-        """How many children have started, or would now, or wait for other children only."""
-        composites, gangs = self._state.gangs.composites.children(spec.key)
-        states = [below[gang.key] for gang in gangs if gang.key in below]
-        able = sum(found.state not in _WAITS or found.reason == WAITING_FOR_COMPOSITE for found in states)
-        return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
-
     def _add_evicted_members(self, answer: WhyAnswer, record: GangRecord) -> WhyAnswer:
         """Whom the gang loses at this moment, if anyone."""
         leaving = (m.pod for uid, m in record.members.items() if self._before[uid] is MemberState.TERMINATING)
         loss = answer.loss = evicted_members_of(leaving, self._disruption_targets)
-        if loss is not None and answer.state == "Waiting" and not self._counts[record.key].pending:
-            answer.state, answer.reason, answer.change = (
-                "Terminating",
-                loss.reason,
-                advice_after_eviction(placed=bool(answer.uid)),
-            )
+        if loss is not None and answer.state is GangState.EVICTING:
+            answer.reason, answer.change = loss.reason, advice_after_eviction(placed=bool(answer.uid))
             answer.message = f"{loss.told}: {loss.message}"
         return answer
 
@@ -316,14 +323,14 @@ class WhyReport:
 
     def _in_part(self, answer: WhyAnswer, key: GangKey) -> WhyAnswer:
         """What runs in part does not just wait."""
-        counts, minimum = self._counts[key], answer.minimum
+        counts = self._counts[key]
         there = counts.bound + counts.running
-        if answer.state == "Waiting" and there:
-            answer.state = "Running" if there + counts.succeeded >= minimum else "Partial"
+        evicting = answer.state is GangState.EVICTING
+        if answer.reason and not answer.forecast and there and not evicting:
             one = there == 1
             here = f"{there} member{' has' if one else 's have'} a node"
             rest = f"{counts.pending} wait{'s' if counts.pending == 1 else ''}: " if counts.pending else ""
-            if answer.state == "Running" and counts.pending:
+            if has_started(answer) and counts.pending:
                 here = f"it runs with {there} of {counts.present} members and has what it needs"
             answer.message = f"{here}; {rest}{answer.message}"
         return answer
@@ -346,10 +353,10 @@ class WhyReport:
         verdict = self._gangs.get(key)
         if verdict is not None and (need is None or not need.satisfied):
             return self._conclude(answer, verdict, [])
-        if counts.succeeded and not counts.active:
-            answer.state, answer.message = "Finished", f"{counts.succeeded} members have succeeded"
+        if answer.state.over or (counts.succeeded and not counts.active):
+            failed = f", {counts.failed} have failed" if counts.failed else ""
+            answer.message = f"{counts.succeeded} members have succeeded{failed}"
         elif counts.active + counts.succeeded >= answer.minimum or (counts.active and need and need.satisfied):
-            answer.state = "Satisfied"
             answer.message = (
                 f"the quorum holds: {counts.active} members have a node, {answer.minimum} are the minimum"
             )
@@ -410,29 +417,26 @@ class WhyReport:
         where = f" on node {pod.node}" if pod.node else ""
         match self._before[pod.uid]:
             case MemberState.RUNNING:
-                answer.state, answer.message = "Running", f"the pod runs{where}"
+                answer.message = f"the pod runs{where}"
                 if pod.uid in self._told:
                     when = "as soon as eviction rates allow it" if next(rates(record), None) else "now"
                     answer.message += f"; it would be told to leave {when}: {self._told[pod.uid].sentence}"
                 else:
                     answer.message += self._own_words.verdict(record)
             case MemberState.BOUND:
-                answer.state, answer.message = (
-                    "Bound",
-                    f"the pod is bound to node {pod.node} and has not started yet",
-                )
+                answer.message = f"the pod is bound to node {pod.node} and has not started yet"
             case MemberState.TERMINATING:
-                answer.state, answer.message = "Terminating", f"the pod is being deleted{where}"
+                answer.message = f"the pod is being deleted{where}"
                 self._add_disruption_target(answer, pod)
             case MemberState.SUCCEEDED | MemberState.FAILED:
-                answer.state, answer.message = "Finished", f"the pod has finished ({pod.phase.value})"
+                answer.message = f"the pod has finished ({pod.phase.value})"
             case MemberState.GATED:
-                answer.state, answer.reason = "Gated", "SchedulingGated"
+                answer.reason = "SchedulingGated"
                 answer.message = "the pod has scheduling gates"
                 answer.change = "remove spec.schedulingGates (whoever set them will)"
             case MemberState.OTHER_SCHEDULER:
                 told = of_other_scheduler([pod], self._state.schedulers)
-                answer.state, answer.reason = "OtherScheduler", told.code
+                answer.reason = told.code
                 answer.message, answer.change = told.message, told.change
             case _:
                 return False
@@ -449,7 +453,7 @@ class WhyReport:
     def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
         """What evictions have to do with an answer about something that waits."""
         unit = self._dry_run.unit(who)
-        if unit is None or answer.state != "Waiting":
+        if unit is None or answer.forecast or not answer.reason:
             return answer
         found = answer.evictions = preview_evictions(
             self._dry_run, unit, {uid: evict.message for uid, evict in self._told.items()}
@@ -458,7 +462,7 @@ class WhyReport:
             return answer
         if found.state == DUE:
             nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
-            answer.state, answer.reason, answer.missing = "Evicting", "", 0
+            answer.forecast, answer.reason, answer.missing = Forecast.STARTS_AFTER_EVICTIONS, "", 0
             answer.message = _joined(found.message, f"once they have left it starts on {nodes}")
             answer.change = (
                 f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
@@ -487,11 +491,11 @@ class WhyReport:
             )
             answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
         elif targets:
-            answer.state = "Starting"
+            answer.forecast = Forecast.STARTS_NOW
             answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
             answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
         else:
-            answer.state, answer.message = "Satisfied", "nothing waits"
+            answer.message = "nothing waits"
         return answer
 
 
@@ -499,6 +503,10 @@ def object_path(record: GangRecord | None) -> str:
     """Of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
+
+
+def _needs_nodes(state: GangState) -> bool:
+    return state.waits or state is GangState.OTHER_SCHEDULER
 
 
 def source_uid(record: GangRecord) -> str:

@@ -100,6 +100,7 @@ def _columns() -> tuple[Column[TurnEntry], ...]:
         Column("KIND", lambda entry, now: entry.kind, wide=True),
         Column("MEMBERS", lambda entry, now: str(entry.members), wide=True, order=lambda entry: entry.members),
         Column("STATE", lambda entry, now: entry.state, wide=True),
+        Column("FORECAST", lambda entry, now: entry.forecast.words, wide=True),
         Column("RESERVED", lambda entry, now: "yes" if entry.reserved else "", wide=True),
         Column("KEYS", keys),
         Column("BEHIND-BY", lambda entry, now: entry.behind),

@@ -160,7 +160,7 @@ def why(
             what = _NOUNS.get(kind, kind)
             told = await without_pods(owners, name, kind) if kind not in _NO_OWNERS else ""
             raise click.ClickException(told or f"no {what} {name!r} in namespace {where!r}")
-        if answer.state in ("Waiting", "Partial", "Evicting"):
+        if answer.waits:
             namespace_of, _, gang = answer.gang.partition("/")
             who = GangKey(namespace_of, gang) if gang else answer.uid
             if stored.warning:
@@ -186,6 +186,7 @@ def render(answer: WhyAnswer) -> str:
     """The answer as people read it: the sentence first, then the counts, then what would help."""
     lines = [
         f"{answer.kind} {answer.name}: {answer.state}"
+        + (f", {answer.forecast.words}" if answer.forecast else "")
         + (f" ({answer.reason})" if answer.reason not in ("", answer.state) else "")
     ]
     lines.append(f"  {answer.message}")
@@ -216,7 +217,7 @@ def render(answer: WhyAnswer) -> str:
         minimum = answer.minimum if answer.reason != "PodGroupNotFound" else "unknown"
         lines.append(f"  Gang {gang}: minimum {minimum}; members: {', '.join(parts) or 'none'}")
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
-        if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
+        if answer.missing and answer.state.waits and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.start is not None:
         from phalanx.cli.listing.ages import age
@@ -232,7 +233,7 @@ def render(answer: WhyAnswer) -> str:
     if answer.composite:
         lines.append(f"  Part of CompositePodGroup {answer.composite}")
     lines.extend(f"  Group {group.name}: {group.state}; {group.message}" for group in answer.groups)
-    if answer.loss is not None and answer.state not in ("Terminating", "Evicted"):
+    if answer.loss is not None and answer.loss.message not in answer.message:
         loss = answer.loss
         lines.append(f"  {loss.told if loss.pods else f'Lost members at {loss.since}'}: {loss.message}")
     if answer.evictions is not None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from phalanx.cli.listing.ages import age, span
 from phalanx.cli.listing.node_names import compress
 from phalanx.cli.listing.table import Column
-from phalanx.daemon.gang_entries import CODES, GangEntry, GangState
+from phalanx.daemon.gang_entries import GangEntry
 from phalanx.dialects.times import parse_time
+from phalanx.views.gang_state import GangState
 
 _COLOURS = {
     GangState.PENDING: "yellow",
+    GangState.GATED: "yellow",
     GangState.PARTIAL: "magenta",
     GangState.STARTING: "cyan",
     GangState.RUNNING: "green",
+    GangState.EVICTING: "magenta",
     GangState.FAILED: "red",
     GangState.CANCELLED: "red",
     GangState.SUSPENDED: "blue",
@@ -52,7 +55,7 @@ COLUMNS: tuple[Column[GangEntry], ...] = (
     Column("QUEUE", lambda entry, now: entry.queue),
     Column("USER", lambda entry, now: entry.user),
     Column("PRIORITY", lambda entry, now: str(entry.priority), wide=True, order=lambda entry: entry.priority),
-    Column("ST", lambda entry, now: CODES[entry.state], colour=lambda entry: _COLOURS.get(entry.state)),
+    Column("ST", lambda entry, now: entry.state.code, colour=lambda entry: _COLOURS.get(entry.state)),
     Column("AGE/RUN", _age_and_run, order=lambda entry: -parse_time(entry.created)),
     Column("MEMBERS", _members, order=lambda entry: entry.total),
     Column("GPUS", _gpus, order=lambda entry: entry.gpus),

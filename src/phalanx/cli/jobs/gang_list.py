@@ -120,10 +120,12 @@ def jobs(
 
 def _states(texts: tuple[str, ...]) -> set[str] | None:
     """The words of the states that are meant; None for those that have not ended, or not long ago."""
-    from phalanx.daemon.gang_entries import CODES
+    from phalanx.views.gang_state import CODES
 
-    spellings = {word.lower(): {str(state)} for state, code in CODES.items() for word in (state, code)}
-    spellings["all"] = {str(state) for state in CODES}
+    spellings: dict[str, set[str]] = {"all": {str(state) for state in CODES}}
+    for state, code in CODES.items():
+        for spelling in (state.lower(), code.lower()):
+            spellings.setdefault(spelling, set()).add(str(state))
     found: set[str] = set()
     for text in texts:
         for word in filter(None, text.split(",")):

@@ -102,7 +102,7 @@ def job_list(
     """
     from phalanx.cli.connection import run_connected
     from phalanx.cli.display import Display
-    from phalanx.cli.jobs.job_tables import job_table, status_of
+    from phalanx.cli.jobs.job_tables import job_table
     from phalanx.cli.jobs.selector import matches, parse_selector
     from phalanx.cli.jobs.starts import StartQuestion
     from phalanx.reports.jobs.job_report import JobReader
@@ -116,7 +116,8 @@ def job_list(
     def shown(entry: JobEntry) -> bool:
         if queue and entry.queue != queue:
             return False
-        if spellings and not spellings & {status_of(entry).lower(), entry.phase.lower()}:
+        words = {entry.state, entry.state.code, entry.phase or "New"}
+        if spellings and not spellings & {word.lower() for word in words}:
             return False
         return matches(wanted, entry.labels)
 

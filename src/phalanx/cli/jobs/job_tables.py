@@ -6,28 +6,22 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.cli.columns import columns, fields
 from phalanx.cli.listing.ages import age
-from phalanx.reports.jobs.entries import SUSPENDED, JobDescription, JobEntry, PodEntry
-
-_NEW = "New"
-
-
-def status_of(job: JobEntry) -> str:
-    """The phase; `Suspended` for what Volcano calls aborted, since a person did that and can undo it."""
-    return "Suspended" if job.phase in SUSPENDED else job.phase or _NEW
+from phalanx.reports.jobs.entries import JobDescription, JobEntry, PodEntry
+from phalanx.views.gang_state import GangState
 
 
 def job_table(jobs: Sequence[JobEntry], now: float, *, wide: bool, namespaces: bool) -> list[str]:
     header = ["NAME", "KIND", "QUEUE", "STATUS", "MIN", "RUN/READY/ALL", "RETRIES", "AGE", "REASON"]
     if wide:
         header[6:6] = ["PENDING", "SUCCEEDED", "FAILED"]
-        header[-1:] = ["SCHEDULER", "GROUP", "OWNER", "REASON"]
+        header[-1:] = ["PHASE", "SCHEDULER", "GROUP", "OWNER", "REASON"]
     rows = []
     for job in jobs:
         row = [
             job.name,
             job.kind,
             job.queue,
-            status_of(job),
+            job.state,
             str(job.minimum),
             f"{job.running}/{job.ready}/{job.total}",
             f"{job.retries}/{job.retry_limit}" if job.retry_limit is not None else "",
@@ -36,7 +30,7 @@ def job_table(jobs: Sequence[JobEntry], now: float, *, wide: bool, namespaces: b
         ]
         if wide:
             row[6:6] = [str(job.pending), str(job.succeeded), str(job.failed)]
-            row[-1:] = [job.scheduler, job.group, job.owner, _reason(job, wide)]
+            row[-1:] = [job.phase, job.scheduler, job.group, job.owner, _reason(job, wide)]
         rows.append([job.namespace, *row] if namespaces else row)
     return columns(
         ["NAMESPACE", *header] if namespaces else header, [[cell or "-" for cell in row] for row in rows]
@@ -50,7 +44,7 @@ def _reason(job: JobEntry, wide: bool) -> str:
 def description(told: JobDescription, now: float) -> list[str]:
     job = told.job
     retries = f"{job.retries} of {job.retry_limit}" if job.retry_limit is not None else ""
-    status = status_of(job) + (f" ({job.reason})" if job.reason else "")
+    status = job.state + (f" ({job.reason})" if job.reason else "")
     counts = [
         f"{count} {word}"
         for count, word in (
@@ -73,6 +67,7 @@ def description(told: JobDescription, now: float) -> list[str]:
         ("Scheduler", job.scheduler),
         ("PodGroup", job.group if job.group != job.name else ""),
         ("Status", f"{status}\n{job.message}" if job.message else status),
+        ("Phase", job.phase if job.phase != job.state else ""),
         ("Pods", f"{job.total} wanted, {job.minimum} to start; {', '.join(counts) or 'none yet'}"),
         ("Retries", retries),
         ("Age", age(job.created, now)),
@@ -133,7 +128,7 @@ def next_steps(job: JobEntry) -> list[str]:
     target = f"{job.target} -n {job.namespace}"
     if job.reason == "NoController" or job.over:
         return ["", f"Its output:   phalanx job logs {target}"] if job.over else []
-    if job.phase in SUSPENDED:
+    if job.state is GangState.SUSPENDED:
         return ["", f"Suspended. To go on:   phalanx job resume {target}"]
     if job.running < job.minimum and job.group:
         return ["", f"What would help:   phalanx why podgroup/{job.group} -n {job.namespace}"]

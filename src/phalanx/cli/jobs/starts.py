@@ -81,7 +81,7 @@ def start_table(entries: Iterable[StartEntry], *, namespaces: bool) -> list[str]
 def _reason(entry: StartEntry) -> str:
     """What the start rests on, or why there is none."""
     start = entry.start
-    if entry.state == "Starting":
+    if entry.forecast:
         return "nothing is in its way"
     if start.no_later_than or start.expected:
         return start.basis + (f"; {start.postponements[-1]}" if start.postponements else "")

@@ -45,9 +45,7 @@ def outcome(job: JobEntry | None, state: str) -> int | None:
 
 def progress(job: JobEntry) -> str:
     """What is worth a line when it changes."""
-    from phalanx.cli.jobs.job_tables import status_of
-
-    text = f"{status_of(job)}, {job.running} of {job.total} run"
+    text = f"{job.state}, {job.running} of {job.total} run"
     if job.succeeded or job.failed:
         text += f", {job.succeeded} succeeded, {job.failed} failed"
     if job.retries:

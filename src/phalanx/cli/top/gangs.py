@@ -10,23 +10,27 @@ from phalanx.cli.top.pieces import STATE_STYLES
 from phalanx.cli.top.row_list import Column, RowList, SortKey
 from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.times import parse_time
+from phalanx.views.gang_state import Forecast, GangState
 
 # What one looks for first: those that have trouble, then those that wait.
 _URGENCY = (
-    "Partial",
-    "Waiting",
-    "Starting",
-    "Gated",
-    "Terminating",
-    "Bound",
-    "Running",
-    "Finished",
-    "OtherScheduler",
+    GangState.PARTIAL,
+    GangState.PENDING,
+    GangState.GATED,
+    GangState.EVICTING,
+    GangState.COMPLETING,
+    GangState.STARTING,
+    GangState.RUNNING,
+    GangState.FAILED,
+    GangState.COMPLETED,
+    GangState.OTHER_SCHEDULER,
 )
 
 
 def start(row: GangRow, now: float) -> str:
-    """`<= 12m0s` is a promise, `~ 12m0s` a plan."""
+    """`<= 12m0s` is a promise, `~ 12m0s` a plan, `now` what the last rehearsal would place."""
+    if row.forecast == Forecast.STARTS_NOW:
+        return "now"
     if not row.start:
         return "-"
     return f"{'<=' if row.start_kind == 'promised' else '~'} {span(parse_time(row.start) - now)}"

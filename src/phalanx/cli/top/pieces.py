@@ -26,13 +26,14 @@ STYLES = {
 }
 STATE_STYLES = {
     "Running": "good",
-    "Bound": "good",
     "Starting": "mark",
-    "Waiting": "warn",
+    "Pending": "warn",
     "Partial": "bad",
-    "Terminating": "bad",
+    "Evicting": "bad",
+    "Failed": "bad",
     "Gated": "muted",
-    "Finished": "muted",
+    "Completing": "muted",
+    "Completed": "muted",
     "OtherScheduler": "muted",
 }
 

@@ -16,6 +16,7 @@ from phalanx.cli.top.feed import Feed
 from phalanx.cli.top.pieces import Piece, Pieces, strip
 from phalanx.dashboard.rows.entries import ClusterSummary
 from phalanx.model.resources import CPU
+from phalanx.views.gang_state import GangState
 
 
 class StatusLine(Widget):
@@ -45,8 +46,8 @@ def cluster_line(feed: Feed, panel: str, now: float) -> Pieces:
     if not summary.current:
         found.append(Piece(" CLUSTER NOT REACHABLE ", "bad"))
     states = summary.states
-    running = states.get("Running", 0) + states.get("Bound", 0)
-    waiting = states.get("Waiting", 0) + states.get("Partial", 0) + states.get("Starting", 0)
+    running = states.get(GangState.RUNNING, 0) + states.get(GangState.STARTING, 0)
+    waiting = sum(states.get(state, 0) for state in GangState if state.waits)
     found.append(Piece(f" {summary.nodes} nodes"))
     if summary.closed_nodes:
         found.append(Piece(f" ({summary.closed_nodes} closed)", "warn"))

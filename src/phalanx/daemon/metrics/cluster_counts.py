@@ -14,17 +14,24 @@ from phalanx.daemon.metrics.exposition import labels, lines_of
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.views.gang_state import GangState, gang_state
+from phalanx.views.record_facts import gang_facts
 
 #: Series of gangs that wait, by queue and reason; the rest count as OTHER.
 MOST_SERIES = 200
 OTHER = "other"
+#: States that follow from pods and PodGroups; the others are those of jobs, which the scheduler does not read.
+COUNTED = tuple(
+    state for state in GangState if state not in (GangState.CANCELLED, GangState.SUSPENDED, GangState.DELETED)
+)
 
 
 class ClusterCounts(msgspec.Struct, frozen=True):
-    """`pods` by kube-scheduler's queues (active, backoff, unschedulable, gated), `gangs` by state (waiting,
-    partly_bound, running, evicting), `waiting` gangs by (queue, code of what was told), `oldest` how many seconds
-    the eldest waits, by queue; `nodes` by state (open, closed)."""
+    """Counts of a cluster: `pods` by kube-scheduler's queues (active, backoff, unschedulable, gated), `gangs` by
+    state, `waiting` gangs by (queue, code of the published reason), `oldest` how many seconds the eldest waits, by
+    queue; `nodes` by state (schedulable, unschedulable)."""
 
     pods: dict[str, int]
     gangs: dict[str, int]
@@ -34,9 +41,9 @@ class ClusterCounts(msgspec.Struct, frozen=True):
 
 
 class CountedGang(NamedTuple):
-    """As what a gang counts; one that waits for anything with its queue and the code of what it was told."""
+    """What a gang counts as; one that waits for anything has its queue and the code of its published reason."""
 
-    state: str
+    state: GangState
     waits: tuple[str, str] | None = None
     created: int = 0
 
@@ -45,7 +52,7 @@ class GangTally:
     """How many gangs there are of each kind, kept up to date gang by gang."""
 
     def __init__(self) -> None:
-        self.states = dict.fromkeys(("waiting", "partly_bound", "running", "evicting"), 0)
+        self.states: dict[GangState, int] = dict.fromkeys(COUNTED, 0)
         self.reasons: dict[tuple[str, str], int] = {}
         self._gangs: dict[GangKey, CountedGang] = {}
         # When those that wait were created, by queue, and the eldest of each whose answer still holds.
@@ -143,7 +150,7 @@ class CountedCluster:
         eldest = gangs.eldest()
         return ClusterCounts(
             self._scheduler().queue.pending_counts(),
-            dict(gangs.states),
+            {state.name.lower(): number for state, number in gangs.states.items()},
             _capped(gangs.reasons),
             {queue: max(0.0, now - created) for queue, created in sorted(eldest.items())[:MOST_SERIES]},
             self._count_nodes(),
@@ -164,10 +171,11 @@ class CountedCluster:
                 self._gangs.put(key, self._look(record) if record is not None else None)
         self._touched.clear()
 
-    def _look(self, gang: GangRecord) -> CountedGang | None:
-        state = _state_of(gang)
-        if not state or not gang.pending:
-            return CountedGang(state) if state else None
+    def _look(self, gang: GangRecord) -> CountedGang:
+        state = gang_state(gang_facts(gang))
+        # A gang that is not admitted has no pods yet, and its reason is published on its object.
+        if not gang.pending and not awaits_admission(gang):
+            return CountedGang(state)
         verdict = self._told(gang.key)
         created = gang.spec.created if gang.spec is not None else 0
         return CountedGang(state, (_queue_of(gang), verdict.code if verdict is not None else ""), created)
@@ -177,19 +185,11 @@ class CountedCluster:
         return {"schedulable": len(self._state.nodes) - closed, "unschedulable": closed}
 
 
-def _state_of(gang: GangRecord) -> str:
-    counts = gang.counts()
-    if gang.pending and not counts.active:
-        return "waiting"
-    if gang.pending and gang.spec is not None and counts.active < gang.spec.min_member:
-        return "partly_bound"
-    if counts.terminating:
-        return "evicting"
-    return "running" if counts.active else ""
-
-
 def _queue_of(gang: GangRecord) -> str:
-    record = next(iter(gang.pending.values()))
+    """Return the queue that the waiting members are charged to, else the one that the gang names."""
+    record = next(iter(gang.pending.values()), None)
+    if record is None:
+        return gang.spec.queue if gang.spec is not None else ""
     path = record.charge_path
     return path.queue.key.name if path is not None and path.queue is not None else ""
 

@@ -126,7 +126,8 @@ def _families() -> Iterator[Family]:
     yield Family(
         "phalanx_gangs",
         gauge,
-        "Gangs by state: waiting, partly_bound (some of its minimum on nodes, the rest pending), running, evicting",
+        "Gangs by state: pending, gated, other_scheduler, partial, starting, running, evicting, completing, "
+        "completed, failed (docs/gang-states.md)",
         ("state",),
     )
     yield Family(

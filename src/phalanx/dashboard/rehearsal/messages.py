@@ -11,6 +11,7 @@ from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
 from phalanx.reports.why import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
+from phalanx.views.gang_state import Forecast
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -39,10 +40,9 @@ class AskWhy(msgspec.Struct, frozen=True):
 
 
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a gang (or a pod on its own) would get in the rehearsal. `state` is Waiting or Starting, as of
-    `phalanx why`; `reason`, `message` and `change` are there while it waits."""
+    """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits."""
 
-    state: str
+    forecast: Forecast = Forecast.NONE
     reason: str = ""
     message: str = ""
     change: str = ""

@@ -39,6 +39,7 @@ from phalanx.reports.queue_report import report
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyReport
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.views.gang_state import Forecast
 
 # So long a rehearsal may look ahead for starts, in seconds; the page is to be current rather than complete.
 _START_SECONDS = 3.0
@@ -121,17 +122,17 @@ class Rehearser:
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
             if (said := report.gang_verdict(key)) is not None:
-                gangs[key] = RehearsedVerdict("Waiting", said.code, said.message, said.change)
+                gangs[key] = RehearsedVerdict(Forecast.NONE, said.code, said.message, said.change)
             elif any(uid in report.bound_to for uid in record.members):
-                gangs[key] = RehearsedVerdict("Starting")
+                gangs[key] = RehearsedVerdict(Forecast.STARTS_NOW)
         pods = {}
         for uid, pod in self.state.pods.items():
             if pod.gang is not None:
                 continue
             if (told := report.pod_verdict(uid)) is not None:
-                pods[uid] = RehearsedVerdict("Waiting", told.code, told.message, told.change)
+                pods[uid] = RehearsedVerdict(Forecast.NONE, told.code, told.message, told.change)
             elif uid in report.bound_to:
-                pods[uid] = RehearsedVerdict("Starting")
+                pods[uid] = RehearsedVerdict(Forecast.STARTS_NOW)
         deadline = time.monotonic() + _START_SECONDS
         times = report.start_times(lambda: time.monotonic() >= deadline)
         starts = []
@@ -144,7 +145,7 @@ class Rehearser:
         def ask(question: AskWhy) -> Answer:
             key = GangKey(question.namespace, question.name)
             found = report.pod(question.namespace, question.name) if question.pod else report.gang(key)
-            if found is not None and found.state in ("Waiting", "Partial", "Evicting"):
+            if found is not None and found.waits:
                 found.start = times.of(found.uid if question.pod else key)
             return found
 

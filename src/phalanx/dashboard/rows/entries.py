@@ -13,15 +13,20 @@ from phalanx.hub.dispatch_answer import DispatchAnswer
 from phalanx.reports.account_entries import QueueEntry, QuotaEntry
 from phalanx.reports.whatif.answer import WhatIfAnswer
 from phalanx.reports.why import WhyAnswer
+from phalanx.views.gang_state import Forecast, GangState
 
 Row = TypeVar("Row")
 
 
 class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A gang, or a pod on its own (`kind` pod). `state` is one word as of `phalanx why`. While it waits, `reason`
-    is a code, `message` a sentence and `change` the smallest change that would help, as the last rehearsal has
-    them; `start` is when it starts at the latest, or is planned to (`start_kind` promised or planned). `asks` is
-    what all members that are there ask for together. `title` is what people call it where `name` is longer."""
+    """A gang, or a pod on its own (`kind` pod).
+
+    `state` is what is observed (docs/gang-states.md), `forecast` what the last rehearsal would do with it now.
+    While it waits, `reason` is a code, `message` a sentence and `change` the smallest change that would help, as
+    the last rehearsal has them; `start` is when it starts at the latest, or is planned to (`start_kind` promised
+    or planned). `asks` is what all members that are there ask for together. `title` is what people call it where
+    `name` is longer.
+    """
 
     id: str
     kind: str
@@ -30,7 +35,8 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     title: str = ""
     queue: str = ""
     priority: int = 0
-    state: str
+    state: GangState
+    forecast: Forecast = Forecast.NONE
     minimum: int = 0
     pending: int = 0
     gated: int = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
 from phalanx.dashboard.rows.entries import GangRow
@@ -9,14 +11,21 @@ from phalanx.model.gang import GangCounts, shown_name
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.views.gang_state import GangState, gang_state
+from phalanx.views.record_facts import gang_facts, pod_facts
 
-_NO_VERDICT = RehearsedVerdict("")
+_NO_VERDICT = RehearsedVerdict()
 # A list need not hold a page of text per row; the gang's own page has it all.
 _MOST_TEXT = 400
-WAITING = frozenset({"Waiting", "Partial", "Starting"})
 
 
-def gang_row(record: GangRecord, verdict: RehearsedVerdict | None, start: PlannedStart | None) -> GangRow:
+def gang_row(
+    record: GangRecord,
+    verdict: RehearsedVerdict | None,
+    start: PlannedStart | None,
+    evicted: Collection[str] = (),
+) -> GangRow:
+    """Return the row of a gang. `evicted` holds the uids of pods with the condition DisruptionTarget."""
     counts, spec = record.counts(), record.spec
     minimum = spec.min_member if spec is not None else 0
     members = list(record.members.values())
@@ -36,7 +45,7 @@ def gang_row(record: GangRecord, verdict: RehearsedVerdict | None, start: Planne
         title=shown if (shown := shown_name(record.key.name)) != record.key.name else "",
         queue=spec.queue if spec is not None else "",
         priority=priority if priority is not None else max((m.pod.priority for m in members), default=0),
-        state=gang_state(counts, minimum, verdict),
+        state=gang_state(gang_facts(record, evicted)),
         minimum=minimum,
         pending=counts.pending,
         gated=counts.gated,
@@ -50,7 +59,13 @@ def gang_row(record: GangRecord, verdict: RehearsedVerdict | None, start: Planne
     return _told(row, verdict, start)
 
 
-def pod_row(record: PodRecord, verdict: RehearsedVerdict | None, start: PlannedStart | None) -> GangRow:
+def pod_row(
+    record: PodRecord,
+    verdict: RehearsedVerdict | None,
+    start: PlannedStart | None,
+    evicted: Collection[str] = (),
+) -> GangRow:
+    """Return the row of a pod on its own. `evicted` holds the uids of pods with the condition DisruptionTarget."""
     pod = record.pod
     counts = GangCounts(**{record.state.name.lower(): 1})
     asks: dict[str, int] = {}
@@ -62,7 +77,7 @@ def pod_row(record: PodRecord, verdict: RehearsedVerdict | None, start: PlannedS
         name=pod.name,
         queue=pod.queue,
         priority=pod.priority,
-        state=gang_state(counts, 1, verdict),
+        state=gang_state(pod_facts(record, evicted)),
         minimum=1,
         pending=counts.pending,
         gated=counts.gated,
@@ -76,38 +91,24 @@ def pod_row(record: PodRecord, verdict: RehearsedVerdict | None, start: PlannedS
     return _told(row, verdict, start)
 
 
-def gang_state(counts: GangCounts, minimum: int, verdict: RehearsedVerdict | None) -> str:
-    """One word, as `phalanx why` has it."""
-    there, done = counts.active, counts.succeeded
-    if there:
-        if there + done < minimum:
-            return "Partial"
-        return "Running" if counts.running or done else "Bound"
-    if counts.pending:
-        return verdict.state if verdict is not None else "Waiting"
-    if counts.gated:
-        return "Gated"
-    if counts.terminating:
-        return "Terminating"
-    if done or counts.failed:
-        return "Finished"
-    return "OtherScheduler" if counts.other_scheduler else "Waiting"
-
-
 def _add(asks: dict[str, int], member: PodRecord) -> None:
     for name, amount in member.pod.pod_class.requests:
         asks[name] = asks.get(name, 0) + amount
 
 
 def _told(row: GangRow, verdict: RehearsedVerdict | None, start: PlannedStart | None) -> GangRow:
-    if row.pending or row.state == "Waiting":
+    if row.pending or row.state.waits:
         said = verdict or _NO_VERDICT
         row.reason, row.message, row.change = said.reason, said.message[:_MOST_TEXT], said.change[:_MOST_TEXT]
         there = row.pending + row.placed + row.gated
-        if not said.reason and row.state == "Waiting" and there < row.minimum:
+        if row.state.waits:
+            row.forecast = said.forecast
+        if not said.reason and row.state is GangState.GATED:
+            row.reason, row.message = "SchedulingGated", f"{row.gated} of its pods have scheduling gates"
+        elif not said.reason and row.state is GangState.PENDING and there < row.minimum:
             row.reason = NOT_ENOUGH_MEMBERS
             row.message = f"the gang has {there} of the {row.minimum} members that it needs, and none is pending"
-    if start is not None and row.state in WAITING:
+    if start is not None and row.state.waits:
         promised = start.start.no_later_than
         row.start = promised or start.start.planned
         row.start_kind = ("promised" if promised else "planned") if row.start else ""

@@ -73,9 +73,9 @@ export function Cli({ line }) {
 }
 
 export const GLYPHS = {
-  Running: "●", Bound: "◐", Partial: "◔", Waiting: "○", Starting: "▷", Gated: "⊘", Terminating: "✕", Finished: "✓",
+  Running: "●", Bound: "◐", Partial: "◔", Starting: "◐", Gated: "⊘", Terminating: "✕", Completing: "✕", Completed: "✓",
   Active: "●", Inactive: "✕", Silent: "✕", Copying: "▷", Granted: "●", Recalling: "⇄", Withdrawing: "⇄", Ended: "✓",
-  Evicting: "⇄", Evicted: "✕", OtherScheduler: "◇", Satisfied: "●", Pending: "○", Succeeded: "✓", Failed: "✗", Gone: "·",
+  Evicting: "⇄", Deleted: "✕", OtherScheduler: "◇", Pending: "○", Succeeded: "✓", Failed: "✗", Cancelled: "✗", Suspended: "⊘", Gone: "·",
 };
 
 export function State({ word }) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phalanx.daemon.gang_entries import GangEntry, GangState, state_of, whole_or_part
+from phalanx.daemon.gang_entries import GangEntry, whole_or_part
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.core_resources import PODS
@@ -14,16 +14,15 @@ from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.duration import format_moment
 from phalanx.model.text.quantity import QuantityError
-from phalanx.reports.jobs.entries import SUSPENDED, JobEntry, PodEntry
+from phalanx.reports.jobs.entries import JobEntry, PodEntry
 from phalanx.reports.jobs.job_report import FoundJob
 from phalanx.reports.jobs.kinds import GANG
 from phalanx.reports.jobs.read_documents import mapping, number, text
 from phalanx.reports.promised_starts import StoredPlan
+from phalanx.views.gang_state import GangState
 
 Json = Mapping[str, Any]
 
-_ENDS = {"Completed": GangState.COMPLETED, "Failed": GangState.FAILED, "Terminated": GangState.CANCELLED}
-_STOPPING = frozenset({"Aborting", "Terminating", "Completing", "Restarting"})
 _DONE = frozenset({"Succeeded", "Failed"})
 # Why groups are not admitted.
 _BEFORE_PODS = frozenset(
@@ -39,12 +38,11 @@ def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, plan: Stored
 
 def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, str, str], Any]) -> GangEntry:
     job, members = found.entry, found.members
-    alive = [pod for pod in found.pods if pod.phase not in _DONE and not pod.terminating]
-    placed = sum(bool(pod.node) for pod in alive)
-    state = _state(job, alive, placed)
+    alive = [pod for pod in found.pods if not pod.finished and not pod.terminating]
+    state = job.state
     reason, message = _reason(job, state, alive)
     promise = None
-    if state in (GangState.PENDING, GangState.PARTIAL):
+    if state.waits:
         promise = next((starts[key] for key in map(_key, found.groups) if key in starts), None)
     return GangEntry(
         kind=_kind(job, found),
@@ -73,22 +71,6 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         group=job.group if found.groups else "",
         owner=job.owner,
         labels=job.labels,
-    )
-
-
-def _state(job: JobEntry, alive: Sequence[PodEntry], placed: int) -> GangState:
-    if job.phase in _ENDS:
-        return _ENDS[job.phase]
-    if job.phase in SUSPENDED:
-        return GangState.COMPLETING if placed else GangState.SUSPENDED
-    if job.phase in _STOPPING:
-        return GangState.COMPLETING
-    return state_of(
-        running=job.running,
-        placed=placed,
-        minimum=job.minimum,
-        pending=sum(not pod.node for pod in alive),
-        terminating=job.terminating,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.reports.run_times import RunTimeEntry
+from phalanx.views.gang_state import GangState
 
 FINISHED = frozenset({"Completed", "Failed", "Terminated"})
 SUSPENDED = frozenset({"Aborted", "Suspended"})
@@ -13,8 +14,9 @@ PATIENCE_WITH_CONTROLLERS = 10.0
 
 
 class PodEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`index` is that of the task, or of an indexed Job; -1 for none. `reason` is why it does not run.
-    `owner` is its controller."""
+    """One pod of a job. `index` is that of the task, or of an indexed Job; -1 for none. `reason` is why it does not
+    run. `owner` is its controller. `gated` pods have scheduling gates; an `evicted` pod has the condition
+    DisruptionTarget."""
 
     name: str
     uid: str = ""
@@ -31,6 +33,12 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
     containers: tuple[str, ...] = ()
     owner: str = ""
+    gated: bool = False
+    evicted: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
 
 
 class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +52,9 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """`total` are the pods that the job wants, `minimum` those that start together. `reason` and `message` say why
+    """One job. `state` is that of its gang, `phase` the word of its own API for it.
+
+    `total` are the pods that the job wants, `minimum` those that start together. `reason` and `message` say why
     it waits or how it ended. `retries` counts restarts, of at most `retry_limit` (None: unknown). `group` is its
     PodGroup, `owner` who made it."""
 
@@ -55,6 +65,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     scheduler: str = ""
     phase: str = ""
+    state: GangState = GangState.PENDING
     minimum: int = 0
     total: int = 0
     pending: int = 0

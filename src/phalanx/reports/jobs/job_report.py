@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import shown_name
+from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
     EventEntry,
@@ -38,6 +39,7 @@ from phalanx.reports.jobs.read_documents import (
     task_entries,
     text,
 )
+from phalanx.views.gang_state import gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
@@ -347,6 +349,20 @@ def _whole(text: str) -> int:
     return int(text[:9]) if text.isascii() and text.isdecimal() else 0
 
 
+def found_job(
+    kind: str,
+    document: Json,
+    resource: Resource | None,
+    members: Sequence[Json],
+    groups: Sequence[Json],
+    now: float,
+) -> FoundJob:
+    """Return the job of these documents, with the state of its gang."""
+    row = _Row(kind, document, resource)
+    row.pods, row.groups = list(members), list(groups)
+    return _found(row, now)
+
+
 def _found(row: _Row, now: float) -> FoundJob:
     pods = sorted(map(read_pod, row.pods), key=lambda pod: (pod.task, pod.index, pod.name))
     entry = job_entry(row.kind, row.document, pods, row.groups, now)
@@ -355,6 +371,7 @@ def _found(row: _Row, now: float) -> FoundJob:
     if row.kind == GANG and row.resource not in (None, PODS):
         # What stands beside its spec charges it to nothing: then its pods say the queue.
         entry = msgspec.structs.replace(entry, queue=text(mapping(row.document.get("spec")).get("queue")))
+    entry = msgspec.structs.replace(entry, state=gang_state(document_facts(entry, row.document, pods)))
     return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
 
 

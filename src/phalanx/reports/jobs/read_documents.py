@@ -11,8 +11,10 @@ from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.times import parse_time
 from phalanx.jobs.members import TASK_INDEX, TASK_SPEC
 from phalanx.jobs.spec import LifecyclePolicy, read_job
+from phalanx.reports.jobs.document_facts import is_queued
 from phalanx.reports.jobs.entries import (
     PATIENCE_WITH_CONTROLLERS,
+    SUSPENDED,
     ConditionEntry,
     JobEntry,
     PodEntry,
@@ -81,6 +83,8 @@ def read_pod(document: Json) -> PodEntry:
         message=message,
         containers=tuple(text(mapping(each).get("name")) for each in spec.get("containers") or ()),
         owner=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
+        gated=bool(spec.get("schedulingGates")),
+        evicted=any(each.type == "DisruptionTarget" and each.status == "True" for each in conditions),
     )
 
 
@@ -308,7 +312,7 @@ def _waits_for(
     entry: JobEntry, document: Json, pods: Sequence[PodEntry], groups: Sequence[Json], now: float
 ) -> tuple[str, str]:
     """Why it does not run, as somebody has said it: the group's condition, then what a pod was told."""
-    if entry.phase in ("Suspended", "Aborted"):
+    if entry.phase in SUSPENDED and not is_queued(entry.kind, document):
         return "", ""
     created = parse_time(entry.created)
     if entry.kind == VCJOB and not entry.phase:

@@ -4,6 +4,8 @@ import { age, asks, clock, plural, seconds, span } from "/static/format.js";
 import { store } from "/static/store.js";
 import { Orders } from "/static/views/orders.js";
 
+const FORECASTS = { StartsNow: "starts now", StartsAfterEvictions: "starts after evictions" };
+
 export function Gang({ pod, namespace, name }) {
   const [table] = useTables("gangs", "summary");
   const id = pod ? `${namespace}/pod/${name}` : `${namespace}/${name}`;
@@ -28,7 +30,7 @@ export function Gang({ pod, namespace, name }) {
     ["Domain", why && why.domain],
     ["Part of", why && why.composite],
   ].filter(([, value]) => value) : [];
-  return html`<${Page} title=${title} cli=${line} tools=${store.session.writes && html`<${Orders} pod=${pod} namespace=${namespace} name=${name} />`} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} /> ${pod ? "pod on its own" : "gang"}`}>
+  return html`<${Page} title=${title} cli=${line} tools=${store.session.writes && html`<${Orders} pod=${pod} namespace=${namespace} name=${name} />`} note=${html`<${State} word=${(why && why.state) || (row && row.state) || "Gone"} />${((why && why.forecast) || (row && row.forecast)) && html` <span class="tag">${FORECASTS[(why && why.forecast) || row.forecast]}</span>`} ${pod ? "pod on its own" : "gang"}`}>
     <div class="grid gangpage">
       <${Why} why=${why} row=${row} problem=${problem} />
       <section class="card"><h2>Facts</h2><dl class="facts">${facts.map(([title, value]) => html`<div key=${title}><dt>${title}</dt><dd>${value}</dd></div>`)}</dl>
@@ -42,12 +44,12 @@ export function Gang({ pod, namespace, name }) {
 function Why({ why, row, problem }) {
   if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>It is gone. What happened to it is told below.</${Empty}>`}</section>`;
   const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
-  return html`<section class="card why"><h2>Why${why.state === "Waiting" || why.state === "Partial" ? " it waits, and when it starts" : ""}</h2>
+  return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits, and when it starts" : ""}</h2>
     <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}<${Told} text=${why.message} /></p>
     ${why.change && html`<div class="help"><strong>What would help</strong><p><${Told} text=${why.change} /></p></div>`}
     <${Start} start=${why.start} row=${row} />
     ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
-    ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Waiting", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
+    ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Pending", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
     ${why.evictions && html`<${Leavers} preview=${why.evictions} told=${why.message} />`}
     ${why.loss && html`<h3>Lost members</h3><p><${Told} text=${why.loss.message} /></p>`}
     ${(why.groups || []).length > 0 && html`<h3>Groups</h3><ul>${why.groups.map((group) => html`<li key=${group.name}><${State} word=${group.state} /> ${group.name}: <${Told} text=${group.message} /></li>`)}</ul>`}

@@ -3,7 +3,7 @@ import { Page, State, TableState, Empty, VirtualTable, gangPath, go, place, useN
 import { age, asks, clock, local, minute, plural, seconds } from "/static/format.js";
 import { store } from "/static/store.js";
 
-const STATES = ["Waiting", "Partial", "Starting", "Bound", "Running", "Gated", "Terminating", "Finished"];
+const STATES = ["Pending", "Partial", "Gated", "Evicting", "Starting", "Running", "Completing", "Failed", "Completed"];
 const ORDER = Object.fromEntries(STATES.map((state, index) => [state, index]));
 const KEYS = {
   state: (row) => (ORDER[row.state] ?? 9) * 1e12 + (seconds(row.created) || 0),
@@ -65,7 +65,7 @@ export function Gangs() {
     sort: sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none",
     onSort: KEYS[key] && (() => setSort(sort === key ? `-${key}` : key)),
   });
-  const timed = rows.some((row) => row.start);
+  const timed = rows.some((row) => row.start || row.forecast);
   const open = (row) => { location.hash = gangPath(row); };
   const line = `phalanx jobs${store.namespace ? ` -n ${store.namespace}` : " -A"}`;
   return html`<${Page} title="Gangs" cli=${line}
@@ -90,7 +90,7 @@ export function Gangs() {
           <td class="members" title=${`${row.running || 0} run, ${row.placed || 0} have nodes, ${row.minimum || 0} are the minimum`}>${row.placed || 0}/${row.minimum || 0}</td>
           <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>
           <td class="age">${age(row.created, now)}</td>
-          ${timed && html`<td class="start">${row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
+          ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal would place it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
           <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${brief(row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;

@@ -3,7 +3,7 @@ import { Bar, Empty, Link, Page, State, TableState, Told, to, useAnswer, useNow,
 import { age, amount, clock, important, percent, plural, resource, seconds, short, span } from "/static/format.js";
 import { Chart } from "/static/chart.js";
 
-const STATES = ["Running", "Bound", "Partial", "Starting", "Waiting", "Gated", "Terminating", "Finished"];
+const STATES = ["Running", "Starting", "Partial", "Pending", "Gated", "Evicting", "Completing", "Failed", "Completed"];
 
 export function Overview() {
   const [summary, queues, evictions] = useTables("summary", "queues", "evictions");
@@ -50,7 +50,7 @@ function Reasons({ reasons }) {
   if (!found.length) return html`<${Empty}>Nothing waits in vain.</${Empty}>`;
   const most = found[0][1];
   return html`<ul class="bars">${found.map(([reason, count]) => html`<li key=${reason}><${Link} to=${to("/gangs", { reason })}>
-    <span class="name">${words(reason)}</span><${Bar} parts=${[{ kind: "Waiting", value: count }]} whole=${most} label=${`${count} wait: ${reason}`} /><span class="count">${short(count)}</span></${Link}></li>`)}</ul>`;
+    <span class="name">${words(reason)}</span><${Bar} parts=${[{ kind: "Pending", value: count }]} whole=${most} label=${`${count} wait: ${reason}`} /><span class="count">${short(count)}</span></${Link}></li>`)}</ul>`;
 }
 
 function words(reason) {

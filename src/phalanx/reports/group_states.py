@@ -1,0 +1,50 @@
+"""State of a group of groups, from what is known about its gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from phalanx.cluster.composites import Composites
+from phalanx.model.composite import Composite
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
+from phalanx.views.gang_state import Forecast, GangState
+
+
+class GroupAnswer(Protocol):
+    """Answer about one gang of the group, as `phalanx why` gives it."""
+
+    state: GangState
+    forecast: Forecast
+    reason: str
+
+
+def count_groups(
+    composites: Composites,
+    spec: Composite,
+    answers: Mapping[GangKey, GroupAnswer],
+    counts: Callable[[GroupAnswer], bool],
+) -> int:
+    """Return the number of children that count; a composite does if enough of its own children do."""
+    inner, gangs = composites.children(spec.key)
+    number = sum(counts(answers[gang.key]) for gang in gangs if gang.key in answers)
+    enough = (count_groups(composites, each, answers, counts) >= max(1, each.min_groups) for each in inner)
+    return number + sum(enough)
+
+
+def has_started(answer: GroupAnswer) -> bool:
+    """Return whether members of the minimum are on nodes."""
+    return answer.state in (GangState.STARTING, GangState.RUNNING)
+
+
+def can_start(answer: GroupAnswer) -> bool:
+    """Return whether a group has started, would start now, or waits for other groups only."""
+    return not answer.state.waits or bool(answer.forecast) or answer.reason == WAITING_FOR_COMPOSITE
+
+
+def state_of_groups(started: int, least: int, answers: Collection[GroupAnswer]) -> GangState:
+    """Return the state of a composite of which `least` groups start together and `started` have."""
+    if started < least:
+        return GangState.PARTIAL if any(map(has_started, answers)) else GangState.PENDING
+    return GangState.RUNNING if any(each.state is GangState.RUNNING for each in answers) else GangState.STARTING
