@@ -1,0 +1,140 @@
+"""Rules that every command follows: typed parameters, few statements, help."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_type_hints
+
+import click
+import pytest
+
+from phalanx.cli.invocation import Invocation
+from phalanx.cli.main import SHORT_COMMANDS, SLURM_COMMANDS, _load, cli
+
+MOST_STATEMENTS = 40
+TOO_LONG = frozenset(
+    {"phalanx node-agent", "phalanx scheduler", "phalanx job list", "phalanx why", "phalanx defrag"}
+)
+# Commands whose options are still parameters of their own.
+NOT_YET = frozenset(
+    {
+        "phalanx up",
+        "phalanx apiserver",
+        "phalanx node-agent",
+        "phalanx install",
+        "phalanx scheduler",
+        "phalanx controllers",
+        "phalanx hub",
+        "phalanx submit",
+        "phalanx job cancel",
+        "phalanx job describe",
+        "phalanx job list",
+        "phalanx job logs",
+        "phalanx job restart",
+        "phalanx job resume",
+        "phalanx job suspend",
+        "phalanx job wait",
+        "phalanx jobs",
+        "phalanx nodes",
+        "phalanx order",
+        "phalanx reservations",
+        "phalanx shell-commands",
+        "phalanx webhook",
+        "phalanx why",
+        "phalanx top",
+        "phalanx dashboard",
+        "phalanx defrag",
+        "phalanx queue describe",
+        "phalanx queue list",
+        "phalanx queue tree",
+        "phalanx quota describe",
+        "phalanx quota list",
+        "phalanx quota tree",
+        "phalanx history",
+        "phalanx report",
+        "phalanx accounting erase",
+        "phalanx accounting prune",
+        "phalanx accounting rights",
+        "phalanx accounting run",
+        "phalanx simulate",
+        "phalanx capture",
+        "phalanx what-if",
+        "phalanx bench backlog",
+        "phalanx bench live",
+        "phalanx bench post",
+        "vsub",
+        "vjobs",
+        "vcancel",
+        "vsuspend",
+        "vresume",
+        "vqueues",
+        "pq",
+        "pinfo",
+        "psub",
+        "pprio",
+        "pshare",
+    }
+)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with its full name, groups and commands under short names included."""
+    yield from _below("phalanx", cli)
+    for name, (where, _) in {**SHORT_COMMANDS, **SLURM_COMMANDS}.items():
+        yield name, _load(where)
+
+
+def _below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            assert found is not None
+            yield from _below(f"{name} {child}", found)
+
+
+COMMANDS = dict(commands())
+
+
+def callback_of(command: click.Command) -> Callable[..., Any]:
+    """Return the function as it is written, without the decorator that builds its arguments."""
+    assert command.callback is not None
+    return inspect.unwrap(command.callback)
+
+
+def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:
+    found = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(found, ast.FunctionDef)
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    assert (COMMANDS[name].help or "").strip()
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in TOO_LONG])
+def test_command_has_at_most_40_statements(name: str) -> None:
+    body = definition_of(callback_of(COMMANDS[name])).body
+    assert sum(isinstance(node, ast.stmt) for part in body for node in ast.walk(part)) <= MOST_STATEMENTS
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NOT_YET])
+def test_command_takes_an_invocation_and_a_struct_of_its_options(name: str) -> None:
+    callback = callback_of(COMMANDS[name])
+    hints = get_type_hints(callback)
+    assert hints.pop("return") is type(None)
+    own = [hint for hint in hints.values() if hint is not Invocation]
+    assert len(own) <= 1, f"{own} could be fields of one struct"
+    assert all(map(is_dataclass, own))
+    known = {field.name for struct in hints.values() for field in fields(struct)}
+    exposed = {each.name for each in COMMANDS[name].params if each.expose_value}
+    assert exposed <= known, f"no field for {exposed - known}"
+    for struct in own:
+        assert {field.name for field in fields(struct)} <= exposed, "a field without an option"
+        assert Any not in get_type_hints(struct).values()
