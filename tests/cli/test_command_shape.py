@@ -48,18 +48,6 @@ NOT_YET = frozenset(
         "phalanx top",
         "phalanx dashboard",
         "phalanx defrag",
-        "phalanx queue describe",
-        "phalanx queue list",
-        "phalanx queue tree",
-        "phalanx quota describe",
-        "phalanx quota list",
-        "phalanx quota tree",
-        "phalanx history",
-        "phalanx report",
-        "phalanx accounting erase",
-        "phalanx accounting prune",
-        "phalanx accounting rights",
-        "phalanx accounting run",
         "phalanx simulate",
         "phalanx capture",
         "phalanx what-if",
@@ -76,7 +64,6 @@ NOT_YET = frozenset(
         "pinfo",
         "psub",
         "pprio",
-        "pshare",
     }
 )
 

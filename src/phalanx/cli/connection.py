@@ -51,7 +51,7 @@ def _connection_option(*names: str, **more: Any) -> Callable[[F], F]:
 
 def connection_options(command: F) -> F:
     """kubectl's options of the cluster and of who asks. The command gets `kubeconfig` alone."""
-    options: tuple[Callable[[F], F], ...] = (
+    return combined(
         kubeconfig_option,
         _connection_option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
         _connection_option("--cluster", metavar="NAME", help="The cluster of the kubeconfig to use."),
@@ -66,10 +66,7 @@ def connection_options(command: F) -> F:
             metavar="TIME",
             help="For one request, such as 10s; 0 for no limit.  [default: 30s]",
         ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    )(command)
 
 
 namespace_option = click.option(
@@ -120,6 +117,22 @@ def scheduler_names_option(pods: str) -> Callable[[F], F]:
         help=f"The scheduler whose pods {pods}; may be repeated. By default all names that the scheduler says it "
         "serves, or else phalanx.",
     )
+
+
+def scheduler_options(pods: str) -> Callable[[F], F]:
+    """Add the options of a command that plans as the scheduler does: its names, policy and lease namespace."""
+    return combined(scheduler_names_option(pods), policy_option, lease_namespace_option)
+
+
+def combined(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator that adds `options` in this order."""
+
+    def dress(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return dress
 
 
 def fixed_scheduler_names_option(pods: str) -> Callable[[F], F]:

@@ -50,6 +50,14 @@ class Invocation:
         """Run `work` on a client of the cluster. Raises click.ClickException with one line where that fails."""
         return run_connected(work, self.kubeconfig)
 
+    def show(self, work: Callable[[KubeClient], Coroutine[Any, Any, None]], *, watch: bool) -> None:
+        """Run `work`, which prints an answer; with `watch` ctrl-c is its regular end."""
+        try:
+            self.run(work)
+        except KeyboardInterrupt:
+            if not watch:
+                raise
+
     def policy_reader(self, *, names_only: bool = False) -> ReadPolicy:
         """Return a function that reads the policy and the scheduler names; see `scheduler_policy.policy_reader`.
 
