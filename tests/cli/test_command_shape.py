@@ -16,9 +16,7 @@ from phalanx.cli.invocation import Invocation
 from phalanx.cli.main import SHORT_COMMANDS, SLURM_COMMANDS, _load, cli
 
 MOST_STATEMENTS = 40
-TOO_LONG = frozenset(
-    {"phalanx node-agent", "phalanx scheduler", "phalanx job list", "phalanx why", "phalanx defrag"}
-)
+TOO_LONG = frozenset({"phalanx node-agent", "phalanx scheduler", "phalanx defrag"})
 # Commands whose options are still parameters of their own.
 NOT_YET = frozenset(
     {
@@ -29,41 +27,15 @@ NOT_YET = frozenset(
         "phalanx scheduler",
         "phalanx controllers",
         "phalanx hub",
-        "phalanx submit",
-        "phalanx job cancel",
-        "phalanx job describe",
-        "phalanx job list",
-        "phalanx job logs",
-        "phalanx job restart",
-        "phalanx job resume",
-        "phalanx job suspend",
-        "phalanx job wait",
-        "phalanx jobs",
-        "phalanx nodes",
-        "phalanx order",
-        "phalanx reservations",
-        "phalanx shell-commands",
         "phalanx webhook",
-        "phalanx why",
         "phalanx top",
         "phalanx dashboard",
         "phalanx defrag",
         "phalanx simulate",
-        "phalanx capture",
         "phalanx what-if",
         "phalanx bench backlog",
         "phalanx bench live",
         "phalanx bench post",
-        "vsub",
-        "vjobs",
-        "vcancel",
-        "vsuspend",
-        "vresume",
-        "vqueues",
-        "pq",
-        "pinfo",
-        "psub",
-        "pprio",
     }
 )
 
