@@ -16,7 +16,7 @@ from phalanx.cli.invocation import Invocation
 from phalanx.cli.main import SHORT_COMMANDS, SLURM_COMMANDS, _load, cli
 
 MOST_STATEMENTS = 40
-TOO_LONG = frozenset({"phalanx node-agent", "phalanx scheduler", "phalanx defrag"})
+TOO_LONG = frozenset({"phalanx node-agent", "phalanx scheduler"})
 # Commands whose options are still parameters of their own.
 NOT_YET = frozenset(
     {
@@ -30,12 +30,6 @@ NOT_YET = frozenset(
         "phalanx webhook",
         "phalanx top",
         "phalanx dashboard",
-        "phalanx defrag",
-        "phalanx simulate",
-        "phalanx what-if",
-        "phalanx bench backlog",
-        "phalanx bench live",
-        "phalanx bench post",
     }
 )
 
