@@ -1,31 +1,27 @@
-"""How a command receives what was typed: an `Invocation` and a struct of its own options.
+"""Options that commands share, as one typed object beside the struct of a command's own arguments.
 
-`pass_invocation` and `pass_options` are the innermost decorators of a command. They hand the values that click has
-parsed to the callback as typed objects, so that a callback has two parameters however many options there are.
+`pass_invocation` is the innermost decorator of a command that has such options, `pass_arguments` of one that
+has none. So a callback has at most two parameters however many options there are.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import click
 
-from phalanx.cli.connection import print_structured, run_connected
+from phalanx.cli.arguments import Dress, build_arguments, combined
+from phalanx.cli.connection import ClientOptions, parsed_client_options, print_structured, run_on_client
 
 if TYPE_CHECKING:
+    from phalanx.cli.scheduler_policy import ReadPolicy
     from phalanx.kube.client import KubeClient
-    from phalanx.scheduling.framework.policy import Policy
-
-    ReadPolicy = Callable[[KubeClient], Awaitable[tuple[Policy, tuple[str, ...]]]]
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-Dress = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""A decorator that adds options to a command, such as `click.option(...)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +32,7 @@ class Invocation:
     read from the scheduler, `config` where the policy is.
     """
 
-    kubeconfig: str | None = None
+    client: ClientOptions
     config: str = ""
     scheduler_names: tuple[str, ...] = ()
     lease_namespace: str = "kube-system"
@@ -48,7 +44,7 @@ class Invocation:
 
     def run(self, work: Callable[[KubeClient], Coroutine[Any, Any, T]]) -> T:
         """Run `work` on a client of the cluster. Raises click.ClickException with one line where that fails."""
-        return run_connected(work, self.kubeconfig)
+        return run_on_client(work, self.client)
 
     def show(self, work: Callable[[KubeClient], Coroutine[Any, Any, None]], *, watch: bool) -> None:
         """Run `work`, which prints an answer; with `watch` ctrl-c is its regular end."""
@@ -84,59 +80,32 @@ def refuse_empty_names(scheduler_names: tuple[str, ...]) -> None:
 
 @overload
 def pass_invocation(
-    options: type[S], *shared: Dress
+    arguments: type[S], *shared: Dress
 ) -> Callable[[Callable[[Invocation, S], None]], Callable[..., None]]: ...
 
 
 @overload
 def pass_invocation(
-    options: None, *shared: Dress
+    arguments: None, *shared: Dress
 ) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]: ...
 
 
 def pass_invocation(
-    options: type[Any] | None, *shared: Dress
+    arguments: type[Any] | None, *shared: Dress
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a command with an Invocation and an instance of `options` (a dataclass; None for no second argument).
+    """Call a command with an Invocation and an instance of `arguments` (a dataclass; None for no second argument).
 
-    Each parsed value goes to the field of its name, first of `options`, then of Invocation. The options `shared`
+    Each parsed value goes to the field of its name, first of `arguments`, then of Invocation. The options `shared`
     are added to the command in this order, after those of the decorators above.
     """
 
     def dress(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def callback(**values: object) -> None:
-            own = () if options is None else (_build(options, values),)
-            command(Invocation(**values), *own)  # type: ignore[arg-type]
+        def callback(**values: Any) -> None:
+            own = () if arguments is None else (build_arguments(arguments, values),)
+            client = parsed_client_options(values.pop("kubeconfig", None))
+            command(Invocation(client=client, **values), *own)
 
-        return _with(shared, callback)
-
-    return dress
-
-
-def pass_options(options: type[S], *shared: Dress) -> Callable[[Callable[[S], None]], Callable[..., None]]:
-    """Call a command that reaches no cluster with an instance of `options`; `shared` as for `pass_invocation`."""
-
-    def dress(command: Callable[[S], None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def callback(**values: object) -> None:
-            built = _build(options, values)
-            # click passes the options that are declared: one that is left over has no field.
-            if values:
-                raise TypeError(f"{options.__name__} has no field {', '.join(values)}")
-            command(built)
-
-        return _with(shared, callback)
+        return combined(*shared)(callback)
 
     return dress
-
-
-def _build(options: type[S], values: dict[str, object]) -> S:
-    """Return an instance of the dataclass `options`, whose values are removed from `values`."""
-    return options(**{field.name: values.pop(field.name) for field in fields(options)})  # type: ignore[arg-type]
-
-
-def _with(options: tuple[Dress, ...], command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(options):
-        command = option(command)
-    return command

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from phalanx.cli.invocation import pass_options
+from phalanx.cli.arguments import pass_arguments
 
 # Options that take as many values as stand behind them.
 _SEVERAL = ("--workload", "--policy", "--seed")
@@ -86,7 +86,7 @@ class SimulateArguments:
 @click.option("--processes", type=click.IntRange(min=1), metavar="N", help="At most so many at once.")
 @click.option("--dask", metavar="ADDRESS", help="Spread the runs over a Dask cluster (pip install distributed).")
 @click.option("--quiet", is_flag=True, help="No progress, no table.")
-@pass_options(SimulateArguments)
+@pass_arguments(SimulateArguments)
 def simulate(arguments: SimulateArguments) -> None:
     """Run workloads through the scheduler in virtual time, and report what came of it.
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from phalanx.cli.arguments import Dress
 from phalanx.cli.connection import connection_options, scheduler_options
-from phalanx.cli.invocation import Dress, Invocation, pass_invocation
+from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import watch_options
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.cli.arguments import Dress
 from phalanx.cli.connection import kubeconfig_option, output_option
-from phalanx.cli.invocation import Dress, Invocation, pass_invocation
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.cli.bench.rounds import Answer, Figures
@@ -133,7 +134,7 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
                 measuring.cancel()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-        return await _rounds(client, mode, arguments, invocation.kubeconfig)
+        return await _rounds(client, mode, arguments, invocation.client.kubeconfig)
 
     try:
         answer = invocation.run(run)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import combined
-from phalanx.cli.invocation import Invocation, pass_invocation, pass_options
+from phalanx.cli.arguments import combined, pass_arguments
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -303,7 +303,7 @@ class ShellCommandsArguments:
     show_default=True,
     help="vsub, vjobs, ...; pq, pinfo, psub, pcancel, pprio, pshare; or both.",
 )
-@pass_options(ShellCommandsArguments)
+@pass_arguments(ShellCommandsArguments)
 def shell_commands(arguments: ShellCommandsArguments) -> None:
     """Make short commands: links to this program, which goes by the name under which it is called.
 

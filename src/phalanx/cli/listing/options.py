@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from phalanx.cli.arguments import combined
 from phalanx.cli.completion import names_from, queues
-from phalanx.cli.connection import combined, connection_options, namespace_option
+from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.listing.formats import CHOICES, OutputFormat, parse_output
 
 if TYPE_CHECKING:

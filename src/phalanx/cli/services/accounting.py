@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from phalanx.cli.accounts.history import database_option
+from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
 from phalanx.cli.explanation.moments import age
-from phalanx.cli.invocation import Invocation, pass_invocation, pass_options
+from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
     """
     from phalanx.accounting.database import Database, DatabaseError, default_location
     from phalanx.accounting.service import AccountingOptions, AccountingService
-    from phalanx.cli.services.service_run import run_until_signal
+    from phalanx.cli.services.service_run import run_announced
     from phalanx.daemon.policy_file import dialect_options, read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
@@ -70,7 +71,7 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
 
     async def work(client: KubeClient) -> None:
         service = AccountingService(client, accounts, options)
-        await run_until_signal(service, lambda: f"phalanx accounting ready: {accounts.name}")
+        await run_announced(service, lambda: f"phalanx accounting ready: {accounts.name}")
 
     try:
         invocation.run(work)
@@ -100,7 +101,7 @@ class PruneArguments:
     metavar="AGE",
     help="The sums that reports are made of are kept for longer; by default as long as the runs.",
 )
-@pass_options(PruneArguments)
+@pass_arguments(PruneArguments)
 def prune(arguments: PruneArguments) -> None:
     """Remove what is older than an age.
 
@@ -130,7 +131,7 @@ class EraseArguments:
 @click.argument("user")
 @click.option("--delete", "deletes", is_flag=True, help="Remove the runs, instead of the name.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_options(EraseArguments)
+@pass_arguments(EraseArguments)
 def erase(arguments: EraseArguments) -> None:
     """Take a user out of the accounts: by a pseudonym, or with all that they ran.
 
@@ -160,7 +161,7 @@ class RightsArguments:
 
 @accounting.command(short_help="Print an account with the rights that run uses.")
 @click.option("--namespace", default="phalanx-system", show_default=True, help="Of its service account.")
-@pass_options(RightsArguments)
+@pass_arguments(RightsArguments)
 def rights(arguments: RightsArguments) -> None:
     """Print a service account with the rights that `phalanx accounting run` uses, and no other.
 

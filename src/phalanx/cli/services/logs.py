@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from phalanx.cli.connection import combined
+from phalanx.cli.arguments import combined
 
 log_level_option = click.option(
     "--log-level",
