@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 S = TypeVar("S")
@@ -12,6 +12,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Dress = Callable[[Callable[..., Any]], Callable[..., Any]]
 """A decorator that adds options to a command, such as `click.option(...)`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetsArguments:
+    """Names of jobs or gangs, [KIND/]NAME each, in a namespace (None: that of the kubeconfig's context)."""
+
+    names: tuple[str, ...]
+    namespace: str | None
 
 
 def combined(*options: Callable[[F], F]) -> Callable[[F], F]:

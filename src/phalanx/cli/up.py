@@ -9,6 +9,7 @@ import click
 
 from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.invocation import refuse_empty_names
+from phalanx.cli.services.options import served_names_option
 from phalanx_local.cli.apiserver import tenant_file, tenant_option
 
 DEFAULT_NODES = """\
@@ -56,14 +57,9 @@ class UpArguments:
 )
 @click.option("--data", type=click.Path(dir_okay=False, path_type=Path), help="Keep the objects in this file.")
 @click.option("--config", default="", metavar="POLICY", help="A policy file for the scheduler.")
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
+@served_names_option(
+    "Schedule pods with this spec.schedulerName; may be repeated. Others stay pending.",
     default=("phalanx", "default-scheduler"),
-    show_default=True,
-    metavar="NAME",
-    help="Schedule pods with this spec.schedulerName; may be repeated. Others stay pending.",
 )
 @click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve the scheduler's metrics and health."

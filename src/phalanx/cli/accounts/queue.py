@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,9 +13,9 @@ from phalanx.cli.arguments import Dress
 from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import watch_options
+from phalanx.cli.listing.outages import survived_outage
 
 if TYPE_CHECKING:
-    from phalanx.cli.display import Display
     from phalanx.kube.client import KubeClient
     from phalanx.reports.account_entries import AccountEntry, QueueReport
     from phalanx.scheduling.framework.policy import Policy
@@ -190,7 +191,9 @@ def _show_report(invocation: Invocation, arguments: AccountArguments, render: Re
 
         await look()
         while arguments.watch:
-            await _look_again(look, display, arguments.interval)
+            await asyncio.sleep(arguments.interval)
+            with survived_outage(display.complain):
+                await look()
 
     invocation.show(work, watch=arguments.watch)
 
@@ -208,23 +211,6 @@ async def _read(
     snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
     return report(snapshot, policy, time.time())
-
-
-async def _look_again(look: Callable[[], Awaitable[None]], display: Display, interval: float) -> None:
-    """Once more after a pause; what is the matter with the connection is told, and tried again."""
-    import asyncio
-
-    from phalanx.kube.errors import ApiError, ConnectionLost
-
-    await asyncio.sleep(interval)
-    try:
-        await look()
-    except ConnectionLost as error:
-        display.complain(f"no connection to the API server: {error}")
-    except ApiError as error:
-        if error.status < 500 and error.status != 429:
-            raise
-        display.complain(f"the API server refused: {error}")
 
 
 def _queues(report: QueueReport) -> object:

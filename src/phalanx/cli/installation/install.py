@@ -13,6 +13,7 @@ import click
 
 from phalanx.cli.connection import kubeconfig_option
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.options import served_names_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,15 +100,9 @@ class InstallArguments:
 @click.option(
     "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
 )
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
-    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all.",
+@served_names_option(
+    "Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
+    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all."
 )
 @click.option(
     "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."

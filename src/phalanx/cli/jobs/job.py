@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.jobs.pod_logs import PodLogArguments
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -47,15 +49,7 @@ class JobArguments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobsArguments:
-    """Names of jobs, [KIND/]NAME each, in a namespace (None: that of the kubeconfig's context)."""
-
-    names: tuple[str, ...]
-    namespace: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobWaitArguments(JobsArguments):
+class JobWaitArguments(TargetsArguments):
     """Arguments of `phalanx job wait`; `timeout` is in seconds, None for no limit."""
 
     state: str
@@ -64,17 +58,8 @@ class JobWaitArguments(JobsArguments):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobLogsArguments(JobArguments):
+class JobLogsArguments(JobArguments, PodLogArguments):
     """Arguments of `phalanx job logs`."""
-
-    task: str | None
-    index: int | None
-    container: str | None
-    follow: bool
-    tail: int | None
-    previous: bool
-    timestamps: bool
-    prefix: bool | None
 
 
 @click.group()
@@ -212,7 +197,7 @@ FieldOrder = Callable[["KubeClient", "Target"], Coroutine[Any, Any, str]]
 
 
 def _order(
-    invocation: Invocation, arguments: JobsArguments, order: Order, by_field: FieldOrder | None = None
+    invocation: Invocation, arguments: TargetsArguments, order: Order, by_field: FieldOrder | None = None
 ) -> None:
     """Does something to each job and prints the line that it returns; one that fails does not keep the others.
     `by_field` does it to jobs of operators."""
@@ -261,8 +246,8 @@ _names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, re
 
 @job.command("suspend")
 @_names_argument
-@pass_invocation(JobsArguments, namespace_option, connection_options)
-def job_suspend(invocation: Invocation, arguments: JobsArguments) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_suspend(invocation: Invocation, arguments: TargetsArguments) -> None:
     """End the pods of jobs, and keep the jobs, so that they can be resumed.
 
     A Volcano Job gets a Command (AbortJob), as from vcctl; Jobs, JobSets, training jobs, RayJobs and TrainJobs are
@@ -277,8 +262,8 @@ def job_suspend(invocation: Invocation, arguments: JobsArguments) -> None:
 
 @job.command("resume")
 @_names_argument
-@pass_invocation(JobsArguments, namespace_option, connection_options)
-def job_resume(invocation: Invocation, arguments: JobsArguments) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_resume(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Let suspended jobs go on: their pods are made anew."""
     from phalanx.cli.jobs.orders import resume_job
     from phalanx.orders.holding import release
@@ -288,8 +273,8 @@ def job_resume(invocation: Invocation, arguments: JobsArguments) -> None:
 
 @job.command("restart")
 @_names_argument
-@pass_invocation(JobsArguments, namespace_option, connection_options)
-def job_restart(invocation: Invocation, arguments: JobsArguments) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_restart(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Make all pods of Volcano Jobs anew. It counts as one of the job's retries."""
     from phalanx.cli.jobs.orders import restart_job
 
@@ -298,8 +283,8 @@ def job_restart(invocation: Invocation, arguments: JobsArguments) -> None:
 
 @job.command("cancel")
 @_names_argument
-@pass_invocation(JobsArguments, namespace_option, connection_options)
-def job_cancel(invocation: Invocation, arguments: JobsArguments) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_cancel(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Delete jobs with their pods. Of a gang without a job the PodGroup and its pods are deleted."""
     from phalanx.cli.jobs.orders import cancel_job
 
@@ -348,25 +333,15 @@ def job_wait(invocation: Invocation, arguments: JobWaitArguments) -> None:
 @pass_invocation(JobLogsArguments, namespace_option, connection_options)
 def job_logs(invocation: Invocation, arguments: JobLogsArguments) -> None:
     """The output of all pods of a job, each line with the pod's name before it."""
-    from phalanx.cli.jobs.pod_logs import LogOptions, LogPrinter
+    from phalanx.cli.jobs.pod_logs import LogPrinter
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.reports.jobs.job_report import JobReader
 
     kind, name = parse_job(arguments.name)
-    wanted = LogOptions(
-        task=arguments.task,
-        index=arguments.index,
-        container=arguments.container,
-        follow=arguments.follow,
-        tail=arguments.tail,
-        previous=arguments.previous,
-        timestamps=arguments.timestamps,
-        prefix=arguments.prefix,
-    )
 
     async def work(client: KubeClient) -> None:
         reader = JobReader(client)
         found = await find_job(reader, kind, name, arguments.namespace or client.namespace)
-        await LogPrinter(client, reader, found, wanted).run()
+        await LogPrinter(client, reader, found, arguments).run()
 
     invocation.run(work)

@@ -17,6 +17,7 @@ from phalanx.cli.listing.change_watch import ChangeWatch
 from phalanx.cli.listing.formats import custom_cells, print_documents
 from phalanx.cli.listing.harmless import harmless, harmless_lines
 from phalanx.cli.listing.options import ListArguments
+from phalanx.cli.listing.outages import survived_outage
 from phalanx.cli.listing.sorting import sorted_entries
 from phalanx.cli.listing.table import Column, Table, colours_wanted
 
@@ -67,7 +68,6 @@ def show(
 ) -> None:
     """Reads by `read(client)` and prints it, again and again with `-w`, where only what has changed is printed:
     when an object of the kinds `watched(client)` has changed, else every `interval` seconds."""
-    from phalanx.kube.errors import ApiError, ConnectionLost
 
     async def work(client: KubeClient) -> None:
         printer = _Printer(listing, options, client.namespace)
@@ -83,14 +83,8 @@ def show(
         printer.first(await read(client))
         while True:
             await (changes.changes(options.interval) if watched is not None else asyncio.sleep(options.interval))
-            try:
+            with survived_outage(printer.complain):
                 printer.changes(await read(client))
-            except ConnectionLost as error:
-                printer.complain(f"no connection to the API server: {error}")
-            except ApiError as error:
-                if error.status < 500 and error.status != 429:
-                    raise
-                printer.complain(f"the API server refused: {error}")
 
     invocation.show(work, watch=options.watch)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.completion import gangs, names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.invocation import Invocation, pass_invocation
@@ -25,15 +26,7 @@ _names = click.argument(
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderArguments:
-    """Names of gangs, [KIND/]NAME each, in a namespace (None: that of the kubeconfig's context)."""
-
-    names: tuple[str, ...]
-    namespace: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CancelArguments(OrderArguments):
+class CancelArguments(TargetsArguments):
     """Arguments of `phalanx cancel`."""
 
     yes: bool
@@ -41,13 +34,13 @@ class CancelArguments(OrderArguments):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoveArguments(OrderArguments):
+class MoveArguments(TargetsArguments):
     """Arguments of `phalanx move`; `queue` is the target."""
 
     queue: str
 
 
-def _each(invocation: Invocation, arguments: OrderArguments, order: Order) -> None:
+def _each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> None:
     """Does something to each and prints the line that it returns; one that fails does not keep the others."""
     from phalanx.cli.listing.harmless import harmless
     from phalanx.kube.errors import ApiError
@@ -77,8 +70,8 @@ def _each(invocation: Invocation, arguments: OrderArguments, order: Order) -> No
 
 @click.command("hold", short_help="Keep gangs that wait from starting.")
 @_names
-@pass_invocation(OrderArguments, namespace_option, connection_options)
-def hold(invocation: Invocation, arguments: OrderArguments) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def hold(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Keep gangs that wait from starting, until they are released.
 
     A Volcano Job gets a Command (AbortJob); Jobs, JobSets, training jobs, RayJobs and TrainJobs are suspended by
@@ -97,8 +90,8 @@ def hold(invocation: Invocation, arguments: OrderArguments) -> None:
 
 @click.command("release", short_help="Let gangs that are held take their turn.")
 @_names
-@pass_invocation(OrderArguments, namespace_option, connection_options)
-def release(invocation: Invocation, arguments: OrderArguments) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def release(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Let gangs that are held take their turn again.
 
     \b

@@ -10,6 +10,12 @@ import click
 from phalanx.cli.connection import kubeconfig_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import (
+    leader_elect_option,
+    own_lease_namespace_option,
+    served_names_option,
+    write_concurrency_option,
+)
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -25,25 +31,13 @@ class ControllersArguments(LogArguments):
 
 @click.command()
 @kubeconfig_option
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Whose pods suspended jobs may have; the first is the spec.schedulerName of pods whose job names none. "
-    "May be repeated.",
+@served_names_option(
+    "Whose pods suspended jobs may have; the first is the spec.schedulerName of pods whose job names none. "
+    "May be repeated."
 )
-@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
-@click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="Writes to the API at the same time.",
-)
+@leader_elect_option
+@own_lease_namespace_option
+@write_concurrency_option
 @pass_invocation(ControllersArguments, log_options)
 def controllers(invocation: Invocation, arguments: ControllersArguments) -> None:
     """Run the controllers of jobs, job flows and groups until SIGTERM or Ctrl-C.

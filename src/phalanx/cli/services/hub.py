@@ -10,6 +10,7 @@ import click
 from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import leader_elect_option
 
 if TYPE_CHECKING:
     from phalanx.hub.karmada.service import KarmadaService
@@ -41,7 +42,7 @@ class HubArguments(LogArguments):
 )
 @fixed_scheduler_names_option("a forecast in a member cluster is about")
 @policy_file_option
-@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
+@leader_elect_option
 @click.option(
     "--patience",
     type=click.IntRange(1, 3600),

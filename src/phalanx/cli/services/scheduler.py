@@ -10,6 +10,12 @@ import click
 from phalanx.cli.connection import kubeconfig_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import (
+    leader_elect_option,
+    own_lease_namespace_option,
+    served_names_option,
+    write_concurrency_option,
+)
 
 if TYPE_CHECKING:
     from phalanx.controllers.service import ControllerService
@@ -76,20 +82,12 @@ class SchedulerArguments(LogArguments):
 
 @click.command()
 @kubeconfig_option
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Schedule pods with this spec.schedulerName; may be repeated.",
-)
+@served_names_option("Schedule pods with this spec.schedulerName; may be repeated.")
 @click.option(
     "--config", default="", metavar="POLICY", help="A policy file in Volcano's format; watched for changes."
 )
-@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
-@click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
+@leader_elect_option
+@own_lease_namespace_option
 @click.option(
     "--lease-name",
     default="",
@@ -117,13 +115,7 @@ class SchedulerArguments(LogArguments):
     metavar="N",
     help="How many queues and quotas, those with the largest shares, have metrics of their own; the rest is one.",
 )
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="Writes to the API at the same time.",
-)
+@write_concurrency_option
 @click.option(
     "--self-check",
     is_flag=True,

@@ -10,6 +10,7 @@ import click
 from phalanx.cli.connection import kubeconfig_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import served_names_option
 
 if TYPE_CHECKING:
     from phalanx.admission.context import ResourceGroup
@@ -54,15 +55,7 @@ class WebhookArguments(LogArguments):
     show_default=True,
     help="Where the Secret with the certificates is kept; never asked about, like kube-system.",
 )
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Look at pods with this spec.schedulerName; the first is filled into jobs. May be repeated.",
-)
+@served_names_option("Look at pods with this spec.schedulerName; the first is filled into jobs. May be repeated.")
 @click.option(
     "--resource-groups",
     "--admission-conf",
