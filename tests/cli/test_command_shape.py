@@ -44,7 +44,8 @@ COMMANDS = dict(commands())
 def callback_of(command: click.Command) -> Callable[..., Any]:
     """Return the function as it is written, without the decorator that builds its arguments."""
     assert command.callback is not None
-    return inspect.unwrap(command.callback)
+    function: Callable[..., Any] = inspect.unwrap(command.callback)
+    return function
 
 
 def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:

@@ -17,7 +17,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.event_forms import CoreForm
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.leadership import LeaseOptions
-from phalanx.kube.leading_service import LeadingService
+from phalanx.kube.process import LeadingService
 
 log = logging.getLogger(__name__)
 

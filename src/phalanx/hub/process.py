@@ -13,7 +13,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.http.connections import Transports
 from phalanx.kube.leadership import LeaseOptions
-from phalanx.kube.leading_service import LeadingService
+from phalanx.kube.process import LeadingService
 from phalanx.scheduling.framework.policy import Policy
 
 # The most that a member cluster may answer at once, and say in one line of a watch.
