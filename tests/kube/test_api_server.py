@@ -14,31 +14,21 @@ from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.leadership import Leadership, run_while_leading
+from phalanx.kube.process import LeadingService
 from phalanx.kube.retry import Backoff
 
 from .certificates import Authority
 from .stub_server import StubServer
 
 
-class Service:
-    """`served` is set while it serves."""
+class Service(LeadingService):
+    """A service without a lease; `served` is set while it serves."""
 
     def __init__(self, client: KubeClient) -> None:
-        self.client = client
-        self.stopping = asyncio.Event()
+        super().__init__(client, None)
         self.served = asyncio.Event()
 
-    async def run(self) -> None:
-        await run_while_leading(
-            Leadership(self.client, None),
-            self._serve,
-            stopping=self.stopping,
-            ready=asyncio.Event(),
-            lost=self.stopping.set,
-        )
-
-    async def _serve(self) -> None:
+    async def serve(self) -> None:
         self.served.set()
         await asyncio.Event().wait()
 
@@ -87,7 +77,7 @@ async def test_a_server_of_another_authority_is_told_once_and_waited_for(
                 await beside.served.wait()
             assert caplog.text.count(f"the API server at {server.url} answers") == 1
             for each in (service, beside):
-                each.stopping.set()
+                each.stop()
             await asyncio.gather(*running)
 
 
@@ -96,7 +86,7 @@ async def test_it_can_be_stopped_while_it_waits(caplog: pytest.LogCaptureFixture
         service = Service(client)
         running = asyncio.create_task(service.run())
         await until_told(caplog, "waiting for the API server")
-        service.stopping.set()
+        service.stop()
         async with asyncio.timeout(60):
             await running
         assert not service.served.is_set()

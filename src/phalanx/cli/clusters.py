@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from phalanx.cli.connection import kubeconfig_option, output_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClustersArguments:
+    """Arguments of `phalanx clusters`."""
+
+    gangs: bool
+
+
 @click.command(short_help="List member clusters, and which gangs are where.")
 @click.option("--gangs", is_flag=True, help="List the gangs instead, with what was said about each.")
-@kubeconfig_option
-@output_option
-def clusters(gangs: bool, kubeconfig: str | None, output: str) -> None:
+@pass_invocation(ClustersArguments, kubeconfig_option, output_option)
+def clusters(invocation: Invocation, arguments: ClustersArguments) -> None:
     """List the member clusters of a hub, whether they can be used, what they have, and how many gangs are there.
 
     NODES are ready/all. CPU and GPU are used/all, where used is what pods held when the hub last asked the cluster
@@ -27,12 +35,11 @@ def clusters(gangs: bool, kubeconfig: str | None, output: str) -> None:
     phalanx clusters
     phalanx clusters --gangs
     """
-    from phalanx.cli.connection import print_structured, run_connected
-
-    members, records = run_connected(_read, kubeconfig)
-    if output != "table":
-        print_structured(
-            [_gang(each) for each in records] if gangs else [_cluster(each, records) for each in members], output
+    gangs = arguments.gangs
+    members, records = invocation.run(_read)
+    if not invocation.prints_table:
+        invocation.print_document(
+            [_gang(each) for each in records] if gangs else [_cluster(each, records) for each in members]
         )
         return
     click.echo("\n".join(_gang_lines(records) if gangs else _lines(members, records)))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from phalanx.cli.arguments import combined
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,9 +21,29 @@ kubeconfig_option = click.option(
     metavar="FILE",
     help="The kubeconfig to use. By default $KUBECONFIG, ~/.kube/config, or the pod's service account.",
 )
-# What the options of `connection_options` said, in the context of the command.
+# Key of the ClientOptions that have been parsed so far, in the context of the command.
 _META = "phalanx.connection"
 _NO_LIMIT = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions:
+    """Which cluster is asked, as whom, and how long for one request (seconds; None: the client's default)."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    cluster: str = ""
+    login: str = ""
+    act_as: str = ""
+    act_as_groups: tuple[str, ...] = ()
+    request_timeout: float | None = None
+
+
+def parsed_client_options(kubeconfig: str | None) -> ClientOptions:
+    """Return the options of the command that runs, or that is completed, with its `kubeconfig`."""
+    context = click.get_current_context(silent=True)
+    parsed = context.meta.get(_META, ClientOptions()) if context is not None else ClientOptions()
+    return replace(parsed, kubeconfig=kubeconfig)
 
 
 def _remember_timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -41,17 +64,18 @@ def _remember_timeout(ctx: click.Context, param: click.Parameter, value: str | N
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value:
-        ctx.meta.setdefault(_META, {})[param.name] = value
+        assert param.name is not None
+        ctx.meta[_META] = replace(ctx.meta.get(_META, ClientOptions()), **{param.name: value})
 
 
 def _connection_option(*names: str, **more: Any) -> Callable[[F], F]:
-    """An option that no command has to pass on: `run_connected` finds it."""
+    """An option that no command has to pass on: `parsed_client_options` finds it."""
     return click.option(*names, **{"expose_value": False, "callback": _remember, **more})
 
 
 def connection_options(command: F) -> F:
     """kubectl's options of the cluster and of who asks. The command gets `kubeconfig` alone."""
-    options: tuple[Callable[[F], F], ...] = (
+    return combined(
         kubeconfig_option,
         _connection_option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
         _connection_option("--cluster", metavar="NAME", help="The cluster of the kubeconfig to use."),
@@ -66,10 +90,7 @@ def connection_options(command: F) -> F:
             metavar="TIME",
             help="For one request, such as 10s; 0 for no limit.  [default: 30s]",
         ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    )(command)
 
 
 namespace_option = click.option(
@@ -122,6 +143,11 @@ def scheduler_names_option(pods: str) -> Callable[[F], F]:
     )
 
 
+def scheduler_options(pods: str) -> Callable[[F], F]:
+    """Add the options of a command that plans as the scheduler does: its names, policy and lease namespace."""
+    return combined(scheduler_names_option(pods), policy_option, lease_namespace_option)
+
+
 def fixed_scheduler_names_option(pods: str) -> Callable[[F], F]:
     """Likewise, for what runs for long and is told by whoever starts it."""
     return click.option(
@@ -141,23 +167,21 @@ def time_limit(seconds: float = 30.0) -> Callable[[], bool]:
 
 
 def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str | None) -> T:
-    """Runs `work(client)` on a connection; failures become one plain line and exit code 1."""
+    """Run `work(client)` for the command that runs; see `run_on_client`."""
+    return run_on_client(work, parsed_client_options(kubeconfig))
+
+
+def run_on_client(work: Callable[[Any], Coroutine[Any, Any, T]], options: ClientOptions) -> T:
+    """Run `work(client)` on a connection; failures become one plain line and exit code 1."""
     from phalanx.kube.auth.config import Overrides, load_config
     from phalanx.kube.client import KubeClient
     from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 
-    context = click.get_current_context(silent=True)
-    said = context.meta.get(_META, {}) if context is not None else {}
-    overrides = Overrides(
-        said.get("cluster", ""),
-        said.get("login", ""),
-        said.get("act_as", ""),
-        tuple(said.get("act_as_groups", ())),
-    )
+    overrides = Overrides(options.cluster, options.login, options.act_as, options.act_as_groups)
 
     async def connected() -> T:
-        async with KubeClient(load_config(kubeconfig, said.get("context"), overrides)) as client:
-            client.request_timeout = said.get("request_timeout", client.request_timeout)
+        async with KubeClient(load_config(options.kubeconfig, options.context, overrides)) as client:
+            client.request_timeout = options.request_timeout or client.request_timeout
             return await work(client)
 
     try:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from phalanx.cli.connection import output_option
+from phalanx.cli.invocation import Invocation, pass_invocation
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoArguments:
+    """Arguments of `phalanx demo`."""
+
+    name: str | None
+    list_only: bool
+    policy: str
 
 
 @click.command()
@@ -12,7 +24,8 @@ from phalanx.cli.connection import output_option
 @click.option("--list", "list_only", is_flag=True, help="Name the scenarios.")
 @output_option
 @click.option("--policy", default="", metavar="POLICY", help="A policy file for the scheduler.")
-def demo(name: str | None, list_only: bool, output: str, policy: str) -> None:
+@pass_invocation(DemoArguments)
+def demo(invocation: Invocation, arguments: DemoArguments) -> None:
     """Run a worked scenario on an embedded cluster and show what happens.
 
     NAME is one of those that --list shows; without it the main job runs: a TensorFlow gang that waits as one and
@@ -21,22 +34,20 @@ def demo(name: str | None, list_only: bool, output: str, policy: str) -> None:
     from phalanx.demo.scenarios import SCENARIOS
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
-    if not list_only and output != "table":
-        raise click.UsageError(f"-o {output} goes with --list; a demo tells what happens line by line")
-    if list_only and output != "table":
-        from phalanx.cli.connection import print_structured
-
-        print_structured([{"name": entry.name, "summary": entry.summary} for entry in SCENARIOS], output)
+    if not arguments.list_only and not invocation.prints_table:
+        raise click.UsageError(f"-o {invocation.output} goes with --list; a demo tells what happens line by line")
+    if not invocation.prints_table:
+        invocation.print_document([{"name": entry.name, "summary": entry.summary} for entry in SCENARIOS])
         return
-    if list_only:
+    if arguments.list_only:
         width = max(map(len, known)) + 2
         for scenario in SCENARIOS:
             click.echo(f"{scenario.name:{width}}{scenario.summary}")
         return
-    chosen = known.get(name) if name else SCENARIOS[0]
+    chosen = known.get(arguments.name) if arguments.name else SCENARIOS[0]
     if chosen is None:
-        raise click.UsageError(f"unknown scenario {name!r}; known are {', '.join(known)}")
-    _play(chosen, policy)
+        raise click.UsageError(f"unknown scenario {arguments.name!r}; known are {', '.join(known)}")
+    _play(chosen, arguments.policy)
 
 
 def _play(chosen: type, policy: str) -> None:

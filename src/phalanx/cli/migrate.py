@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.connection import complete_namespaces, connection_options, output_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.reports.migration.findings import ObjectFinding
     from phalanx.reports.migration.read import Source
     from phalanx.reports.migration.steps import Steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrateArguments:
+    """Arguments of `phalanx migrate`; `sources` are files and folders, without which the cluster is read."""
+
+    namespace: str | None
+    sources: tuple[Path, ...]
+    target: Path | None
+    scheduler_name: str
+    all_fields: bool
 
 
 @click.command()
@@ -44,16 +57,8 @@ if TYPE_CHECKING:
     "--scheduler-name", default="phalanx", show_default=True, help="The name of the scheduler to move to."
 )
 @click.option("--all-fields", is_flag=True, help="In tables also the fields that work as they are.")
-@output_option
-def migrate(
-    kubeconfig: str | None,
-    namespace: str | None,
-    sources: tuple[Path, ...],
-    target: Path | None,
-    scheduler_name: str,
-    all_fields: bool,
-    output: str,
-) -> None:
+@pass_invocation(MigrateArguments, output_option)
+def migrate(invocation: Invocation, arguments: MigrateArguments) -> None:
     """Say what of Volcano's, scheduler-plugins', Koordinator's, KAI's and Kueue's objects works here as it is.
 
     Object by object and field by field: works as it is, works after a change, not honoured; then the steps to move
@@ -67,30 +72,29 @@ def migrate(
     phalanx migrate
     phalanx migrate --from manifests/ --write moved/
     """
-    from phalanx.cli.connection import print_structured, run_connected
     from phalanx.reports.migration.examine import Examiner
     from phalanx.reports.migration.findings import Verdict
     from phalanx.reports.migration.read import Source, read_cluster_objects, read_files
     from phalanx.reports.migration.steps import summary
 
-    source = Source(Examiner(scheduler_name))
-    if sources:
-        read_files(list(sources), source)
+    source = Source(Examiner(arguments.scheduler_name))
+    if arguments.sources:
+        read_files(list(arguments.sources), source)
     else:
 
         async def work(client: KubeClient) -> None:
-            await read_cluster_objects(client, source, namespace)
+            await read_cluster_objects(client, source, arguments.namespace)
 
-        run_connected(work, kubeconfig)
+        invocation.run(work)
     found = source.examiner.found
-    told = summary(found, source.webhooks, str(target or ""))
-    if target is not None:
-        for path in write_manifests(found, source.examiner.policies, target):
+    told = summary(found, source.webhooks, str(arguments.target or ""))
+    if arguments.target is not None:
+        for path in write_manifests(found, source.examiner.policies, arguments.target):
             click.echo(f"written: {path}", err=True)
-    if output == "table":
-        _print(found, told, source, all_fields)
+    if invocation.prints_table:
+        _print(found, told, source, arguments.all_fields)
     else:
-        print_structured(_document(found, told, source), output)
+        invocation.print_document(_document(found, told, source))
     if source.missing or any(each.verdict is Verdict.NOT_HONOURED for each in found):
         raise click.exceptions.Exit(1)
 

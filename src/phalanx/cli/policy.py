@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 import msgspec
 
 from phalanx.cli.connection import output_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 
 @click.group()
@@ -15,21 +18,20 @@ def policy() -> None:
 
 @policy.command(short_help="Print which plugin speaks where, and what is not active.")
 @click.option("--config", default="", metavar="POLICY", help="A policy file; without one, the built-in policy.")
-@output_option
-def show(config: str, output: str) -> None:
+@pass_invocation(None, output_option)
+def show(invocation: Invocation) -> None:
     """Print which plugin speaks at which extension point, and what is not active yet."""
-    from phalanx.cli.connection import print_structured
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.scheduling.framework.eviction_options import describe
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
     try:
-        loaded = read_policy(config)
+        loaded = read_policy(invocation.config)
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
     points = PluginRuntime(loaded).describe()
-    if output != "table":
+    if not invocation.prints_table:
         document = {
             "actions": list(loaded.actions),
             "pipeline": dict(points),
@@ -38,7 +40,7 @@ def show(config: str, output: str) -> None:
             "evictions": loaded.evictions,
             "eviction": msgspec.to_builtins(loaded.eviction),
         }
-        print_structured(document, output)
+        invocation.print_document(document)
         return
     width = max(len(point) for point, _ in points)
     click.echo(f"{'actions':{width}} {', '.join(loaded.actions)}")
@@ -50,13 +52,21 @@ def show(config: str, output: str) -> None:
         click.echo(f"note: {sentence}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PolicyLintArguments:
+    """Arguments of `phalanx policy lint`."""
+
+    files: tuple[str, ...]
+    strict: bool
+
+
 @policy.command(short_help="List a policy's mistakes and doubts, with their lines.")
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True)
 )
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
-@output_option
-def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
+@pass_invocation(PolicyLintArguments, output_option)
+def lint(invocation: Invocation, arguments: PolicyLintArguments) -> None:
     """List the mistakes and doubts of policy files, with line and what to write instead; Volcano's ConfigMap too.
 
     An error keeps a scheduler from starting with the file; a warning is about what has no effect, or another one
@@ -66,7 +76,6 @@ def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
     phalanx policy lint policy.yaml
     kubectl get configmap -n volcano-system volcano-scheduler-configmap -o yaml | phalanx policy lint -
     """
-    from phalanx.cli.connection import print_structured
     from phalanx.daemon.policy_file import dialect_options
     from phalanx.scheduling.framework.policy import Policy
     from phalanx.scheduling.policy.lint import ERROR, lint_policy
@@ -75,19 +84,19 @@ def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
         dialect_options(policy)
 
     found = []
-    for file in files:
+    for file in arguments.files:
         try:
             with click.open_file(file, encoding="utf-8") as opened:
                 text = opened.read()
         except (OSError, UnicodeDecodeError) as error:
             raise click.UsageError(f"{file}: cannot be read: {error}") from error
         for mistake in lint_policy(text, check):
-            severity = ERROR if strict else mistake.severity
+            severity = ERROR if arguments.strict else mistake.severity
             found.append({"file": file, "line": mistake.line, "severity": severity, "message": mistake.message})
-    if output == "table":
+    if invocation.prints_table:
         for each in found:
             click.echo(f"{each['file']}:{each['line']}: {each['severity']}: {each['message']}")
     else:
-        print_structured(found, output)
+        invocation.print_document(found)
     if any(each["severity"] == ERROR for each in found):
         raise click.exceptions.Exit(1)

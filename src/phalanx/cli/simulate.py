@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
+
+from phalanx.cli.arguments import pass_arguments
 
 # Options that take as many values as stand behind them.
 _SEVERAL = ("--workload", "--policy", "--seed")
@@ -31,6 +33,23 @@ class _Several(click.Command):
             if not current:
                 current, fed = "", False
         return super().parse_args(ctx, expanded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateArguments:
+    """Arguments of `phalanx simulate`."""
+
+    cluster_file: str | None
+    processors: int | None
+    workload_files: tuple[str, ...]
+    policy_files: tuple[str, ...]
+    seeds: tuple[int, ...]
+    until: str | None
+    hour: str | None
+    report_dir: str
+    processes: int | None
+    dask: str | None
+    quiet: bool
 
 
 @click.command(cls=_Several, short_help="Run workloads through the scheduler in virtual time.")
@@ -67,7 +86,8 @@ class _Several(click.Command):
 @click.option("--processes", type=click.IntRange(min=1), metavar="N", help="At most so many at once.")
 @click.option("--dask", metavar="ADDRESS", help="Spread the runs over a Dask cluster (pip install distributed).")
 @click.option("--quiet", is_flag=True, help="No progress, no table.")
-def simulate(**options: Any) -> None:
+@pass_arguments(SimulateArguments)
+def simulate(arguments: SimulateArguments) -> None:
     """Run workloads through the scheduler in virtual time, and report what came of it.
 
     DIR gets summary.json, jobs.csv and report.html. The same inputs give the same files.
@@ -76,35 +96,31 @@ def simulate(**options: Any) -> None:
     from phalanx.simulation.errors import InputError
 
     try:
-        _simulate(**options)
+        _simulate(arguments)
     except (InputError, PolicyError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _simulate(
-    cluster_file: str | None,
-    processors: int | None,
-    workload_files: tuple[str, ...],
-    policy_files: tuple[str, ...],
-    seeds: tuple[int, ...],
-    until: str | None,
-    hour: str | None,
-    report_dir: str,
-    processes: int | None,
-    dask: str | None,
-    quiet: bool,
-) -> None:
+def _simulate(arguments: SimulateArguments) -> None:
     from phalanx.simulation.inputs import read_inputs
     from phalanx.simulation.report.files import write_report
     from phalanx.simulation.sweep import sweep
 
-    if (cluster_file is None) == (processors is None):
+    if (arguments.cluster_file is None) == (arguments.processors is None):
         raise click.UsageError("give --cluster FILE, or --processors N for a machine that is one pool")
-    if not workload_files and cluster_file is None:
+    if not arguments.workload_files and arguments.cluster_file is None:
         raise click.UsageError("give at least one --workload FILE")
-    inputs = read_inputs(cluster_file, processors or 0, workload_files, policy_files, seeds or (1,), until, hour)
-    results = sweep(inputs, processes=processes, dask=dask, progress=not quiet)
-    written = write_report(inputs, results, Path(report_dir))
-    if not quiet:
+    inputs = read_inputs(
+        arguments.cluster_file,
+        arguments.processors or 0,
+        arguments.workload_files,
+        arguments.policy_files,
+        arguments.seeds or (1,),
+        arguments.until,
+        arguments.hour,
+    )
+    results = sweep(inputs, processes=arguments.processes, dask=arguments.dask, progress=not arguments.quiet)
+    written = write_report(inputs, results, Path(arguments.report_dir))
+    if not arguments.quiet:
         for line in written:
             click.echo(line)

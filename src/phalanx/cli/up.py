@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from phalanx.cli.arguments import pass_arguments
+from phalanx.cli.invocation import refuse_empty_names
+from phalanx.cli.services.options import served_names_option
 from phalanx_local.cli.apiserver import tenant_file, tenant_option
 
 DEFAULT_NODES = """\
@@ -15,6 +18,24 @@ DEFAULT_NODES = """\
   count: 4
   allocatable: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 2, pods: 110}
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpArguments:
+    """Arguments of `phalanx up`; `tenants` are namespaces, each with the file of a kubeconfig if it was named."""
+
+    directory: Path
+    nodes: Path | None
+    kubeconfig: Path | None
+    port: int
+    data: Path | None
+    config: str
+    scheduler_names: tuple[str, ...]
+    metrics_address: str
+    tenants: tuple[tuple[str, Path | None], ...]
+    run_processes: bool
+    webhook: bool
+    with_dashboard: bool
 
 
 @click.command()
@@ -36,14 +57,9 @@ DEFAULT_NODES = """\
 )
 @click.option("--data", type=click.Path(dir_okay=False, path_type=Path), help="Keep the objects in this file.")
 @click.option("--config", default="", metavar="POLICY", help="A policy file for the scheduler.")
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
+@served_names_option(
+    "Schedule pods with this spec.schedulerName; may be repeated. Others stay pending.",
     default=("phalanx", "default-scheduler"),
-    show_default=True,
-    metavar="NAME",
-    help="Schedule pods with this spec.schedulerName; may be repeated. Others stay pending.",
 )
 @click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve the scheduler's metrics and health."
@@ -58,20 +74,8 @@ DEFAULT_NODES = """\
     help="Serve the page of `phalanx dashboard`.",
 )
 @click.option("--webhook", is_flag=True, help="Fill in and check jobs, queues, groups and pods at admission.")
-def up(
-    directory: Path,
-    nodes: Path | None,
-    kubeconfig: Path | None,
-    port: int,
-    data: Path | None,
-    config: str,
-    scheduler_names: tuple[str, ...],
-    metrics_address: str,
-    tenants: Sequence[tuple[str, Path | None]],
-    run_processes: bool,
-    webhook: bool,
-    with_dashboard: bool,
-) -> None:
+@pass_arguments(UpArguments)
+def up(arguments: UpArguments) -> None:
     """Start an embedded cluster with nodes and the scheduler, and keep it running.
 
     Writes a kubeconfig; a real kubectl works with it. Pods pretend to run unless --exec is given. Ctrl-C ends it.
@@ -80,26 +84,26 @@ def up(
 
     from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
 
-    if not all(scheduler_names):
-        raise click.UsageError("--scheduler-name must not be empty")
+    refuse_empty_names(arguments.scheduler_names)
+    directory = arguments.directory
     directory.mkdir(parents=True, exist_ok=True)
-    nodes_file = nodes or directory / "nodes.yaml"
+    nodes_file = arguments.nodes or directory / "nodes.yaml"
     if not nodes_file.exists():
         nodes_file.write_text(DEFAULT_NODES, "utf-8")
-    kubeconfig = kubeconfig or directory / "kubeconfig"
+    kubeconfig = arguments.kubeconfig or directory / "kubeconfig"
     options = LocalOptions(
         directory=directory,
         nodes_file=nodes_file,
         kubeconfig=kubeconfig,
-        port=port,
-        data=data,
-        policy=config,
-        scheduler_names=scheduler_names,
-        metrics_address=metrics_address,
-        run_processes=run_processes,
-        webhook=webhook,
-        dashboard=with_dashboard,
-        tenants=tuple((namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in tenants),
+        port=arguments.port,
+        data=arguments.data,
+        policy=arguments.config,
+        scheduler_names=arguments.scheduler_names,
+        metrics_address=arguments.metrics_address,
+        run_processes=arguments.run_processes,
+        webhook=arguments.webhook,
+        dashboard=arguments.with_dashboard,
+        tenants=tuple((each, file or tenant_file(kubeconfig, each)) for each, file in arguments.tenants),
     )
     click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)
     try:

@@ -16,8 +16,8 @@ from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.event_forms import CoreForm
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.failures import Failures
-from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
+from phalanx.kube.leadership import LeaseOptions
+from phalanx.kube.process import LeadingService
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,8 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     retry_seconds: float = 2.0
 
 
-class ControllerService:
-    """Controllers over one API server. `run` ends when `stop` is called or leadership is lost; `ready` is set once
-    everything that they watch and that is served has been listed."""
+class ControllerService(LeadingService):
+    """Controllers over one API server; `ready` is set once all that they watch has been listed."""
 
     def __init__(
         self,
@@ -48,11 +47,6 @@ class ControllerService:
         options: ControllerOptions,
         make: Callable[[ControllerContext], Sequence[Reconciler]],
     ) -> None:
-        self.options = options
-        self.ready = asyncio.Event()
-        self._client = client
-        self._stopping = asyncio.Event()
-        self._failures = Failures()
         lease = LeaseOptions(
             options.lease_namespace,
             options.lease_name,
@@ -60,7 +54,9 @@ class ControllerService:
             options.renew_seconds,
             options.retry_seconds,
         )
-        self.leadership = Leadership(client, lease if options.leader_elect else None)
+        super().__init__(client, lease if options.leader_elect else None)
+        self.options = options
+        self._client = client
         self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)
         client.throttled = self._pool.slow_down
         self._recorder = EventRecorder(
@@ -79,30 +75,15 @@ class ControllerService:
         )
         self.controllers = make(context)
 
-    def stop(self) -> None:
-        """Ends `run`; writes that wait still get their turn."""
-        self._stopping.set()
-
     async def run(self) -> None:
         recording = asyncio.create_task(self._failures.keep_running("event recorder", self._recorder.run))
         try:
-            await run_while_leading(
-                self.leadership, self._serve_and_drain, stopping=self._stopping, ready=self.ready, lost=self.stop
-            )
+            await super().run()
         finally:
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
 
-    async def _serve_and_drain(self) -> None:
-        """Writes that wait get their turn while the lease is still held."""
-        try:
-            await self._serve()
-        finally:
-            await self._drain()
-
-    async def _serve(self) -> None:
-        # A list from before the lease was won could miss the last writes of the leader before us.
-        await self.leadership.acquired()
+    async def serve(self) -> None:
         watches = ServedWatches(self._client, self.controllers, self._failures)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watches.run())
@@ -114,7 +95,8 @@ class ControllerService:
     async def _work(self, controller: Reconciler) -> None:
         await self._failures.keep_running(controller.name, lambda: controller.run(self.options.workers))
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
+        """Let the writes that wait have their turn, while the lease is still held."""
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._pool.finish()

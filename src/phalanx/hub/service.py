@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-import platform
 from collections.abc import Mapping
 
-import msgspec
-
 from phalanx.controllers.work_queue import WorkQueue
-from phalanx.hub.choice.estimates import Estimates
 from phalanx.hub.choice.ledger import queues_of
 from phalanx.hub.choice.rounds import Rounds
 from phalanx.hub.choice.spill_over import SpillOver
@@ -21,16 +16,14 @@ from phalanx.hub.gangs import HubObjects, records_by_uid
 from phalanx.hub.members.connection import ClusterConnection, ConnectionPace
 from phalanx.hub.members.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
+from phalanx.hub.process import HubProcess, HubProcessOptions
 from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NAMESPACES
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.events import EventRecorder
-from phalanx.kube.failures import Failures
 from phalanx.kube.http.connections import Transports
-from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
 from phalanx.model.account import Account as Queue
 from phalanx.scheduling.framework.policy import Policy
 
@@ -38,18 +31,13 @@ log = logging.getLogger(__name__)
 
 _RESYNC = 60.0
 _BUSY = 0.2
-# The most that a member cluster may answer at once, and say in one line of a watch.
-_ANSWER_BYTES = 64 * 2**20
 
 
-class HubOptions(msgspec.Struct, frozen=True):
-    """`namespace` holds the Secrets with kubeconfigs, and the lease of replicas. `patience` is for how long
+class HubOptions(HubProcessOptions, frozen=True, kw_only=True):
+    """`namespace` holds the Secrets with kubeconfigs too. `patience` is for how long
     (seconds) a cluster may be silent before it loses what has not been granted. `workers` look at gangs, for each
     cluster."""
 
-    namespace: str = "phalanx-system"
-    scheduler_names: tuple[str, ...] = ("phalanx",)
-    leader_elect: bool = False
     lease_name: str = "phalanx-hub-leader"
     workers: int = 16
     patience: int = 30
@@ -58,28 +46,18 @@ class HubOptions(msgspec.Struct, frozen=True):
     pace: ConnectionPace = ConnectionPace()
 
 
-class HubService:
-    """`run` ends when `stop` is called or leadership is lost; `ready` is set once all gangs have been seen.
-    `transports` carry the requests to member clusters."""
+class HubService(HubProcess):
+    """The hub that dispatches gangs; `ready` is set once all gangs have been seen."""
 
     def __init__(
         self, client: KubeClient, options: HubOptions, policy: Policy, transports: Transports | None = None
     ) -> None:
+        super().__init__(client, options, policy, transports)
         self.options = options
-        self.ready = asyncio.Event()
-        self._transports = transports
-        self._stopping = asyncio.Event()
-        self._failures = Failures()
-        lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self.leadership = Leadership(client, lease if options.leader_elect else None)
-        self._client = client.fenced(self.leadership.holds)
         self._origin = ""
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
         self._refusals: WorkQueue[Key] = WorkQueue()
-        self._recorder = EventRecorder(
-            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
-        )
         self._told = ToldUsers(self._recorder)
         self.objects = HubObjects(
             self._changed, lambda: self.clusters.look(), self._refusals.add, self._told.job_seen
@@ -94,23 +72,10 @@ class HubService:
             self._used,
         )
         self._policy = policy
-        self._estimates = Estimates(policy, options.scheduler_names)
         self._rounds: Rounds | None = None
         self._read_queues: tuple[object, dict[str, Queue]] = ((), {})
 
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def run(self) -> None:
-        try:
-            await run_while_leading(
-                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
-            )
-        finally:
-            self._estimates.close()
-
-    async def _serve(self) -> None:
-        await self.leadership.acquired()
+    async def serve(self) -> None:
         self._origin = (await self._client.get(NAMESPACES.path(None, "kube-system")))["metadata"]["uid"]
         dispatcher = Dispatcher(
             self._client,
@@ -226,9 +191,7 @@ class HubService:
     # -- clusters -------------------------------------------------------------------------------------------
 
     def _connect(self, name: str, config: ClusterConfig) -> ClusterConnection:
-        bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
-        client = KubeClient(bounded, user_agent="phalanx-hub", max_connections=16, transports=self._transports)
-        fenced = client.fenced(self.leadership.holds)
+        fenced = self._member_client(config, 16).fenced(self.leadership.holds)
         return ClusterConnection(name, fenced, self._origin, self._records, self._copies_changed, self.options.pace)
 
     def _used(self, cluster: str) -> Mapping[str, int] | None:

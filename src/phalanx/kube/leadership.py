@@ -6,13 +6,11 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
-from phalanx.kube.api_server import until_reachable
 from phalanx.kube.client import KubeClient
 from phalanx.kube.lease import LeaderElector, LeadershipLost
 from phalanx.kube.lease_thread import LeaderThread
@@ -104,37 +102,6 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
         renew_deadline=lease.renew_deadline,
         retry_period=lease.retry_period,
     )
-
-
-async def run_while_leading(
-    leadership: Leadership,
-    serve: Callable[[], Coroutine[Any, Any, None]],
-    *,
-    stopping: asyncio.Event,
-    ready: asyncio.Event,
-    lost: Callable[[], None],
-) -> None:
-    """Runs `serve` until it ends, which raises what it raised, or until `stopping`; the lease is given up last.
-
-    Nobody asks for anything before the API server answers: that it does not is told once. Raises ConfigError where
-    no connection could ever be made.
-    """
-    if not await unless_stopped(stopping, until_reachable(leadership.client)):
-        return
-    leading = asyncio.create_task(leadership.run(lost))
-    serving = asyncio.create_task(serve())
-    told = asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            await serving
-    finally:
-        ready.clear()
-        for task in (serving, told):
-            task.cancel()
-        await asyncio.gather(serving, told, return_exceptions=True)
-        leading.cancel()
-        await asyncio.gather(leading, return_exceptions=True)
 
 
 async def unless_stopped(stopping: asyncio.Event, wanted: Awaitable[object]) -> bool:

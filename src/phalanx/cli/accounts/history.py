@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from phalanx.cli.connection import print_structured
 from phalanx.cli.explanation.moments import moment, month_of
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FORMATS = ("table", "json", "yaml", "csv", "parquet")
 _DIMENSIONS = ("queue", "user", "namespace")
 # As sacct has them.
@@ -58,6 +59,22 @@ def _states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return tuple(found)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HistoryArguments:
+    """Arguments of `phalanx history`; `since` and `until` are in seconds since 1970."""
+
+    gang: str | None
+    database: str | None
+    namespace: str
+    all_namespaces: bool
+    queues: tuple[str, ...]
+    users: tuple[str, ...]
+    states: tuple[str, ...]
+    since: int
+    until: int
+    file: str | None
+
+
 @click.command()
 @click.argument("gang", required=False)
 @database_option
@@ -74,21 +91,8 @@ def _states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "-E", "--endtime", "until", callback=moment, default="now", show_default=True, help="What was there by."
 )
-@format_option
-@file_option
-def history(
-    gang: str | None,
-    database: str | None,
-    namespace: str,
-    all_namespaces: bool,
-    queues: tuple[str, ...],
-    users: tuple[str, ...],
-    states: tuple[str, ...],
-    since: int,
-    until: int,
-    output: str,
-    file: str | None,
-) -> None:
+@pass_invocation(HistoryArguments, format_option, file_option)
+def history(invocation: Invocation, arguments: HistoryArguments) -> None:
     """List runs of gangs, also of those whose objects are gone, as sacct lists jobs.
 
     WAIT is from the submission to the first pod on a node, RUN how long any pod held a node, EVICTIONS how often
@@ -106,30 +110,45 @@ def history(
     from phalanx.accounting.runs import State
     from phalanx.cli.accounts import history_tables
 
-    if namespace and all_namespaces:
+    if arguments.namespace and arguments.all_namespaces:
         raise click.UsageError("-n and -A exclude each other")
-    history_tables.check_file(output, file)
+    output = invocation.output
+    history_tables.check_file(output, arguments.file)
     asked = RunFilter(
-        since=since,
+        since=arguments.since,
         # What began within this second is there, too.
-        until=until + 1,
-        namespace=namespace,
-        queues=queues,
-        users=users,
-        states=tuple(map(State, states)),
-        gang=gang or "",
+        until=arguments.until + 1,
+        namespace=arguments.namespace,
+        queues=arguments.queues,
+        users=arguments.users,
+        states=tuple(map(State, arguments.states)),
+        gang=arguments.gang or "",
     )
-    with connected(database) as connection:
+    with connected(arguments.database) as connection:
         entries = read_runs(connection, asked, int(time.time()))
     if output in ("csv", "parquet"):
-        history_tables.write_rows(output, file, history_tables.run_rows(entries))
+        history_tables.write_rows(output, arguments.file, history_tables.run_rows(entries))
     elif output == "table":
         if not entries:
             click.echo("No runs were there then.", err=True)
             return
-        click.echo("\n".join(history_tables.run_table(entries, namespaces=not namespace)))
+        click.echo("\n".join(history_tables.run_table(entries, namespaces=not arguments.namespace)))
     else:
-        print_structured([history_tables.run_document(each) for each in entries], output)
+        invocation.print_document([history_tables.run_document(each) for each in entries])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportArguments:
+    """Arguments of `phalanx report`; `since` and `until` are in seconds since 1970."""
+
+    database: str | None
+    by: str
+    month: str | None
+    since: int | None
+    until: int | None
+    queues: tuple[str, ...]
+    as_json: bool
+    file: str | None
 
 
 @click.command()
@@ -147,18 +166,8 @@ def history(
 @click.option("-q", "--queue", "queues", multiple=True, help="Only of this queue; may be repeated.")
 @format_option
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@file_option
-def report(
-    database: str | None,
-    by: str,
-    month: str | None,
-    since: int | None,
-    until: int | None,
-    queues: tuple[str, ...],
-    output: str,
-    as_json: bool,
-    file: str | None,
-) -> None:
+@pass_invocation(ReportArguments, file_option)
+def report(invocation: Invocation, arguments: ReportArguments) -> None:
     """Say what queues, users and namespaces used in a month, or between two moments, as sreport does.
 
     Hours are core-hours of cpu, GiB-hours of memory, else hours of a device. EVICTED is the part whose pods were
@@ -171,16 +180,16 @@ def report(
     from phalanx.accounting.report import read_report
     from phalanx.cli.accounts import history_tables
 
-    output = "json" if as_json else output
-    history_tables.check_file(output, file)
-    dimensions = tuple(dict.fromkeys(each.strip() for each in by.split(",") if each.strip()))
+    output = "json" if arguments.as_json else invocation.output
+    history_tables.check_file(output, arguments.file)
+    dimensions = tuple(dict.fromkeys(each.strip() for each in arguments.by.split(",") if each.strip()))
     if unknown := [each for each in dimensions if each not in _DIMENSIONS]:
         raise click.UsageError(f"--by {unknown[0]}: there are {', '.join(_DIMENSIONS)}")
-    begin, end = _window(month, since, until)
-    with connected(database) as connection:
-        lines = read_report(connection, dimensions, begin, end, int(time.time()), queues)
+    begin, end = _window(arguments.month, arguments.since, arguments.until)
+    with connected(arguments.database) as connection:
+        lines = read_report(connection, dimensions, begin, end, int(time.time()), arguments.queues)
     if output in ("csv", "parquet"):
-        history_tables.write_rows(output, file, history_tables.report_rows(dimensions, lines))
+        history_tables.write_rows(output, arguments.file, history_tables.report_rows(dimensions, lines))
     elif output == "table":
         if not lines:
             click.echo("Nothing was used then.", err=True)

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from phalanx.cli.connection import (
-    connection_options,
-    lease_namespace_option,
-    policy_option,
-    scheduler_names_option,
-)
+from phalanx.cli.arguments import Dress
+from phalanx.cli.connection import connection_options, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import watch_options
+from phalanx.cli.listing.outages import survived_outage
 
 if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
     from phalanx.reports.account_entries import AccountEntry, QueueReport
     from phalanx.scheduling.framework.policy import Policy
 
-F = TypeVar("F", bound=Callable[..., Any])
 Render = Callable[["QueueReport", str], "list[str] | object"]
 """What to print of a report: lines for people, or a document."""
 
 
-def _asking(*, wide: bool = True) -> Callable[[F], F]:
-    """The options that every question has."""
+@dataclass(frozen=True, kw_only=True)
+class AccountArguments:
+    """Arguments of questions about queues or quotas."""
+
+    watch: bool
+    interval: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneAccountArguments(AccountArguments):
+    """Arguments of questions about one queue or quota."""
+
+    name: str
+
+
+def _report_options(*, wide: bool = False) -> tuple[Dress, ...]:
     formats = ["table", *(["wide"] if wide else []), "json", "yaml"]
-    options = [
+    return (
         connection_options,
-        scheduler_names_option("are charged to queues"),
-        policy_option,
-        lease_namespace_option,
+        scheduler_options("are charged to queues"),
         click.option(
             "-o",
             "--output",
@@ -41,14 +53,7 @@ def _asking(*, wide: bool = True) -> Callable[[F], F]:
             help="How to print it.",
         ),
         watch_options("Print it again whenever something has changed; ctrl-c ends."),
-    ]
-
-    def dress(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return dress
+    )
 
 
 @click.group()
@@ -66,8 +71,8 @@ def queue() -> None:
 
 
 @queue.command("list")
-@_asking()
-def queue_list(**options: Any) -> None:
+@pass_invocation(AccountArguments, *_report_options(wide=True))
+def queue_list(invocation: Invocation, arguments: AccountArguments) -> None:
     """One line a queue, parents first.
 
     DESERVED is what the policy gives the queue now, SHARE the largest part it uses of any resource of the cluster,
@@ -80,12 +85,12 @@ def queue_list(**options: Any) -> None:
 
         return _queues(report) if output in ("json", "yaml") else queue_table(report, output == "wide")
 
-    _ask(render, **options)
+    _show_report(invocation, arguments, render)
 
 
 @queue.command("tree", short_help="The queues as a tree, with bars.")
-@_asking(wide=False)
-def queue_tree(**options: Any) -> None:
+@pass_invocation(AccountArguments, *_report_options())
+def queue_tree(invocation: Invocation, arguments: AccountArguments) -> None:
     """The queues as a tree, each with a bar of its part of the cluster.
 
     The bar is about the resource of which the queue uses the largest part; so are the amounts beside it.
@@ -96,22 +101,22 @@ def queue_tree(**options: Any) -> None:
 
         return _queues(report) if output in ("json", "yaml") else queue_tree(report)
 
-    _ask(render, **options)
+    _show_report(invocation, arguments, render)
 
 
 @queue.command("describe", short_help="Everything about one queue.")
 @click.argument("name")
-@_asking(wide=False)
-def queue_describe(name: str, **options: Any) -> None:
+@pass_invocation(OneAccountArguments, *_report_options())
+def queue_describe(invocation: Invocation, arguments: OneAccountArguments) -> None:
     """Everything about one queue: amounts by resource, ceilings, loans, tenants, and what waits first."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import describe_queue
 
-        entry = _find(name, "queue", report.queues)
+        entry = _find(arguments.name, "queue", report.queues)
         return entry if output in ("json", "yaml") else describe_queue(entry)
 
-    _ask(render, **options)
+    _show_report(invocation, arguments, render)
 
 
 @click.group()
@@ -128,8 +133,8 @@ def quota() -> None:
 
 
 @quota.command("list")
-@_asking()
-def quota_list(**options: Any) -> None:
+@pass_invocation(AccountArguments, *_report_options(wide=True))
+def quota_list(invocation: Invocation, arguments: AccountArguments) -> None:
     """One line a quota, parents first.
 
     BORROWED is used above min, LENT is the part of min that others hold now. RUNTIME, where Koordinator's
@@ -141,12 +146,12 @@ def quota_list(**options: Any) -> None:
 
         return _quotas(report) if output in ("json", "yaml") else quota_table(report, output == "wide")
 
-    _ask(render, **options)
+    _show_report(invocation, arguments, render)
 
 
 @quota.command("tree")
-@_asking(wide=False)
-def quota_tree(**options: Any) -> None:
+@pass_invocation(AccountArguments, *_report_options())
+def quota_tree(invocation: Invocation, arguments: AccountArguments) -> None:
     """The quotas as trees, each with a bar of its part of the cluster."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -154,58 +159,48 @@ def quota_tree(**options: Any) -> None:
 
         return _quotas(report) if output in ("json", "yaml") else quota_tree(report)
 
-    _ask(render, **options)
+    _show_report(invocation, arguments, render)
 
 
 @quota.command("describe")
 @click.argument("name")
-@_asking(wide=False)
-def quota_describe(name: str, **options: Any) -> None:
+@pass_invocation(OneAccountArguments, *_report_options())
+def quota_describe(invocation: Invocation, arguments: OneAccountArguments) -> None:
     """Everything about one quota. NAME is that of the object or node, its namespace, or NAMESPACE/NAME."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import describe_quota
 
-        entry = _find(name, "quota", report.quotas)
+        entry = _find(arguments.name, "quota", report.quotas)
         return entry if output in ("json", "yaml") else describe_quota(entry)
 
-    _ask(render, **options)
+    _show_report(invocation, arguments, render)
 
 
-def _ask(
-    render: Render,
-    kubeconfig: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    output: str,
-    watch: bool,
-    interval: float,
-) -> None:
-    from phalanx.cli.connection import run_connected
+def _show_report(invocation: Invocation, arguments: AccountArguments, render: Render) -> None:
+    """Print the report as `render` has it, with --watch again whenever it has changed."""
     from phalanx.cli.display import Display
-    from phalanx.cli.scheduler_policy import policy_reader
 
-    read_policy = policy_reader(config, lease_namespace, scheduler_names)
-    display = Display(output, live=watch)
+    read_policy = invocation.policy_reader()
+    display = Display(invocation.output, live=arguments.watch)
 
-    async def work(client: Any) -> None:
+    async def work(client: KubeClient) -> None:
         async def look() -> None:
-            report = await _read(client, *await read_policy(client), lease_namespace)
-            display.show(render(report, output), report.warnings)
+            report = await _read(client, *await read_policy(client), invocation.lease_namespace)
+            display.show(render(report, invocation.output), report.warnings)
 
         await look()
-        while watch:
-            await _look_again(look, display, interval)
+        while arguments.watch:
+            await asyncio.sleep(arguments.interval)
+            with survived_outage(display.complain):
+                await look()
 
-    try:
-        run_connected(work, kubeconfig)
-    except KeyboardInterrupt:
-        if not watch:
-            raise
+    invocation.show(work, watch=arguments.watch)
 
 
-async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str], lease_namespace: str) -> QueueReport:
+async def _read(
+    client: KubeClient, policy: Policy, scheduler_names: Sequence[str], lease_namespace: str
+) -> QueueReport:
     import time
 
     from phalanx.daemon.policy_file import dialect_options
@@ -216,23 +211,6 @@ async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str], lea
     snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
     return report(snapshot, policy, time.time())
-
-
-async def _look_again(look: Callable[[], Any], display: Any, interval: float) -> None:
-    """Once more after a pause; what is the matter with the connection is told, and tried again."""
-    import asyncio
-
-    from phalanx.kube.errors import ApiError, ConnectionLost
-
-    await asyncio.sleep(interval)
-    try:
-        await look()
-    except ConnectionLost as error:
-        display.complain(f"no connection to the API server: {error}")
-    except ApiError as error:
-        if error.status < 500 and error.status != 429:
-            raise
-        display.complain(f"the API server refused: {error}")
 
 
 def _queues(report: QueueReport) -> object:

@@ -7,20 +7,45 @@ import signal
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, output_option, print_structured, run_connected
+from phalanx.cli.arguments import Dress
+from phalanx.cli.connection import kubeconfig_option, output_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.cli.bench.rounds import Answer, Figures
     from phalanx.kube.client import KubeClient
 
-F = TypeVar("F", bound=Callable[..., Any])
 _GROUPS = ("labels", "scheduler-plugins", "volcano", "native", "none")
 #: The exit code of who was told to end by SIGTERM.
 _TERMINATED = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchArguments:
+    """Arguments of a measurement."""
+
+    nodes: int
+    pods: int
+    gang: int
+    groups: str
+    scheduler_name: str
+    concurrency: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPostArguments:
+    """Arguments of `phalanx bench post`."""
+
+    namespace: str
+    nodes: int
+    pods: int
+    concurrency: int
+    live: bool
 
 
 @click.group()
@@ -33,44 +58,37 @@ def bench() -> None:
     """
 
 
-def _options(command: F) -> F:
-    for option in (
-        click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="How many nodes."),
-        click.option("--pods", default=4000, show_default=True, type=click.IntRange(1), help="How many pods."),
-        click.option("--gang", default=4, show_default=True, type=click.IntRange(1), help="Pods of a gang."),
-        click.option(
-            "--groups",
-            type=click.Choice(_GROUPS),
-            default="labels",
-            show_default=True,
-            help="How gangs are declared: by pod-group.scheduling.sigs.k8s.io labels, by PodGroups of "
-            "scheduler-plugins, Volcano or scheduling.k8s.io, or not at all.",
-        ),
-        click.option(
-            "--scheduler-name", default="phalanx", show_default=True, help="The scheduler that is measured."
-        ),
-        click.option(
-            "--concurrency", default=64, show_default=True, type=click.IntRange(1), help="Requests at once."
-        ),
-        kubeconfig_option,
-        output_option,
-    ):
-        command = option(command)
-    return command
+_OPTIONS: tuple[Dress, ...] = (
+    output_option,
+    kubeconfig_option,
+    click.option("--concurrency", default=64, show_default=True, type=click.IntRange(1), help="Requests at once."),
+    click.option("--scheduler-name", default="phalanx", show_default=True, help="The scheduler that is measured."),
+    click.option(
+        "--groups",
+        type=click.Choice(_GROUPS),
+        default="labels",
+        show_default=True,
+        help="How gangs are declared: by pod-group.scheduling.sigs.k8s.io labels, by PodGroups of "
+        "scheduler-plugins, Volcano or scheduling.k8s.io, or not at all.",
+    ),
+    click.option("--gang", default=4, show_default=True, type=click.IntRange(1), help="Pods of a gang."),
+    click.option("--pods", default=4000, show_default=True, type=click.IntRange(1), help="How many pods."),
+    click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="How many nodes."),
+)
 
 
 @bench.command()
-@_options
-def backlog(**options: Any) -> None:
+@pass_invocation(BenchArguments, *_OPTIONS)
+def backlog(invocation: Invocation, arguments: BenchArguments) -> None:
     """All pods wait already when the nodes come."""
-    _measure("backlog", **options)
+    _measure("backlog", invocation, arguments)
 
 
 @bench.command()
-@_options
-def live(**options: Any) -> None:
+@pass_invocation(BenchArguments, *_OPTIONS)
+def live(invocation: Invocation, arguments: BenchArguments) -> None:
     """Pods come as fast as they can be created: also how long each waits."""
-    _measure("live", **options)
+    _measure("live", invocation, arguments)
 
 
 @bench.command(hidden=True)
@@ -79,28 +97,21 @@ def live(**options: Any) -> None:
 @click.option("--pods", type=int, required=True)
 @click.option("--concurrency", type=int, required=True)
 @click.option("--live", is_flag=True)
-@kubeconfig_option
-def post(namespace: str, nodes: int, pods: int, concurrency: int, live: bool, kubeconfig: str | None) -> None:
+@pass_invocation(BenchPostArguments, kubeconfig_option)
+def post(invocation: Invocation, arguments: BenchPostArguments) -> None:
     """Bind the pods of a namespace by hand."""
     from phalanx.cli.bench.rounds import post as post_all
 
-    run_connected(lambda client: post_all(client, namespace, nodes, pods, concurrency, live), kubeconfig)
+    asked = arguments
+    invocation.run(
+        lambda client: post_all(client, asked.namespace, asked.nodes, asked.pods, asked.concurrency, asked.live)
+    )
 
 
-def _measure(
-    mode: str,
-    *,
-    nodes: int,
-    pods: int,
-    gang: int,
-    groups: str,
-    scheduler_name: str,
-    concurrency: int,
-    kubeconfig: str | None,
-    output: str,
-) -> None:
+def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> None:
     from phalanx.cli.bench.objects import PODS_PER_NODE
 
+    nodes, pods, gang = arguments.nodes, arguments.pods, arguments.gang
     gangs = pods // gang
     if not gangs:
         raise click.UsageError(f"--pods {pods} is less than one gang of {gang}")
@@ -123,33 +134,23 @@ def _measure(
                 measuring.cancel()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-        return await _rounds(client, mode, nodes, gangs, gang, groups, scheduler_name, concurrency, kubeconfig)
+        return await _rounds(client, mode, arguments, invocation.client.kubeconfig)
 
     try:
-        answer = run_connected(run, kubeconfig)
+        answer = invocation.run(run)
     except asyncio.CancelledError:
         raise click.exceptions.Exit(_TERMINATED if terminated else 130) from None
     except TimeoutError as error:
-        raise click.ClickException(f"{error}. Does a scheduler named {scheduler_name!r} run?") from error
-    if output == "table":
+        raise click.ClickException(f"{error}. Does a scheduler named {arguments.scheduler_name!r} run?") from error
+    if invocation.prints_table:
         _print(answer)
     else:
         import msgspec
 
-        print_structured(msgspec.to_builtins(answer), output)
+        invocation.print_document(msgspec.to_builtins(answer))
 
 
-async def _rounds(
-    client: KubeClient,
-    mode: str,
-    nodes: int,
-    gangs: int,
-    size: int,
-    groups: str,
-    scheduler: str,
-    concurrency: int,
-    kubeconfig: str | None,
-) -> Answer:
+async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kubeconfig: str | None) -> Answer:
     from phalanx.cli.bench import rounds
     from phalanx.cli.bench.objects import (
         Groups,
@@ -161,12 +162,13 @@ async def _rounds(
         remove_all,
     )
 
-    kind = Groups(groups)
+    nodes, size, concurrency = arguments.nodes, arguments.gang, arguments.concurrency
+    kind = Groups(arguments.groups)
     version = await native_version(client) if kind is Groups.NATIVE else ""
     if kind is Groups.NATIVE and not version:
         raise click.ClickException("the API server has no PodGroups of scheduling.k8s.io")
     namespace = f"bench-{uuid.uuid4().hex[:8]}"
-    workload = Workload(namespace, gangs, size, scheduler, kind, version)
+    workload = Workload(namespace, arguments.pods // size, size, arguments.scheduler_name, kind, version)
     try:
         await make_namespace(client, namespace)
         if mode == "backlog":
@@ -185,7 +187,7 @@ async def _rounds(
     finally:
         await remove_all(client, namespace)
     ratio = measured.bindings_per_second / max(ceiling.bindings_per_second, 1e-9)
-    return rounds.Answer(mode, nodes, size, groups, measured, ceiling, ratio)
+    return rounds.Answer(mode, nodes, size, arguments.groups, measured, ceiling, ratio)
 
 
 async def _told(what: str, work: Callable[[Callable[[int], None]], Awaitable[Figures]]) -> Figures:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import connection_options, lease_namespace_option, policy_option, scheduler_names_option
+from phalanx.cli.connection import connection_options, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 
 # Objects between two words about how far it is.
 _STEP = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureArguments:
+    """Arguments of `phalanx capture`; `output` is a file, or - for stdout."""
+
+    output: str
 
 
 @click.command(short_help="Write down a live cluster, without secrets.")
@@ -29,12 +38,8 @@ _STEP = 1000
     metavar="FILE",
     help="Where it goes; - for the terminal. A name that ends with .gz is compressed.",
 )
-@scheduler_names_option("are its own")
-@policy_option
-@lease_namespace_option
-def capture(
-    kubeconfig: str | None, output: str, scheduler_names: tuple[str, ...], config: str, lease_namespace: str
-) -> None:
+@pass_invocation(CaptureArguments, scheduler_options("are its own"))
+def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
     """Write down what the scheduler reads of a live cluster, for `phalanx simulate --cluster` and
     `phalanx what-if --capture`.
 
@@ -44,11 +49,10 @@ def capture(
     \b
     phalanx capture -o cluster.json.gz
     """
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
-    read_policy = policy_reader(config, lease_namespace, scheduler_names)
+    output = arguments.output
+    read_policy = invocation.policy_reader()
     began = time.monotonic()
 
     def told(plural: str, count: int) -> None:
@@ -62,12 +66,12 @@ def capture(
             names,
             policy,
             time.time(),
-            lease_namespace,
+            invocation.lease_namespace,
             own_namespace=client.namespace,
             told=told,
         )
 
-    found, documents = run_connected(work, kubeconfig)
+    found, documents = invocation.run(work)
     for text in found.missing:
         click.echo(f"warning: not read: {text}", err=True)
     content = encode_capture(found, documents, output.endswith(".gz"))

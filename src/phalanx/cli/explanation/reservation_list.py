@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from phalanx.cli.connection import lease_namespace_option, scheduler_names_option
-from phalanx.cli.listing.options import chosen_options, list_options
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.listing.options import ListArguments, list_options
 
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
+    from phalanx.kube.client import KubeClient
     from phalanx.reports.reservation_list import ReservationRow
 
 _KINDS = ("promise", "reservation", "koordinator")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReservationsArguments(ListArguments):
+    """Arguments of `phalanx reservations`."""
+
+    kinds: tuple[str, ...]
+
+
 @click.command("reservations", short_help="Room that is kept: promised starts, and reservations in advance.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only these; may be repeated.")
-@list_options(namespaced=False, selector=False)
-@scheduler_names_option("have the promised starts")
-@lease_namespace_option
-def reservations(
-    kinds: tuple[str, ...], scheduler_names: tuple[str, ...], lease_namespace: str, **chosen: Any
-) -> None:
+@pass_invocation(
+    ReservationsArguments,
+    list_options(namespaced=False, selector=False),
+    scheduler_names_option("have the promised starts"),
+    lease_namespace_option,
+)
+def reservations(invocation: Invocation, arguments: ReservationsArguments) -> None:
     """Room that is kept for somebody, the earliest first.
 
     A promise is a start that the scheduler keeps for a gang that waits (the policy's action reserve); who may not
@@ -35,16 +46,14 @@ def reservations(
     phalanx reservations --kind promise -o wide
     """
     from phalanx.cli.listing.listing import Found, Listing, show
-    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.reservation_list import read_reservations
 
-    options = chosen_options(chosen)
+    read_policy = invocation.policy_reader(names_only=True)
 
-    read_policy = policy_reader("", lease_namespace, scheduler_names, names_only=True)
-
-    async def read(client: Any) -> Found[ReservationRow]:
+    async def read(client: KubeClient) -> Found[ReservationRow]:
         _, names = await read_policy(client)
-        found, warnings = await read_reservations(client, lease_namespace, names)
+        found, warnings = await read_reservations(client, invocation.lease_namespace, names)
+        kinds = arguments.kinds
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
     listing: Listing[ReservationRow] = Listing(
@@ -52,7 +61,7 @@ def reservations(
         key=lambda room: (room.kind, room.name),
         name=lambda room: f"{room.kind}/{room.name}",
     )
-    show(listing, read, options)
+    show(invocation, listing, read, arguments)
 
 
 def _columns() -> tuple[Column[ReservationRow], ...]:

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import lease_namespace_option, policy_option, scheduler_names_option
-from phalanx.cli.listing.options import chosen_options, list_options, queues_option
+from phalanx.cli.connection import scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.listing.options import NamespacedListArguments, list_options, queues_option
 
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
+    from phalanx.kube.client import KubeClient
     from phalanx.reports.turn_order import OrderReport, TurnEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnOrderArguments(NamespacedListArguments):
+    """Arguments of `phalanx order`, which lists all namespaces unless one is named."""
+
+    queues: tuple[str, ...]
+
+    @property
+    def scope(self) -> str | None:
+        return None if self.all_namespaces else self.namespace or None
 
 
 @click.command("order", short_help="Who is next, and by which key.")
 @queues_option
-@list_options(selector=False)
-@scheduler_names_option("are put in order")
-@policy_option
-@lease_namespace_option
-def order(
-    queues: tuple[str, ...],
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    **chosen: Any,
-) -> None:
+@pass_invocation(TurnOrderArguments, list_options(selector=False), scheduler_options("are put in order"))
+def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
     """The gangs, and pods on their own, that wait, in the order in which they get their turn.
 
     It is a dry run of the scheduler over the live cluster: those that it would place now come first (STATE
@@ -41,15 +46,11 @@ def order(
     phalanx order -q research -o wide
     """
     from phalanx.cli.listing.listing import Found, Listing, show
-    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.daemon.policy_file import dialect_options
 
-    if not chosen.get("namespace"):
-        chosen["all_namespaces"] = True
-    options = chosen_options(chosen)
-    read_policy = policy_reader(config, lease_namespace, scheduler_names)
+    read_policy, lease_namespace = invocation.policy_reader(), invocation.lease_namespace
 
-    async def report(client: Any) -> OrderReport:
+    async def report(client: KubeClient) -> OrderReport:
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.turn_order import turn_order
@@ -59,9 +60,9 @@ def order(
         await read_usage(client, snapshot, policy, lease_namespace, names)
         return turn_order(snapshot, policy, time.time())
 
-    async def read(client: Any) -> Found[TurnEntry]:
+    async def read(client: KubeClient) -> Found[TurnEntry]:
         found = await report(client)
-        where = options.namespace
+        where, queues = arguments.scope, arguments.queues
         shown = [
             entry
             for entry in found.entries
@@ -75,7 +76,7 @@ def order(
         name=lambda entry: f"{'podgroup' if entry.kind == 'gang' else 'pod'}/{entry.name}",
         namespace=lambda entry: entry.namespace,
     )
-    show(listing, read, options)
+    show(invocation, listing, read, arguments)
 
 
 def _columns() -> tuple[Column[TurnEntry], ...]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import (
-    connection_options,
-    lease_namespace_option,
-    namespace_option,
-    output_option,
-    policy_option,
-    scheduler_names_option,
-)
+from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -24,6 +20,55 @@ if TYPE_CHECKING:
     from phalanx.scheduling.framework.policy import Policy
     from phalanx.simulation.cluster import SimulatedCluster
     from phalanx.simulation.documents import FileObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfArguments:
+    """Arguments of `phalanx what-if`; `shape` and `length` are of the pods that --free asks about."""
+
+    files: tuple[str, ...]
+    gang: str
+    free: bool
+    add_nodes: int | None
+    like: str
+    without_nodes: tuple[str, ...]
+    queue: str
+    weight: int | None
+    capability: str
+    deserved: str
+    priority: int | None
+    other_policy: str
+    shape: str
+    length: str
+    horizon: str
+    capture_file: str
+    namespace: str | None
+
+    @property
+    def queue_change(self) -> QueueChange | None:
+        """The queue as it would be, None without --queue. Raises click.UsageError."""
+        from phalanx.reports.whatif.changes import QueueChange
+
+        capability, deserved = _amounts(self.capability, "--capability"), _amounts(self.deserved, "--deserved")
+        return QueueChange(self.queue, self.weight, capability, deserved) if self.queue else None
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The changes in words."""
+        told = []
+        if self.add_nodes:
+            told.append(f"{self.add_nodes} node{'s' if self.add_nodes > 1 else ''} more like {self.like}")
+        told += [f"without the nodes {text}" for text in self.without_nodes]
+        if (queue := self.queue_change) is not None and not self.free:
+            fields = [f"weight {queue.weight}"] if queue.weight is not None else []
+            amounts = (("capability", queue.capability), ("deserved", queue.deserved))
+            fields += [f"{name} {_written(value)}" for name, value in amounts if value]
+            told.append(f"queue {queue.name} with {' and '.join(fields)}")
+        if self.priority is not None:
+            told.append(f"at priority {self.priority}")
+        if self.other_policy:
+            told.append(f"under the policy {Path(self.other_policy).name}")
+        return tuple(told)
 
 
 @click.command("what-if", short_help="Say what would happen if.")
@@ -53,12 +98,8 @@ if TYPE_CHECKING:
     "--capture", "capture_file", default="", metavar="FILE", help="Over a capture instead of the cluster."
 )
 @namespace_option
-@connection_options
-@scheduler_names_option("are its own")
-@policy_option
-@lease_namespace_option
-@output_option
-def what_if(**options: Any) -> None:
+@pass_invocation(WhatIfArguments, connection_options, scheduler_options("are its own"), output_option)
+def what_if(invocation: Invocation, arguments: WhatIfArguments) -> None:
     """Say what would happen: whether this would start, now or when and where, who would have to go and who would
     start later.
 
@@ -76,100 +117,83 @@ def what_if(**options: Any) -> None:
     from phalanx.simulation.errors import InputError
 
     try:
-        _what_if(**options)
+        _answer(invocation, arguments)
     except (InputError, PolicyError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _what_if(
-    files: tuple[str, ...],
-    gang: str,
-    free: bool,
-    add_nodes: int | None,
-    like: str,
-    without_nodes: tuple[str, ...],
-    queue: str,
-    weight: int | None,
-    capability: str,
-    deserved: str,
-    priority: int | None,
-    other_policy: str,
-    shape: str,
-    length: str,
-    horizon: str,
-    capture_file: str,
-    namespace: str | None,
-    kubeconfig: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    output: str,
-) -> None:
-    from phalanx.cli.connection import print_structured
+def _answer(invocation: Invocation, arguments: WhatIfArguments) -> None:
+    """Answer the question. Raises click.UsageError, InputError, PolicyError."""
     from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
     from phalanx.daemon.policy_file import read_policy
     from phalanx.reports.whatif.answer import to_builtins
-    from phalanx.reports.whatif.changes import QueueChange
     from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
     from phalanx.reports.whatif.question import Question, answer_question
     from phalanx.simulation.spans import seconds
 
-    if not free and (shape or length):
-        raise click.UsageError("--pod and --for go with --free")
-    if (weight is not None or capability or deserved) and not queue:
-        raise click.UsageError("--weight, --capability and --deserved: say of which --queue")
-    if like and not add_nodes:
-        raise click.UsageError("--like: say how many: --add-nodes N")
-    other = read_policy(other_policy) if other_policy else None
-    change = QueueChange(queue, weight, _amounts(capability, "--capability"), _amounts(deserved, "--deserved"))
-    changes = _changes(
-        add_nodes, like, without_nodes, change if queue and not free else None, priority, other_policy
-    )
-    if not (files or gang or free or changes):
-        raise click.UsageError("say what would be: -f FILE, --gang NAMESPACE/NAME, --free, or a change (--help)")
-    if free and (files or gang or changes):
-        raise click.UsageError("--free is a question of its own; leave the others out")
-    objects = _objects(files)
-    cluster, where, policy = _cluster(
-        capture_file, namespace, kubeconfig, scheduler_names, config, other, lease_namespace
-    )
-    if free:
+    _refuse_lone_options(arguments)
+    other = read_policy(arguments.other_policy) if arguments.other_policy else None
+    queue, changes = arguments.queue_change, arguments.changes
+    _refuse_no_question(arguments, changes)
+    objects = _objects(arguments.files)
+    cluster, where, policy = _cluster(invocation, arguments, other)
+    if arguments.free:
         room = free_room(
             FreeRoomQuestion(
                 cluster,
                 policy,
                 where,
-                queue,
-                _amounts(shape, "--pod"),
-                seconds(length, "--for") if length else 0,
+                arguments.queue,
+                _amounts(arguments.shape, "--pod"),
+                seconds(arguments.length, "--for") if arguments.length else 0,
             )
         )
-        if output == "table":
-            click.echo("\n".join(free_lines(room)))
-        else:
-            print_structured(to_builtins(room), output)
+        _print(invocation, free_lines(room), to_builtins(room))
         return
     answer = answer_question(
         Question(
             cluster,
             policy,
-            seconds(horizon, "--horizon"),
+            seconds(arguments.horizon, "--horizon"),
             tuple(objects),
             where,
-            gang,
-            add_nodes or 0,
-            like,
-            without_nodes,
-            change if queue else None,
-            priority,
+            arguments.gang,
+            arguments.add_nodes or 0,
+            arguments.like,
+            arguments.without_nodes,
+            queue,
+            arguments.priority,
             other,
             changes,
         )
     )
-    if output == "table":
-        click.echo("\n".join(answer_lines(answer)))
+    _print(invocation, answer_lines(answer), to_builtins(answer))
+
+
+def _print(invocation: Invocation, lines: Iterable[str], document: object) -> None:
+    if invocation.prints_table:
+        click.echo("\n".join(lines))
     else:
-        print_structured(to_builtins(answer), output)
+        invocation.print_document(document)
+
+
+def _refuse_lone_options(arguments: WhatIfArguments) -> None:
+    """Raise click.UsageError for an option without the one that it belongs to."""
+    if not arguments.free and (arguments.shape or arguments.length):
+        raise click.UsageError("--pod and --for go with --free")
+    if (arguments.weight is not None or arguments.capability or arguments.deserved) and not arguments.queue:
+        raise click.UsageError("--weight, --capability and --deserved: say of which --queue")
+    if arguments.like and not arguments.add_nodes:
+        raise click.UsageError("--like: say how many: --add-nodes N")
+
+
+def _refuse_no_question(arguments: WhatIfArguments, changes: tuple[str, ...]) -> None:
+    """Raise click.UsageError where nothing is asked, or two things."""
+    subjects = bool(arguments.files or arguments.gang or changes)
+    if not subjects and not arguments.free:
+        raise click.UsageError("say what would be: -f FILE, --gang NAMESPACE/NAME, --free, or a change (--help)")
+    if subjects and arguments.free:
+        raise click.UsageError("--free is a question of its own; leave the others out")
 
 
 def _amounts(text: str, option: str) -> dict[str, str]:
@@ -179,31 +203,6 @@ def _amounts(text: str, option: str) -> dict[str, str]:
         if not (name and equals and amount):
             raise click.UsageError(f"{option} {text}: write amounts such as cpu=64,nvidia.com/gpu=8")
     return {name: amount for name, _, amount in pairs}
-
-
-def _changes(
-    add_nodes: int | None,
-    like: str,
-    without_nodes: tuple[str, ...],
-    queue: QueueChange | None,
-    priority: int | None,
-    policy: str,
-) -> tuple[str, ...]:
-    """The changes in words."""
-    told = []
-    if add_nodes:
-        told.append(f"{add_nodes} node{'s' if add_nodes > 1 else ''} more like {like}")
-    told += [f"without the nodes {text}" for text in without_nodes]
-    if queue is not None:
-        fields = [f"weight {queue.weight}"] if queue.weight is not None else []
-        fields += [f"{name} {_written(amounts)}" for name, amounts in
-                   (("capability", queue.capability), ("deserved", queue.deserved)) if amounts]  # fmt: skip
-        told.append(f"queue {queue.name} with {' and '.join(fields)}")
-    if priority is not None:
-        told.append(f"at priority {priority}")
-    if policy:
-        told.append(f"under the policy {Path(policy).name}")
-    return tuple(told)
 
 
 def _written(amounts: dict[str, str]) -> str:
@@ -225,13 +224,7 @@ def _objects(files: tuple[str, ...]) -> list[FileObject]:
 
 
 def _cluster(
-    capture_file: str,
-    namespace: str | None,
-    kubeconfig: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    other: Policy | None,
-    lease_namespace: str,
+    invocation: Invocation, arguments: WhatIfArguments, other: Policy | None
 ) -> tuple[SimulatedCluster, str, Policy]:
     """The cluster, read from its file or over the API, as `other` would have it, the namespace of who asks, and the
     scheduler's policy."""
@@ -239,21 +232,19 @@ def _cluster(
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.inputs import read_text
 
-    if capture_file:
-        cluster = read_cluster(read_text(capture_file)[1], capture_file)
-        return cluster, namespace or "default", read_policy(config)
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.scheduler_policy import policy_reader
+    if arguments.capture_file:
+        cluster = read_cluster(read_text(arguments.capture_file)[1], arguments.capture_file)
+        return cluster, arguments.namespace or "default", read_policy(invocation.config)
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
-    policy_now = policy_reader(config, lease_namespace, scheduler_names)
+    policy_now = invocation.policy_reader()
 
     async def work(client: KubeClient) -> tuple[bytes, str, Policy]:
         policy, names = await policy_now(client)
         found, documents = await capture_cluster(
-            client, names, other or policy, time.time(), lease_namespace, own_namespace=client.namespace
+            client, names, other or policy, time.time(), invocation.lease_namespace, own_namespace=client.namespace
         )
-        return encode_capture(found, documents, packed=False), namespace or client.namespace, policy
+        return encode_capture(found, documents, packed=False), arguments.namespace or client.namespace, policy
 
-    content, where, policy = run_connected(work, kubeconfig)
+    content, where, policy = invocation.run(work)
     return read_cluster(content.decode(), "cluster"), where, policy

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import (
-    connection_options,
-    lease_namespace_option,
-    namespace_option,
-    output_option,
-    policy_option,
-    scheduler_names_option,
-    time_limit,
-)
+from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.explanation.dispatched_lines import dispatch_answer, dispatch_lines, dispatch_of
 from phalanx.cli.explanation.eviction_lines import eviction_lines
+from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.starts import start_lines
 
 if TYPE_CHECKING:
@@ -39,38 +33,22 @@ _OWNER_WORDS = {
     "statefulsets": "statefulset",
     "sts": "statefulset",
 }
-# Of these the name is that of the object itself; the others have ways of their own to what they own.
-_NO_OWNERS = frozenset({"pod", "gang", "composite", *_OWNER_WORDS.values()})
 _COMPOSITE_WORDS = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "composite"})
 
 
-_OTHERS_NAMED = 5
-_NOUNS = {
-    "": "gang, job or pod",
-    "pod": "pod",
-    "gang": "group object or pod that declares a gang",
-    "composite": "CompositePodGroup",
-    **{kind: kind for kind in _OWNER_WORDS.values()},
-}
+@dataclass(frozen=True, kw_only=True)
+class WhyArguments:
+    """Arguments of `phalanx why`; `target` are the words that `parse_target` reads."""
+
+    target: tuple[str, ...]
+    namespace: str | None
 
 
 @click.command()
 @click.argument("target", metavar="[KIND/]NAME", nargs=-1, required=True)
 @namespace_option
-@connection_options
-@scheduler_names_option("to judge")
-@policy_option
-@lease_namespace_option
-@output_option
-def why(
-    target: tuple[str, ...],
-    namespace: str | None,
-    kubeconfig: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    output: str,
-) -> None:
+@pass_invocation(WhyArguments, connection_options, scheduler_options("to judge"), output_option)
+def why(invocation: Invocation, arguments: WhyArguments) -> None:
     """Say why a pod or a group waits, and the smallest change that would help.
 
     KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that only labels declare is a podgroup
@@ -96,90 +74,29 @@ def why(
     """
     import msgspec
 
-    from phalanx.cli.connection import print_structured, run_connected
     from phalanx.cli.listing.harmless import harmless_lines
-    from phalanx.cli.scheduler_policy import policy_reader
 
-    kind, name = parse_target(target)
-    read_policy = policy_reader(config, lease_namespace, scheduler_names)
+    kind, name = parse_target(arguments.target)
+    read_policy = invocation.policy_reader()
 
     async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
-        from phalanx.daemon.policy_file import dialect_options
-        from phalanx.model.gang import GangKey, shown_name
-        from phalanx.reports.gang_names import AmbiguousGangError
-        from phalanx.reports.missing_pods import add_missing_pods, why_owner
-        from phalanx.reports.owners import OwnerReader, add_suspended_job, below, without_pods
-        from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
-        from phalanx.reports.promised_starts import read_plan
-        from phalanx.reports.snapshot import read_cluster
-        from phalanx.reports.stored_usage import read_usage
-        from phalanx.reports.why import WhyReport
+        from phalanx.cli.explanation.verdict import read_verdict
 
-        if kind in ("gang", ""):
-            sent = await dispatch_of(client, namespace or client.namespace, name)
-            if sent is not None:
-                return dispatch_answer(sent)
-        policy, names = await read_policy(client)
-        snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
-        await read_usage(client, snapshot, policy, lease_namespace, names)
-        for text in snapshot.missing:
-            click.echo(f"warning: not read: {text}", err=True)
-        stored = await read_plan(client, lease_namespace, names)
-        report = WhyReport(snapshot, policy, time.time(), stored)
-        where = namespace or client.namespace
-        answer = None
-        owners = OwnerReader(client, where)
-        try:
-            gangs = report.gangs_called(where, name, "" if kind in ("gang", "") else kind)
-            owned = await below(owners, name, kind) if not gangs and kind not in _NO_OWNERS else set()
-            gangs = gangs or report.gangs_below(owned)
-        except AmbiguousGangError as error:
-            raise click.ClickException(str(error)) from error
-        if kind == "pod":
-            answer = await add_past_eviction(client, where, name, report.pod(where, name))
-        elif kind == "composite":
-            answer = report.composite(GangKey(where, name))
-        elif kind in _OWNER_WORDS:
-            answer = await why_owner(client, report, kind, where, name)
-        elif gangs or kind == "gang":
-            key = gangs[0] if gangs else GangKey(where, name)
-            answer = await add_past_gang_eviction(client, where, key.name, report.gang(key))
-            answer = await add_missing_pods(client, answer, report.object_path(key), report.member_uids(key))
-            answer = await add_suspended_job(owners, answer)
-            if answer is not None and len(gangs) > 1:
-                others = ", ".join(shown_name(each.name) for each in gangs[1:_OTHERS_NAMED])
-                answer.warnings.append(f"it is one of {len(gangs)} gangs of {name}: {others}")
-        elif owned:
-            answer = report.pods_below(kind, where, name, owned)
-        if answer is None and kind in ("gang", ""):
-            # It is a job without a gang, or one whose pods are another scheduler's.
-            answer = await why_owner(client, report, "job", where, name)
-        if answer is None and not kind:
-            answer = report.pod(where, name)
-        if answer is None:
-            what = _NOUNS.get(kind, kind)
-            told = await without_pods(owners, name, kind) if kind not in _NO_OWNERS else ""
-            raise click.ClickException(told or f"no {what} {name!r} in namespace {where!r}")
-        if answer.waits:
-            namespace_of, _, gang = answer.gang.partition("/")
-            who = GangKey(namespace_of, gang) if gang else answer.uid
-            if stored.warning:
-                click.echo(f"warning: {stored.warning}", err=True)
-            answer.start = report.start(who, time_limit())
-        return answer
+        where = arguments.namespace or client.namespace
+        sent = await dispatch_of(client, where, name) if kind in ("gang", "") else None
+        if sent is not None:
+            return dispatch_answer(sent)
+        return await read_verdict(
+            client, *await read_policy(client), invocation.lease_namespace, (where, kind, name)
+        )
 
-    answer = run_connected(work, kubeconfig)
-    if isinstance(answer, dict):
-        # It was left to a hub, and this is its cluster.
-        if output == "table":
-            click.echo(harmless_lines("\n".join(dispatch_lines(answer))))
-        else:
-            print_structured(answer, output)
-        return
-    if output == "table":
-        click.echo(harmless_lines(render(answer)))
+    answer = invocation.run(work)
+    # The answer is a dict for a gang that was left to a hub, when this is the hub's cluster.
+    if invocation.prints_table:
+        lines = "\n".join(dispatch_lines(answer)) if isinstance(answer, dict) else render(answer)
+        click.echo(harmless_lines(lines))
     else:
-        print_structured(msgspec.to_builtins(answer), output)
+        invocation.print_document(answer if isinstance(answer, dict) else msgspec.to_builtins(answer))
 
 
 def render(answer: WhyAnswer) -> str:

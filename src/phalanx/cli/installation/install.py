@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import json
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.options import served_names_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +44,44 @@ _PLURALS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class InstallArguments:
+    """Arguments of `phalanx install`."""
+
+    print_only: bool
+    crds_only: bool
+    with_policies: bool
+    with_hub: bool
+    with_multikueue: bool
+    with_karmada: bool
+    karmada_member: bool
+    with_member: bool
+    namespace: str
+    lease_name: str
+    timeout: float
+
+    def manifests(self, scheduler_names: tuple[str, ...]) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
+        """Return the definitions, the rights and the queues that are to be applied."""
+        from phalanx.cli.installation import hub_manifests, karmada_manifests, manifests
+
+        namespace = self.namespace
+        if self.with_karmada or self.karmada_member:
+            # Karmada's API server runs no pods, and its members have a scheduler of their own.
+            rights = karmada_manifests.karmada_access(namespace) if self.with_karmada else []
+            rights += karmada_manifests.karmada_member_access(namespace) if self.karmada_member else []
+            return [], rights, []
+        definitions = manifests.definitions()
+        rights = [] if self.crds_only else all_rights(scheduler_names[0], namespace, self.lease_name)
+        if self.with_hub:
+            definitions += hub_manifests.hub_definitions()
+            rights += [] if self.crds_only else hub_manifests.hub_access(namespace)
+        if self.with_multikueue and not self.crds_only:
+            rights += hub_manifests.multikueue_access(namespace)
+        if self.with_member and not self.crds_only:
+            rights += hub_manifests.member_access(namespace)
+        return definitions, rights, manifests.volcano_queues()
+
+
 @click.command()
 @kubeconfig_option
 @click.option("--print", "print_only", is_flag=True, help="Write the manifests to stdout and touch no cluster.")
@@ -59,15 +100,9 @@ _PLURALS = {
 @click.option(
     "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
 )
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
-    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all.",
+@served_names_option(
+    "Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
+    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all."
 )
 @click.option(
     "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
@@ -79,32 +114,42 @@ _PLURALS = {
     show_default=True,
     help="Seconds to wait until the definitions are served.",
 )
-def install(
-    kubeconfig: str | None,
-    print_only: bool,
-    crds_only: bool,
-    with_policies: bool,
-    with_hub: bool,
-    with_multikueue: bool,
-    with_karmada: bool,
-    karmada_member: bool,
-    with_member: bool,
-    namespace: str,
-    scheduler_names: tuple[str, ...],
-    lease_name: str,
-    timeout: float,
-) -> None:
+@pass_invocation(InstallArguments)
+def install(invocation: Invocation, arguments: InstallArguments) -> None:
     """Install CRDs, RBAC and the default queue into a cluster, and admission policies where asked to.
 
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
-    from phalanx.admission.names import label_faults, subdomain_faults
-    from phalanx.cli.installation import admission, hub_manifests, karmada_manifests, manifests
-    from phalanx.kube.own_objects import LABELS
-
-    if with_policies and crds_only:
+    if arguments.with_policies and arguments.crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
+    _refuse_bad_names(invocation.scheduler_names, arguments.namespace)
+    definitions, rights, queues = arguments.manifests(invocation.scheduler_names)
+    if arguments.print_only:
+        import yaml
+
+        from phalanx.cli.installation import admission
+        from phalanx.kube.own_objects import LABELS
+
+        only = admission.policies(invocation.scheduler_names, LABELS) if arguments.with_policies else []
+        documents = only or [*definitions, *rights, *queues]
+        click.echo(
+            yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
+        )
+        return
+
+    async def work(client: KubeClient) -> None:
+        await install_into(client, definitions, rights, queues, arguments.timeout)
+        if arguments.with_policies:
+            await install_policies(client, invocation.scheduler_names)
+
+    invocation.run(work)
+
+
+def _refuse_bad_names(scheduler_names: tuple[str, ...], namespace: str) -> None:
+    """Raise click.UsageError for a name of which no object can be made."""
+    from phalanx.admission.names import label_faults, subdomain_faults
+
     # The longest of the names that are made of it, so that nothing is applied before another is refused.
     for name in scheduler_names:
         if not name or (faults := subdomain_faults(f"{name}-controllers")):
@@ -112,38 +157,6 @@ def install(
             raise click.UsageError(f"--scheduler-name {name!r}: accounts and roles are called after it: {what}")
     if faults := label_faults(namespace):
         raise click.UsageError(f"--namespace {namespace!r}: {faults[0]}")
-    rights = [] if crds_only else all_rights(scheduler_names[0], namespace, lease_name)
-    definitions, queues = manifests.definitions(), manifests.volcano_queues()
-    if with_hub:
-        definitions += hub_manifests.hub_definitions()
-        rights += [] if crds_only else hub_manifests.hub_access(namespace)
-    if with_multikueue and not crds_only:
-        rights += hub_manifests.multikueue_access(namespace)
-    if with_member and not crds_only:
-        rights += hub_manifests.member_access(namespace)
-    if with_karmada or karmada_member:
-        # Karmada's API server runs no pods, and its members have a scheduler of their own.
-        definitions, queues, rights = [], [], []
-        rights += karmada_manifests.karmada_access(namespace) if with_karmada else []
-        rights += karmada_manifests.karmada_member_access(namespace) if karmada_member else []
-    if print_only:
-        import yaml
-
-        only = admission.policies(scheduler_names, LABELS) if with_policies else []
-        documents = only or [*definitions, *rights, *queues]
-        click.echo(
-            yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
-        )
-        return
-
-    from phalanx.cli.connection import run_connected
-
-    async def work(client: KubeClient) -> None:
-        await install_into(client, definitions, rights, queues, timeout)
-        if with_policies:
-            await install_policies(client, scheduler_names)
-
-    run_connected(work, kubeconfig)
 
 
 def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:

@@ -6,22 +6,46 @@ import gc
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from phalanx.cli.connection import lease_namespace_option, policy_option, scheduler_names_option
-from phalanx.cli.listing.options import chosen_options, list_options, queues_option
+from phalanx.cli.connection import scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.listing.options import NamespacedListArguments, list_options, parse_requirements, queues_option
 
 if TYPE_CHECKING:
-    from phalanx.cli.listing.options import ListOptions
     from phalanx.daemon.gang_entries import GangEntry
     from phalanx.kube.client import KubeClient
     from phalanx.kube.paths import Resource
+    from phalanx.model.selectors import Requirement
 
 _KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
 # As Slurm's MinJobAge: those that have ended stay in the list for so many seconds.
 _ENDED_FOR = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangListArguments(NamespacedListArguments):
+    """Arguments of `phalanx jobs`."""
+
+    me: bool
+    users: tuple[str, ...]
+    queues: tuple[str, ...]
+    states: tuple[str, ...]
+    kinds: tuple[str, ...]
+    scheduler: str | None
+    scheduler_ca: str | None
+    start: bool
+    selector: str
+
+    @property
+    def filters(self) -> bool:
+        """Whether an option is set that --start does not honour."""
+        return bool(
+            self.states or self.kinds or self.me or self.users or self.selector or self.sort_by or self.no_headers
+        )
 
 
 @click.command("jobs", short_help="One line a gang or job: state, members, nodes or reason.")
@@ -56,24 +80,12 @@ _ENDED_FOR = 300
     help="Certificates to trust there.",
 )
 @click.option("--start", is_flag=True, help="When those that wait start, the earliest first.")
-@list_options()
-@scheduler_names_option("on their own to show, and with --start to tell starts of,")
-@policy_option
-@lease_namespace_option
-def jobs(
-    me: bool,
-    users: tuple[str, ...],
-    queues: tuple[str, ...],
-    states: tuple[str, ...],
-    kinds: tuple[str, ...],
-    scheduler: str | None,
-    scheduler_ca: str | None,
-    start: bool,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    **chosen: Any,
-) -> None:
+@pass_invocation(
+    GangListArguments,
+    list_options(),
+    scheduler_options("on their own to show, and with --start to tell starts of,"),
+)
+def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     """One line a gang, whoever made it: Volcano Jobs, native Jobs, JobSets, PodGroups of every dialect, gangs that
     only their pods declare, and pods on their own.
 
@@ -97,25 +109,31 @@ def jobs(
     phalanx jobs -q research -t PD --sort-by -gpus
     phalanx jobs -A --start
     """
-    options = chosen_options(chosen)
-    if start:
-        if states or kinds or me or users or options.selector or options.sort_by or options.no_headers:
+    requirements = parse_requirements(arguments.selector)
+    if arguments.start:
+        if arguments.filters:
             raise click.UsageError("--start goes with -n, -A, -q, -o and -w, not with other filters")
-        if len(queues) > 1:
+        if len(arguments.queues) > 1:
             raise click.UsageError("--start goes with one --queue")
-        _show_starts(options, queues[0] if queues else "", scheduler_names, config, lease_namespace)
+        _show_starts(invocation, arguments)
         return
-    wanted = _states(states)
-    everybody = _Filter(me, set(users), set(queues), wanted, {kind.lower() for kind in kinds})
-    if scheduler is not None and options.selector:
+    wanted = _Filter(
+        arguments.me,
+        set(arguments.users),
+        set(arguments.queues),
+        _states(arguments.states),
+        {kind.lower() for kind in arguments.kinds},
+    )
+    scheduler = arguments.scheduler
+    if scheduler is not None and requirements:
         raise click.UsageError("--selector does not go with --scheduler, which does not keep labels of jobs")
     if scheduler is not None:
-        reader = _Scheduler(scheduler, scheduler_ca, queues).reader()
+        reader = _Scheduler(scheduler, arguments.scheduler_ca, arguments.queues).reader()
     else:
-        reader = _reader_of_lists(options, everybody, scheduler_names, config, lease_namespace)
-    if scheduler is not None and options.watch:
+        reader = _reader_of_lists(invocation, wanted, requirements)
+    if scheduler is not None and arguments.watch:
         click.echo("the scheduler has no stream of changes: it is asked again every --interval", err=True)
-    _show_gangs(options, everybody, reader, watched=scheduler is None)
+    _show_gangs(invocation, arguments, wanted, reader)
 
 
 def _states(texts: tuple[str, ...]) -> set[str] | None:
@@ -187,22 +205,15 @@ class _Scheduler(NamedTuple):
         return read
 
 
-def _reader_of_lists(
-    options: ListOptions,
-    wanted: _Filter,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-) -> Reader:
+def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tuple[Requirement, ...]) -> Reader:
     from phalanx.cli.listing.progress import Progress
-    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.daemon.policy_file import dialect_options
     from phalanx.model.matching import all_hold
     from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
     from phalanx.reports.promised_starts import read_plan
 
-    read_policy = policy_reader(config, lease_namespace, scheduler_names, names_only=True)
+    read_policy = invocation.policy_reader(names_only=True)
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
@@ -226,14 +237,14 @@ def _reader_of_lists(
         forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
         if forbidden:
             raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
-        entries = gang_entries(found, dialects, await read_plan(client, lease_namespace, names))
-        return [entry for entry in entries if all_hold(options.selector, entry.labels)], list(reader.warnings)
+        entries = gang_entries(found, dialects, await read_plan(client, invocation.lease_namespace, names))
+        return [entry for entry in entries if all_hold(requirements, entry.labels)], list(reader.warnings)
 
     return read
 
 
-def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader, *, watched: bool) -> None:
-    """With `watched` a list that goes on follows the objects that it is made of."""
+def _show_gangs(invocation: Invocation, arguments: GangListArguments, wanted: _Filter, reader: Reader) -> None:
+    """Print the gangs; a list that goes on follows the objects that it is made of, unless a scheduler is asked."""
     from phalanx.cli.jobs.gang_columns import COLUMNS
     from phalanx.cli.jobs.who_asks import names_of_asker
     from phalanx.cli.listing.listing import Found, Listing, show
@@ -242,7 +253,7 @@ def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader, *, watche
     async def read(client: KubeClient) -> Found[GangEntry]:
         if wanted.me and not wanted.users:
             wanted.users |= await names_of_asker(client)
-        where = "" if options.namespace is None else options.namespace or client.namespace
+        where = "" if arguments.scope is None else arguments.scope or client.namespace
         entries, warnings = await reader(client, where)
         now = time.time()
         return Found([entry for entry in entries if wanted.shows(entry, now)], tuple(warnings))
@@ -260,15 +271,12 @@ def _show_gangs(options: ListOptions, wanted: _Filter, reader: Reader, *, watche
 
         return await JobReader(client).kinds()
 
-    show(listing, read, options, kinds if watched else None)
+    show(invocation, listing, read, arguments, kinds if arguments.scheduler is None else None)
 
 
-def _show_starts(
-    options: ListOptions, queue: str, scheduler_names: tuple[str, ...], config: str, lease_namespace: str
-) -> None:
+def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
     import asyncio
 
-    from phalanx.cli.connection import run_connected
     from phalanx.cli.display import Display
     from phalanx.cli.jobs.starts import StartQuestion
 
@@ -277,17 +285,15 @@ def _show_starts(
         raise click.UsageError(f"--start does not go with -o {output}")
     display = Display("table" if output in ("name", "wide") else output, live=options.watch)
 
-    async def work(client: Any) -> None:
+    queue = options.queues[0] if options.queues else ""
+
+    async def work(client: KubeClient) -> None:
         while True:
-            where = None if options.namespace is None else options.namespace or client.namespace
-            question = StartQuestion(where, queue, scheduler_names, config, lease_namespace)
+            where = None if options.scope is None else options.scope or client.namespace
+            question = StartQuestion(invocation, where, queue)
             display.show(*await question.answer(client, output))
             if not options.watch:
                 return
             await asyncio.sleep(options.interval)
 
-    try:
-        run_connected(work, options.kubeconfig)
-    except KeyboardInterrupt:
-        if not options.watch:
-            raise
+    invocation.show(work, watch=options.watch)

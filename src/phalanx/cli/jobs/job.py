@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import (
-    connection_options,
-    lease_namespace_option,
-    namespace_option,
-    output_option,
-    policy_option,
-    scheduler_names_option,
-)
+from phalanx.cli.arguments import TargetsArguments
+from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.jobs.pod_logs import PodLogArguments
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -26,6 +23,43 @@ if TYPE_CHECKING:
 
 _SHORTEST = 0.5
 _KINDS = ("vcjob", "job", "jobset", "gang")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobListArguments:
+    """Arguments of `phalanx job list`."""
+
+    namespace: str | None
+    all_namespaces: bool
+    queue: str | None
+    states: tuple[str, ...]
+    kinds: tuple[str, ...]
+    selector: str
+    start: bool
+    watch: bool
+    interval: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobArguments:
+    """The name of a job, [KIND/]NAME, in a namespace (None: that of the kubeconfig's context)."""
+
+    name: str
+    namespace: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobWaitArguments(TargetsArguments):
+    """Arguments of `phalanx job wait`; `timeout` is in seconds, None for no limit."""
+
+    state: str
+    timeout: float | None
+    quiet: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLogsArguments(JobArguments, PodLogArguments):
+    """Arguments of `phalanx job logs`."""
 
 
 @click.group()
@@ -70,26 +104,8 @@ def job() -> None:
     metavar="SECONDS",
     help="How often --watch looks.",
 )
-@scheduler_names_option("--start tells the starts of")
-@policy_option
-@lease_namespace_option
-@connection_options
-def job_list(
-    namespace: str | None,
-    all_namespaces: bool,
-    queue: str | None,
-    states: tuple[str, ...],
-    kinds: tuple[str, ...],
-    selector: str,
-    output: str,
-    start: bool,
-    watch: bool,
-    interval: float,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    kubeconfig: str | None,
-) -> None:
+@pass_invocation(JobListArguments, scheduler_options("--start tells the starts of"), connection_options)
+def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     """One line a job: Volcano Jobs, native Jobs, JobSets, and gangs that no job has made.
 
     MIN are the pods that start together, RUN/READY/ALL those that run, are ready, and are wanted. RETRIES counts
@@ -100,18 +116,18 @@ def job_list(
     when 80 of 100 have. REASON says what that rests on, or why nothing is told. It is a dry run over the live
     cluster and wants rights to read all of it.
     """
-    from phalanx.cli.connection import run_connected
     from phalanx.cli.display import Display
     from phalanx.cli.jobs.job_tables import job_table
     from phalanx.cli.jobs.selector import matches, parse_selector
     from phalanx.cli.jobs.starts import StartQuestion
     from phalanx.reports.jobs.job_report import JobReader
 
-    if start and (states or kinds or selector):
+    output, queue = invocation.output, arguments.queue
+    if arguments.start and (arguments.states or arguments.kinds or arguments.selector):
         raise click.UsageError("--start goes with -n, -A, -q, -o and -w, not with --state, --kind or --selector")
-    wanted = parse_selector(selector)
-    spellings = {state.lower() for state in states}
-    display = Display("table" if output == "name" else output, live=watch)
+    wanted = parse_selector(arguments.selector)
+    spellings = {state.lower() for state in arguments.states}
+    display = Display("table" if output == "name" else output, live=arguments.watch)
 
     def shown(entry: JobEntry) -> bool:
         if queue and entry.queue != queue:
@@ -122,19 +138,18 @@ def job_list(
         return matches(wanted, entry.labels)
 
     async def look(client: KubeClient, reader: JobReader) -> None:
-        where = None if all_namespaces else namespace or client.namespace
-        if start:
-            question = StartQuestion(where, queue or "", scheduler_names, config, lease_namespace)
-            display.show(*await question.answer(client, output))
+        where = None if arguments.all_namespaces else arguments.namespace or client.namespace
+        if arguments.start:
+            display.show(*await StartQuestion(invocation, where, queue or "").answer(client, output))
             return
-        found = await reader.jobs(where, time.time(), kinds)
+        found = await reader.jobs(where, time.time(), arguments.kinds)
         entries = [each.entry for each in found if shown(each.entry)]
         if output == "name":
             answer: Any = [f"{entry.kind}/{entry.name}" for entry in entries]
         elif output in ("json", "yaml"):
             answer = {"jobs": entries}
         elif entries:
-            answer = job_table(entries, time.time(), wide=output == "wide", namespaces=all_namespaces)
+            answer = job_table(entries, time.time(), wide=output == "wide", namespaces=arguments.all_namespaces)
         else:
             answer = [f"no jobs in {'any namespace' if where is None else f'namespace {where}'}"]
         display.show(answer, reader.warnings)
@@ -142,50 +157,40 @@ def job_list(
     async def work(client: KubeClient) -> None:
         reader = JobReader(client)
         await look(client, reader)
-        while watch:
-            await asyncio.sleep(interval)
+        while arguments.watch:
+            await asyncio.sleep(arguments.interval)
             await look(client, reader)
 
-    _until_interrupted(lambda: run_connected(work, kubeconfig), watch)
-
-
-def _until_interrupted(call: Callable[[], None], watch: bool) -> None:
-    try:
-        call()
-    except KeyboardInterrupt:
-        if not watch:
-            raise
+    invocation.show(work, watch=arguments.watch)
 
 
 @job.command("describe", short_help="Everything about one job.")
 @click.argument("name", metavar="[KIND/]NAME")
 @namespace_option
-@output_option
-@connection_options
-def job_describe(name: str, namespace: str | None, output: str, kubeconfig: str | None) -> None:
+@pass_invocation(JobArguments, output_option, connection_options)
+def job_describe(invocation: Invocation, arguments: JobArguments) -> None:
     """Everything about one job: tasks, pods, policies, what its PodGroup says, its events, and what helps now."""
     import msgspec
 
-    from phalanx.cli.connection import print_structured, run_connected
     from phalanx.cli.jobs.job_tables import description
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.reports.jobs.entries import JobDescription
     from phalanx.reports.jobs.job_report import JobReader
 
-    kind, job_name = parse_job(name)
+    kind, name = parse_job(arguments.name)
 
     async def work(client: KubeClient) -> JobDescription:
         reader = JobReader(client)
-        told = await reader.describe(await find_job(reader, kind, job_name, namespace or client.namespace))
+        told = await reader.describe(await find_job(reader, kind, name, arguments.namespace or client.namespace))
         for warning in reader.warnings:
             click.echo(f"warning: {warning}", err=True)
         return told
 
-    told = run_connected(work, kubeconfig)
-    if output == "table":
+    told = invocation.run(work)
+    if invocation.prints_table:
         click.echo("\n".join(description(told, time.time())))
     else:
-        print_structured(msgspec.to_builtins(told), output)
+        invocation.print_document(msgspec.to_builtins(told))
 
 
 Order = Callable[["KubeClient", "FoundJob"], Coroutine[Any, Any, str]]
@@ -193,26 +198,21 @@ FieldOrder = Callable[["KubeClient", "Target"], Coroutine[Any, Any, str]]
 
 
 def _order(
-    names: tuple[str, ...],
-    namespace: str | None,
-    kubeconfig: str | None,
-    order: Order,
-    by_field: FieldOrder | None = None,
+    invocation: Invocation, arguments: TargetsArguments, order: Order, by_field: FieldOrder | None = None
 ) -> None:
     """Does something to each job and prints the line that it returns; one that fails does not keep the others.
     `by_field` does it to jobs of operators."""
-    from phalanx.cli.connection import run_connected
     from phalanx.cli.jobs.orders import order_by_field
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.kube.errors import ApiError
     from phalanx.reports.jobs.job_report import JobReader
 
     if by_field is None:
-        for name in names:
+        for name in arguments.names:
             parse_job(name)
 
     async def told(client: KubeClient, reader: JobReader, name: str) -> str:
-        where = namespace or client.namespace
+        where = arguments.namespace or client.namespace
         try:
             found = await find_job(reader, *parse_job(name), where)
         except click.ClickException:
@@ -225,7 +225,7 @@ def _order(
 
     async def work(client: KubeClient) -> int:
         reader, failed = JobReader(client), 0
-        for name in names:
+        for name in arguments.names:
             try:
                 click.echo(await told(client, reader, name))
             except click.UsageError:
@@ -238,7 +238,7 @@ def _order(
                 failed += 1
         return failed
 
-    if run_connected(work, kubeconfig):
+    if invocation.run(work):
         raise click.exceptions.Exit(1)
 
 
@@ -247,9 +247,8 @@ _names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, re
 
 @job.command("suspend")
 @_names_argument
-@namespace_option
-@connection_options
-def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_suspend(invocation: Invocation, arguments: TargetsArguments) -> None:
     """End the pods of jobs, and keep the jobs, so that they can be resumed.
 
     A Volcano Job gets a Command (AbortJob), as from vcctl; Jobs, JobSets, training jobs, RayJobs and TrainJobs are
@@ -259,41 +258,38 @@ def job_suspend(names: tuple[str, ...], namespace: str | None, kubeconfig: str |
     from phalanx.cli.jobs.orders import suspend_job
     from phalanx.orders.holding import suspend
 
-    _order(names, namespace, kubeconfig, suspend_job, suspend)
+    _order(invocation, arguments, suspend_job, suspend)
 
 
 @job.command("resume")
 @_names_argument
-@namespace_option
-@connection_options
-def job_resume(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_resume(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Let suspended jobs go on: their pods are made anew."""
     from phalanx.cli.jobs.orders import resume_job
     from phalanx.orders.holding import release
 
-    _order(names, namespace, kubeconfig, resume_job, release)
+    _order(invocation, arguments, resume_job, release)
 
 
 @job.command("restart")
 @_names_argument
-@namespace_option
-@connection_options
-def job_restart(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_restart(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Make all pods of Volcano Jobs anew. It counts as one of the job's retries."""
     from phalanx.cli.jobs.orders import restart_job
 
-    _order(names, namespace, kubeconfig, restart_job)
+    _order(invocation, arguments, restart_job)
 
 
 @job.command("cancel")
 @_names_argument
-@namespace_option
-@connection_options
-def job_cancel(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def job_cancel(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Delete jobs with their pods. Of a gang without a job the PodGroup and its pods are deleted."""
     from phalanx.cli.jobs.orders import cancel_job
 
-    _order(names, namespace, kubeconfig, cancel_job)
+    _order(invocation, arguments, cancel_job)
 
 
 @job.command("wait", short_help="Wait until a job runs, or has ended.")
@@ -308,18 +304,8 @@ def job_cancel(names: tuple[str, ...], namespace: str | None, kubeconfig: str | 
 )
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="By default without an end.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on the way.")
-@namespace_option
-@connection_options
-@click.pass_context
-def job_wait(
-    ctx: click.Context,
-    names: tuple[str, ...],
-    state: str,
-    timeout: float | None,
-    quiet: bool,
-    namespace: str | None,
-    kubeconfig: str | None,
-) -> None:
+@pass_invocation(JobWaitArguments, namespace_option, connection_options)
+def job_wait(invocation: Invocation, arguments: JobWaitArguments) -> None:
     """Wait for jobs, with a line whenever something changes.
 
     Exit code: 0 when all have come to the state, 1 when one has ended otherwise or is gone, 124 when the time is up
@@ -328,8 +314,9 @@ def job_wait(
     from phalanx.cli.jobs.target import parse_job
     from phalanx.cli.jobs.wait import wait_for_all
 
-    targets = [(kind, namespace or "", name) for kind, name in map(parse_job, names)]
-    ctx.exit(wait_for_all(targets, state, timeout, kubeconfig, quiet=quiet))
+    targets = [(kind, arguments.namespace or "", name) for kind, name in map(parse_job, arguments.names)]
+    code = wait_for_all(invocation, targets, arguments.state, arguments.timeout, quiet=arguments.quiet)
+    raise click.exceptions.Exit(code)
 
 
 @job.command("logs", short_help="The output of a job's pods.")
@@ -344,21 +331,18 @@ def job_wait(
 @click.option(
     "--prefix/--no-prefix", default=None, help="Name the pod before each line.  [default: if there are several]"
 )
-@namespace_option
-@connection_options
-def job_logs(name: str, namespace: str | None, kubeconfig: str | None, **options: Any) -> None:
+@pass_invocation(JobLogsArguments, namespace_option, connection_options)
+def job_logs(invocation: Invocation, arguments: JobLogsArguments) -> None:
     """The output of all pods of a job, each line with the pod's name before it."""
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.jobs.pod_logs import LogOptions, LogPrinter
+    from phalanx.cli.jobs.pod_logs import LogPrinter
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.reports.jobs.job_report import JobReader
 
-    kind, job_name = parse_job(name)
-    wanted = LogOptions(**options)
+    kind, name = parse_job(arguments.name)
 
     async def work(client: KubeClient) -> None:
         reader = JobReader(client)
-        found = await find_job(reader, kind, job_name, namespace or client.namespace)
-        await LogPrinter(client, reader, found, wanted).run()
+        found = await find_job(reader, kind, name, arguments.namespace or client.namespace)
+        await LogPrinter(client, reader, found, arguments).run()
 
-    run_connected(work, kubeconfig)
+    invocation.run(work)

@@ -6,10 +6,10 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -21,17 +21,18 @@ _PERIOD = 1.0
 _SILENCE = 24 * 3600.0
 
 
-class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class PodLogArguments:
     """`index` and `task` choose pods, None for all. `prefix` is None for "if there are several"."""
 
-    task: str | None = None
-    index: int | None = None
-    container: str | None = None
-    follow: bool = False
-    tail: int | None = None
-    previous: bool = False
-    timestamps: bool = False
-    prefix: bool | None = None
+    task: str | None
+    index: int | None
+    container: str | None
+    follow: bool
+    tail: int | None
+    previous: bool
+    timestamps: bool
+    prefix: bool | None
 
     def choose(self, pod: PodEntry) -> bool:
         return self.task in (None, pod.task) and self.index in (None, pod.index)
@@ -40,7 +41,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 class LogPrinter:
     """Prints what the chosen pods say, those that begin later too while it follows."""
 
-    def __init__(self, client: KubeClient, reader: JobReader, job: FoundJob, options: LogOptions) -> None:
+    def __init__(self, client: KubeClient, reader: JobReader, job: FoundJob, options: PodLogArguments) -> None:
         self._client = client
         self._reader = reader
         self._job = job

@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING, Any
 from phalanx.cli.columns import columns
 
 if TYPE_CHECKING:
+    from phalanx.cli.invocation import Invocation
     from phalanx.kube.client import KubeClient
     from phalanx.reports.promised_starts import PromisedStart
     from phalanx.reports.start_times import StartEntry
 
 
 class StartQuestion:
-    """Whose starts are asked for: in a namespace (None: all) and a queue ("": all), of the pods of some schedulers
-    under their policy (`config` is the file that holds it, "" for what the scheduler says)."""
+    """Starts of what waits in a namespace (None: all) and a queue ("": all), under the scheduler's policy."""
 
-    def __init__(
-        self, namespace: str | None, queue: str, scheduler_names: tuple[str, ...], config: str, lease_namespace: str
-    ) -> None:
-        from phalanx.cli.scheduler_policy import policy_reader
-
+    def __init__(self, invocation: Invocation, namespace: str | None, queue: str) -> None:
         self._namespace = namespace
         self._queue = queue
-        self._lease_namespace = lease_namespace
-        self._read_policy = policy_reader(config, lease_namespace, scheduler_names)
+        self._lease_namespace = invocation.lease_namespace
+        self._read_policy = invocation.policy_reader()
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
         """(what is printed, what could not be read)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from phalanx.cli.connection import connection_options, namespace_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.job_builder import FRAMEWORKS, GPU, RESTARTS, JobRequest, build_job
 
 if TYPE_CHECKING:
@@ -32,6 +34,33 @@ _OF_FLAGS = (
     ),
     "max_retry",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitArguments:
+    """Arguments of `phalanx submit`; `words` are a file, or the command of a job that is described by flags."""
+
+    words: tuple[str, ...]
+    name: str | None
+    image: str | None
+    replicas: int | None
+    gpu: str | None
+    cpu: str | None
+    memory: str | None
+    gang: bool | None
+    minimum: int | None
+    framework: str | None
+    environment: tuple[str, ...]
+    restart: str | None
+    max_retry: int | None
+    queue: str
+    priority_class: str
+    scheduler_name: str | None
+    namespace: str | None
+    dry_run: bool
+    output: str | None
+    wait: bool
+    timeout: float | None
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -71,9 +100,8 @@ _OF_FLAGS = (
 @click.option("-o", "--output", type=click.Choice(["yaml", "json", "name"]), help="Print what is created.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended, as `phalanx job wait` does.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Of --wait.")
-@connection_options
-@click.pass_context
-def submit(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
+@pass_invocation(SubmitArguments, connection_options)
+def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
     """Submit a job: one that is described by flags, or what is in a file.
 
     Flags make a Volcano Job (batch.volcano.sh), a gang unless --no-gang or --min says otherwise. FILE is any
@@ -85,84 +113,83 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> Non
     phalanx submit job.yaml --queue research --wait
     phalanx submit --name train --image torch --replicas 4 --dry-run
     """
-    documents = _from_flags(words, options) if options["name"] is not None else _from_file(words, options)
+    documents = _from_file(arguments) if arguments.name is None else _from_flags(arguments, arguments.name)
     for document in documents:
         refuse_bad_job(document)
-    if options["dry_run"]:
-        _print(documents, options["output"] or "yaml")
+    if arguments.dry_run:
+        _print(documents, arguments.output or "yaml")
         return
-    from phalanx.cli.connection import run_connected
 
     async def work(client: KubeClient) -> list[Json]:
-        where = options["namespace"] or client.namespace
-        return await create_all(client, documents, where, quiet=options["output"] is not None)
+        where = arguments.namespace or client.namespace
+        return await create_all(client, documents, where, quiet=arguments.output is not None)
 
-    created = run_connected(work, options["kubeconfig"])
-    if options["output"] is not None:
-        _print(created, options["output"])
+    created = invocation.run(work)
+    if arguments.output is not None:
+        _print(created, arguments.output)
     jobs = [found for each in created if (found := _reference(each)) is not None]
-    if options["wait"]:
+    if arguments.wait:
         if not jobs:
             raise click.UsageError("--wait: there is no job or group among what was created to wait for")
         from phalanx.cli.jobs.wait import wait_for_all
 
-        ctx.exit(wait_for_all(jobs, "completed", options["timeout"], options["kubeconfig"]))
-    if options["output"] is None:
+        raise click.exceptions.Exit(wait_for_all(invocation, jobs, "completed", arguments.timeout))
+    if arguments.output is None:
         _say_what_next(jobs)
 
 
-def _from_flags(words: Sequence[str], options: Mapping[str, Any]) -> list[Json]:
+def _from_flags(arguments: SubmitArguments, name: str) -> list[Json]:
     from phalanx.admission.names import subdomain_faults
 
-    if not options["image"]:
+    if not arguments.image:
         raise click.UsageError("--name makes a job, which needs an --image too")
-    if faults := subdomain_faults(options["name"]):
-        raise click.UsageError(f"--name {options['name']!r}: {faults[0]}")
-    if options["minimum"] is not None and options["gang"] is not None:
+    if faults := subdomain_faults(name):
+        raise click.UsageError(f"--name {name!r}: {faults[0]}")
+    if arguments.minimum is not None and arguments.gang is not None:
         raise click.UsageError("--min says how many pods start together; leave out --gang and --no-gang")
-    if options["framework"] == "ray" and words:
+    if arguments.framework == "ray" and arguments.words:
         raise click.UsageError(
             "--framework ray starts a Ray cluster and no command; use `ray job submit` once it runs"
         )
-    minimum = 1 if options["gang"] is False else options["minimum"]
+    minimum = 1 if arguments.gang is False else arguments.minimum
     request = JobRequest(
-        name=options["name"],
-        image=options["image"],
-        replicas=options["replicas"] or 1,
+        name=name,
+        image=arguments.image,
+        replicas=arguments.replicas or 1,
         minimum=minimum,
-        namespace=options["namespace"] or "",
-        queue=options["queue"],
-        priority_class=options["priority_class"],
-        scheduler_name=options["scheduler_name"] or "phalanx",
-        framework=options["framework"] or "",
-        resources=amounts(options["cpu"], options["memory"], options["gpu"]),
-        environment=pairs(options["environment"], "--env"),
-        command=words,
-        restart=options["restart"] or "",
-        max_retry=options["max_retry"],
+        namespace=arguments.namespace or "",
+        queue=arguments.queue,
+        priority_class=arguments.priority_class,
+        scheduler_name=arguments.scheduler_name or "phalanx",
+        framework=arguments.framework or "",
+        resources=amounts(arguments.cpu, arguments.memory, arguments.gpu),
+        environment=pairs(arguments.environment, "--env"),
+        command=arguments.words,
+        restart=arguments.restart or "",
+        max_retry=arguments.max_retry,
     )
     return [build_job(request)]
 
 
-def _from_file(words: Sequence[str], options: Mapping[str, Any]) -> list[Json]:
+def _from_file(arguments: SubmitArguments) -> list[Json]:
     from phalanx.cli.jobs.manifest_file import fill_in, read_manifests
 
-    if len(words) != 1:
+    if len(arguments.words) != 1:
         raise click.UsageError("expected one FILE, or --name and --image of a job")
-    stated = [name for name in _OF_FLAGS if options[name] not in (None, ())]
+    stated = [name for name in _OF_FLAGS if getattr(arguments, name) not in (None, ())]
     if stated:
         flag = {"minimum": "min", "environment": "env"}.get(stated[0], stated[0]).replace("_", "-")
         raise click.UsageError(f"--{flag} describes a job of flags; FILE says it itself")
-    documents = read_manifests(words[0])
+    documents = read_manifests(arguments.words[0])
     for document in documents:
         fill_in(
             document,
-            queue=options["queue"],
-            scheduler_name=options["scheduler_name"] or "",
-            priority_class=options["priority_class"],
+            queue=arguments.queue,
+            scheduler_name=arguments.scheduler_name or "",
+            priority_class=arguments.priority_class,
         )
-        if options["namespace"] and options["dry_run"]:
-            document["metadata"].setdefault("namespace", options["namespace"])
+        if arguments.namespace and arguments.dry_run:
+            document["metadata"].setdefault("namespace", arguments.namespace)
     return documents
 
 

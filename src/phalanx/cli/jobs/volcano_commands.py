@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import run_connected
+from phalanx.cli.arguments import combined, pass_arguments
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.reports.jobs.entries import JobEntry
+    from phalanx.reports.jobs.job_report import FoundJob
 
-F = TypeVar("F", bound=Callable[..., Any])
+    JobOrder = Callable[[KubeClient, FoundJob], Awaitable[str]]
 
 _JOB_COLUMNS = (
     *(("Name", 0), ("Creation", 15), ("Phase", 12), ("JobType", 12), ("Replicas", 12), ("Min", 6), ("Pending", 10)),
@@ -36,6 +39,21 @@ _namespace = click.option(
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
+@dataclass(frozen=True, kw_only=True)
+class VsubArguments:
+    """Arguments of `vsub`."""
+
+    name: str
+    namespace: str | None
+    image: str
+    command: str
+    replicas: int
+    minimum: int
+    requests: str
+    limits: str
+    scheduler: str
+
+
 @click.command("vsub", context_settings=_HELP)
 @click.option("-n", "--name", required=True, help="Of the job.")
 @_namespace
@@ -46,19 +64,28 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @click.option("-R", "--requests", default=_OF_ONE_POD, show_default=True, help="Of each pod.")
 @click.option("-L", "--limits", default=_OF_ONE_POD, show_default=True, help="Of each pod.")
 @click.option("-S", "--scheduler", envvar="VOLCANO_SCHEDULER_NAME", default="phalanx", show_default=True)
-@_kubeconfig
-def vsub(**options: Any) -> None:
+@pass_invocation(VsubArguments, _kubeconfig)
+def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
     """Submit a job of one task. For files there is `phalanx submit FILE`."""
     from phalanx.cli.jobs.submit import create_all, refuse_bad_job
 
-    document = short_job(**{key: value for key, value in options.items() if key not in ("kubeconfig", "namespace")})
+    document = short_job(
+        name=arguments.name,
+        image=arguments.image,
+        command=arguments.command,
+        replicas=arguments.replicas,
+        minimum=arguments.minimum,
+        requests=arguments.requests,
+        limits=arguments.limits,
+        scheduler=arguments.scheduler,
+    )
     refuse_bad_job(document)
 
     async def work(client: KubeClient) -> None:
-        await create_all(client, [document], options["namespace"] or client.namespace, quiet=True)
+        await create_all(client, [document], arguments.namespace or client.namespace, quiet=True)
 
-    run_connected(work, options["kubeconfig"])
-    click.echo(f"run job {options['name']} successfully")
+    invocation.run(work)
+    click.echo(f"run job {arguments.name} successfully")
 
 
 def short_job(
@@ -97,16 +124,25 @@ def short_job(
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class VjobsArguments:
+    """Arguments of `vjobs`; `selector` is a part of the names of jobs, as Volcano's command has it."""
+
+    name: str
+    namespace: str | None
+    scheduler: str
+    all_namespaces: bool
+    selector: str
+
+
 @click.command("vjobs", context_settings=_HELP)
 @click.option("-n", "--name", default="", help="Everything about this job.")
 @_namespace
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
 @click.option("--all-namespaces", is_flag=True)
 @click.option("--selector", default="", metavar="TEXT", help="Only jobs with this in their names.")
-@_kubeconfig
-def vjobs(
-    name: str, namespace: str | None, scheduler: str, all_namespaces: bool, selector: str, kubeconfig: str | None
-) -> None:
+@pass_invocation(VjobsArguments, _kubeconfig)
+def vjobs(invocation: Invocation, arguments: VjobsArguments) -> None:
     """List Volcano Jobs."""
     import time
 
@@ -115,16 +151,17 @@ def vjobs(
     from phalanx.reports.jobs.job_report import JobReader
 
     async def work(client: KubeClient) -> list[str]:
-        reader, where = JobReader(client), namespace or client.namespace
-        if name:
-            told = await reader.describe(await find_job(reader, "vcjob", name, where))
+        reader, where = JobReader(client), arguments.namespace or client.namespace
+        if arguments.name:
+            told = await reader.describe(await find_job(reader, "vcjob", arguments.name, where))
             return description(told, time.time())
-        found = await reader.jobs(None if all_namespaces else where, time.time(), ("vcjob",))
-        jobs = [each.entry for each in found if selector in each.entry.name]
+        everywhere, scheduler = arguments.all_namespaces, arguments.scheduler
+        found = await reader.jobs(None if everywhere else where, time.time(), ("vcjob",))
+        jobs = [each.entry for each in found if arguments.selector in each.entry.name]
         jobs = [job for job in jobs if not scheduler or job.scheduler == scheduler]
-        return volcano_job_lines(jobs, namespaces=all_namespaces) if jobs else ["No resources found"]
+        return volcano_job_lines(jobs, namespaces=everywhere) if jobs else ["No resources found"]
 
-    click.echo("\n".join(run_connected(work, kubeconfig)))
+    click.echo("\n".join(invocation.run(work)))
 
 
 def volcano_job_lines(jobs: list[JobEntry], *, namespaces: bool) -> list[str]:
@@ -155,55 +192,72 @@ def _padded(cells: list[str], widths: list[int]) -> str:
     return "".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _of_one_job(command: F) -> F:
-    options = (click.option("-n", "--name", required=True, help="Of the job."), _namespace, _kubeconfig)
-    for option in reversed(options):
-        command = option(command)
-    return command
+@dataclass(frozen=True, kw_only=True)
+class VolcanoJobArguments:
+    """The name of a Volcano Job, in a namespace (None: that of the kubeconfig's context)."""
+
+    name: str
+    namespace: str | None
+
+
+_one_job = combined(click.option("-n", "--name", required=True, help="Of the job."), _namespace, _kubeconfig)
 
 
 @click.command("vcancel", context_settings=_HELP)
-@_of_one_job
-def vcancel(name: str, namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(VolcanoJobArguments, _one_job)
+def vcancel(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
     """Delete a Volcano Job."""
-    _order(name, namespace, kubeconfig, "cancel_job")
-    click.echo(f"delete job {name} successfully")
+    from phalanx.cli.jobs.orders import cancel_job
+
+    _order(invocation, arguments, cancel_job)
+    click.echo(f"delete job {arguments.name} successfully")
 
 
 @click.command("vsuspend", context_settings=_HELP)
-@_of_one_job
-def vsuspend(name: str, namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(VolcanoJobArguments, _one_job)
+def vsuspend(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
     """Suspend a Volcano Job: its pods end, the job stays."""
-    click.echo(_order(name, namespace, kubeconfig, "suspend_job"))
+    from phalanx.cli.jobs.orders import suspend_job
+
+    click.echo(_order(invocation, arguments, suspend_job))
 
 
 @click.command("vresume", context_settings=_HELP)
-@_of_one_job
-def vresume(name: str, namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(VolcanoJobArguments, _one_job)
+def vresume(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
     """Let a suspended Volcano Job go on."""
-    click.echo(_order(name, namespace, kubeconfig, "resume_job"))
+    from phalanx.cli.jobs.orders import resume_job
+
+    click.echo(_order(invocation, arguments, resume_job))
 
 
-def _order(name: str, namespace: str | None, kubeconfig: str | None, order: str) -> str:
-    from phalanx.cli.jobs import orders
+def _order(invocation: Invocation, arguments: VolcanoJobArguments, order: JobOrder) -> str:
     from phalanx.cli.jobs.target import find_job
     from phalanx.reports.jobs.job_report import JobReader
 
     async def work(client: KubeClient) -> str:
-        found = await find_job(JobReader(client), "vcjob", name, namespace or client.namespace)
-        line: str = await getattr(orders, order)(client, found)
-        return line
+        where = arguments.namespace or client.namespace
+        return await order(client, await find_job(JobReader(client), "vcjob", arguments.name, where))
 
-    return run_connected(work, kubeconfig)
+    return invocation.run(work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VqueuesArguments:
+    """Arguments of `vqueues`; `name` is empty for all queues."""
+
+    name: str
 
 
 @click.command("vqueues", context_settings=_HELP)
 @click.option("-n", "--name", default="", help="Only this queue.")
-@_kubeconfig
-def vqueues(name: str, kubeconfig: str | None) -> None:
+@pass_invocation(VqueuesArguments, _kubeconfig)
+def vqueues(invocation: Invocation, arguments: VqueuesArguments) -> None:
     """List Volcano's queues, with their PodGroups by phase."""
     from phalanx.reports.jobs.kinds import QUEUES
     from phalanx.reports.jobs.read_documents import mapping
+
+    name = arguments.name
 
     async def work(client: KubeClient) -> list[list[str]]:
         listed = (await client.list_all(QUEUES.path()))["items"]
@@ -216,7 +270,7 @@ def vqueues(name: str, kubeconfig: str | None) -> None:
                 rows.append([str(cell) for cell in cells])
         return rows
 
-    rows = run_connected(work, kubeconfig)
+    rows = invocation.run(work)
     if not rows:
         if name:
             raise click.ClickException(f'queues.scheduling.volcano.sh "{name}" not found')
@@ -224,6 +278,14 @@ def vqueues(name: str, kubeconfig: str | None) -> None:
         return
     widths = [width for _, width in _QUEUE_COLUMNS]
     click.echo("\n".join(_padded(row, widths) for row in ([title for title, _ in _QUEUE_COLUMNS], *rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellCommandsArguments:
+    """Arguments of `phalanx shell-commands`; `which` is volcano, slurm or all."""
+
+    directory: str | None
+    which: str
 
 
 @click.command("shell-commands")
@@ -241,7 +303,8 @@ def vqueues(name: str, kubeconfig: str | None) -> None:
     show_default=True,
     help="vsub, vjobs, ...; pq, pinfo, psub, pcancel, pprio, pshare; or both.",
 )
-def shell_commands(directory: str | None, which: str) -> None:
+@pass_arguments(ShellCommandsArguments)
+def shell_commands(arguments: ShellCommandsArguments) -> None:
     """Make short commands: links to this program, which goes by the name under which it is called.
 
     Files of those names that are something else, such as Volcano's own, are left alone.
@@ -252,6 +315,7 @@ def shell_commands(directory: str | None, which: str) -> None:
 
     from phalanx.cli.main import SHORT_COMMANDS, SLURM_COMMANDS
 
+    directory, which = arguments.directory, arguments.which
     sets = {"volcano": SHORT_COMMANDS, "slurm": SLURM_COMMANDS, "all": {**SHORT_COMMANDS, **SLURM_COMMANDS}}
     commands = sets[which]
     if directory is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from phalanx.cli.invocation import Invocation
     from phalanx.kube.client import KubeClient
     from phalanx.reports.jobs.entries import JobEntry
 
@@ -56,15 +57,14 @@ def progress(job: JobEntry) -> str:
 
 
 def wait_for_all(
+    invocation: Invocation,
     targets: Sequence[tuple[str, str, str]],
     state: str,
     timeout: float | None,
-    kubeconfig: str | None,
     *,
     quiet: bool = False,
 ) -> int:
-    """The worst exit code of all. Targets are (kind, namespace or "", name)."""
-    from phalanx.cli.connection import run_connected
+    """Return the worst exit code of all. Targets are (kind, namespace or "", name)."""
 
     async def work(client: KubeClient) -> int:
         try:
@@ -78,7 +78,7 @@ def wait_for_all(
             click.echo(f"not {state} after {timeout:g} s", err=True)
             return TIMED_OUT
 
-    return run_connected(work, kubeconfig)
+    return invocation.run(work)
 
 
 async def _wait(

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import click
 import msgspec
 
-from phalanx.cli.connection import run_connected
+from phalanx.cli.invocation import Invocation
 from phalanx.cli.listing.change_watch import ChangeWatch
 from phalanx.cli.listing.formats import custom_cells, print_documents
 from phalanx.cli.listing.harmless import harmless, harmless_lines
-from phalanx.cli.listing.options import ListOptions
+from phalanx.cli.listing.options import ListArguments
+from phalanx.cli.listing.outages import survived_outage
 from phalanx.cli.listing.sorting import sorted_entries
 from phalanx.cli.listing.table import Column, Table, colours_wanted
 
 if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
     from phalanx.kube.paths import Resource
 
 E = TypeVar("E", bound=msgspec.Struct)
@@ -53,58 +55,48 @@ class Listing(Generic[E]):
     document: Callable[[E], Any] = field(default=all_fields)
 
 
-Watched = Callable[[Any], Awaitable["Sequence[Resource]"]]
+Watched = Callable[["KubeClient"], Awaitable["Sequence[Resource]"]]
 """The kinds whose objects a list is made of."""
 
 
 def show(
+    invocation: Invocation,
     listing: Listing[E],
-    read: Callable[[Any], Awaitable[Found[E]]],
-    options: ListOptions,
+    read: Callable[[KubeClient], Awaitable[Found[E]]],
+    options: ListArguments,
     watched: Watched | None = None,
 ) -> None:
     """Reads by `read(client)` and prints it, again and again with `-w`, where only what has changed is printed:
     when an object of the kinds `watched(client)` has changed, else every `interval` seconds."""
-    from phalanx.kube.errors import ApiError, ConnectionLost
 
-    async def work(client: Any) -> None:
+    async def work(client: KubeClient) -> None:
         printer = _Printer(listing, options, client.namespace)
         if not options.watch:
             printer.first(await read(client))
             return
         kinds = await watched(client) if watched is not None else ()
-        where = None if options.namespace is None else options.namespace or client.namespace
+        where = None if options.scope is None else options.scope or client.namespace
         async with ChangeWatch.running(client, kinds, where, printer.complain) as changes:
             await go_on(client, printer, changes)
 
-    async def go_on(client: Any, printer: _Printer[E], changes: ChangeWatch) -> None:
+    async def go_on(client: KubeClient, printer: _Printer[E], changes: ChangeWatch) -> None:
         printer.first(await read(client))
         while True:
             await (changes.changes(options.interval) if watched is not None else asyncio.sleep(options.interval))
-            try:
+            with survived_outage(printer.complain):
                 printer.changes(await read(client))
-            except ConnectionLost as error:
-                printer.complain(f"no connection to the API server: {error}")
-            except ApiError as error:
-                if error.status < 500 and error.status != 429:
-                    raise
-                printer.complain(f"the API server refused: {error}")
 
-    try:
-        run_connected(work, options.kubeconfig)
-    except KeyboardInterrupt:
-        if not options.watch:
-            raise
+    invocation.show(work, watch=options.watch)
 
 
 class _Printer(Generic[E]):
-    def __init__(self, listing: Listing[E], options: ListOptions, namespace: str) -> None:
+    def __init__(self, listing: Listing[E], options: ListArguments, namespace: str) -> None:
         self._listing = listing
         self._options = options
-        self._namespace = options.namespace if options.namespace is None else options.namespace or namespace
+        self._namespace = options.scope if options.scope is None else options.scope or namespace
         wide = options.output.word == "wide"
         self._columns = [each for each in listing.columns if not (each.narrow if wide else each.wide)]
-        if listing.namespace is not None and options.namespace is None:
+        if listing.namespace is not None and options.scope is None:
             self._columns.insert(0, Column("NAMESPACE", lambda entry, now: listing.namespace(entry)))  # type: ignore[misc]
         custom = options.output.columns
         titles = [header for header, _ in custom] if custom else [column.title for column in self._columns]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from phalanx.cli.arguments import combined
 from phalanx.cli.completion import names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.listing.formats import CHOICES, OutputFormat, parse_output
@@ -30,22 +31,46 @@ queues_option = click.option(
 )
 
 
-@dataclass(frozen=True)
-class ListOptions:
-    """What to list and how to print it; `namespace` is None for all, "" for that of the context."""
+@dataclass(frozen=True, kw_only=True)
+class ListArguments:
+    """Arguments of every list: how it is printed, and whether it goes on with changes."""
 
-    namespace: str | None
-    selector: tuple[Requirement, ...]
     output: OutputFormat
     watch: bool
     interval: float
     sort_by: str
     no_headers: bool
-    kubeconfig: str | None
+
+    @property
+    def scope(self) -> str | None:
+        """Namespace of the objects that are listed; None for all, "" for that of the kubeconfig's context."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamespacedListArguments(ListArguments):
+    """Arguments of a list of objects that have namespaces."""
+
+    namespace: str | None
+    all_namespaces: bool
+
+    @property
+    def scope(self) -> str | None:
+        return None if self.all_namespaces else self.namespace or ""
+
+
+def parse_requirements(selector: str) -> tuple[Requirement, ...]:
+    """Return the requirements of --selector. Raises click.UsageError."""
+    from phalanx.model.label_selectors import parse_label_selector
+
+    try:
+        return parse_label_selector(selector)
+    except ValueError as error:
+        raise click.UsageError(f"--selector: {error}") from error
 
 
 def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[[F], F]:
-    """Adds the options; the command takes them as `**chosen`, for `chosen_options`."""
+    """Add the options of a list; the struct of the command's arguments extends ListArguments."""
     options: list[Callable[[F], F]] = []
     if namespaced:
         options += [
@@ -81,53 +106,19 @@ def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[
         watch_options("Then go on with a row for each that changes; ctrl-c ends."),
         connection_options,
     ]
-    return _dressed(options)
+    return combined(*options)
 
 
 def watch_options(what: str) -> Callable[[F], F]:
     """Adds --watch, of which `what` says what it does, and --interval."""
-    return _dressed(
-        [
-            click.option("-w", "--watch", is_flag=True, help=what),
-            click.option(
-                "--interval",
-                type=click.FloatRange(min=_SHORTEST),
-                default=2.0,
-                show_default=True,
-                metavar="SECONDS",
-                help="How often --watch looks at most.",
-            ),
-        ]
-    )
-
-
-def _dressed(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
-    """All of these options, in this order."""
-
-    def dress(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return dress
-
-
-def chosen_options(chosen: dict[str, Any]) -> ListOptions:
-    """Raises click.UsageError."""
-    from phalanx.model.label_selectors import parse_label_selector
-
-    everywhere = chosen.get("all_namespaces", False)
-    try:
-        selector = parse_label_selector(chosen.get("selector", ""))
-    except ValueError as error:
-        raise click.UsageError(f"--selector: {error}") from error
-    return ListOptions(
-        None if everywhere else chosen.get("namespace") or "",
-        selector,
-        chosen["output"],
-        chosen["watch"],
-        chosen["interval"],
-        chosen["sort_by"],
-        chosen["no_headers"],
-        chosen["kubeconfig"],
+    return combined(
+        click.option("-w", "--watch", is_flag=True, help=what),
+        click.option(
+            "--interval",
+            type=click.FloatRange(min=_SHORTEST),
+            default=2.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How often --watch looks at most.",
+        ),
     )

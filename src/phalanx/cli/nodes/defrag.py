@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import (
-    connection_options,
-    lease_namespace_option,
-    namespace_option,
-    output_option,
-    policy_option,
-    scheduler_names_option,
-)
+from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.cli.nodes.relocation import RelocationResult
@@ -24,6 +20,41 @@ if TYPE_CHECKING:
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.framework.policy import Policy
     from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefragArguments:
+    """Arguments of `phalanx defrag`; `target` is the gang or pod of --for, `timeout` a duration as typed."""
+
+    count: int | None
+    selector: str
+    target: str
+    namespace: str | None
+    schedule: bool
+    dry_run: bool
+    apply: bool
+    max_evictions: int
+    max_per_gang: int | None
+    whole_gangs: bool
+    through: str
+    timeout: str
+    keep_closed: bool
+
+    def refuse_with_schedule(self) -> None:
+        """Raise click.UsageError for options that --schedule does not honour."""
+        if self.count is not None or self.target or self.selector or self.apply or self.keep_closed:
+            raise click.UsageError(
+                "--schedule goes with none of --nodes, --for, --selector, --apply, --keep-closed"
+            )
+
+    def refuse_contradictions(self) -> None:
+        """Raise click.UsageError for options that exclude each other."""
+        if (self.count is None) == (not self.target):
+            raise click.UsageError("say either --nodes N or --for KIND/NAME")
+        if self.target and (self.selector or self.keep_closed):
+            raise click.UsageError("--selector and --keep-closed go with --nodes")
+        if self.dry_run and self.apply:
+            raise click.UsageError("--dry-run and --apply exclude each other")
 
 
 @click.command()
@@ -59,31 +90,8 @@ if TYPE_CHECKING:
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="How long each wave of moves may take."
 )
 @click.option("--keep-closed", is_flag=True, help="Leave nodes that were emptied closed to new pods.")
-@connection_options
-@scheduler_names_option("may move")
-@policy_option
-@lease_namespace_option
-@output_option
-def defrag(
-    count: int | None,
-    selector: str,
-    target: str,
-    namespace: str | None,
-    schedule: bool,
-    dry_run: bool,
-    apply: bool,
-    max_evictions: int,
-    max_per_gang: int | None,
-    whole_gangs: bool,
-    through: str,
-    timeout: str,
-    keep_closed: bool,
-    kubeconfig: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    output: str,
-) -> None:
+@pass_invocation(DefragArguments, connection_options, scheduler_options("may move"), output_option)
+def defrag(invocation: Invocation, arguments: DefragArguments) -> None:
     """Free whole nodes, or make room for a gang that waits, by moving pods.
 
     A plan is given only if the scheduler itself, in a dry run over the live cluster, finds another place for
@@ -99,79 +107,81 @@ def defrag(
     Exit code 0: there is such a plan (or nothing to do), and with --apply it was carried out. 1: there is none, or
     it came to a halt.
     """
-    from phalanx.cli.connection import print_structured, run_connected
-    from phalanx.cli.explanation.why import parse_target
     from phalanx.cli.nodes.defrag_tables import document, table
-    from phalanx.cli.scheduler_policy import policy_reader
-    from phalanx.model.text.duration import parse_duration
 
-    if schedule:
+    if arguments.schedule:
         from phalanx.cli.nodes.defrag_schedule import show_schedule
 
-        if count is not None or target or selector or apply or keep_closed:
-            raise click.UsageError(
-                "--schedule goes with none of --nodes, --for, --selector, --apply, --keep-closed"
-            )
-        show_schedule(kubeconfig, scheduler_names, config, lease_namespace, output)
+        arguments.refuse_with_schedule()
+        show_schedule(invocation)
         return
-    if (count is None) == (not target):
-        raise click.UsageError("say either --nodes N or --for KIND/NAME")
-    if target and (selector or keep_closed):
-        raise click.UsageError("--selector and --keep-closed go with --nodes")
-    if dry_run and apply:
-        raise click.UsageError("--dry-run and --apply exclude each other")
-    wanted = parse_target((target,)) if target else ("", "")
-    labels = _selector(selector)
-    try:
-        seconds = parse_duration(timeout)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--timeout") from error
-    if seconds <= 0:
-        raise click.BadParameter(f"{timeout!r} is not above 0", param_hint="--timeout")
-    read_policy = policy_reader(config, lease_namespace, scheduler_names)
+    relocation, outcome, snapshot = invocation.run(_relocation(invocation, arguments))
+    if invocation.prints_table:
+        for line in table(relocation, outcome, snapshot.state):
+            click.echo(line)
+    else:
+        invocation.print_document(document(relocation, outcome))
+    if not relocation.reached or (outcome is not None and outcome.failure):
+        raise click.exceptions.Exit(1)
 
-    async def work(client: KubeClient) -> tuple[Relocation, RelocationResult | None, Snapshot]:
+
+Outcome = tuple["Relocation", "RelocationResult | None", "Snapshot"]
+"""The plan, how it was carried out (None: it was not), and the cluster that it was made for."""
+
+
+def _relocation(
+    invocation: Invocation, arguments: DefragArguments
+) -> Callable[[KubeClient], Coroutine[Any, Any, Outcome]]:
+    """Return what plans, and with --apply moves, pods over a client. Raises click.UsageError."""
+    from phalanx.cli.explanation.why import parse_target
+
+    arguments.refuse_contradictions()
+    kind, name = parse_target((arguments.target,)) if arguments.target else ("", "")
+    labels, seconds = _selector(arguments.selector), _seconds(arguments.timeout)
+    read_policy = invocation.policy_reader()
+
+    async def work(client: KubeClient) -> Outcome:
         from phalanx.cli.nodes.relocation import RelocationOptions, RelocationRunner
-        from phalanx.daemon.policy_file import dialect_options
-        from phalanx.model.node import HOLD
-        from phalanx.reports.snapshot import read_cluster
-        from phalanx.reports.stored_usage import read_usage
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, RelocationLimits
         from phalanx.scheduling.whatif.relocation_plan import plan
 
         progress = Progress()
         progress.say("reading the cluster")
         policy, names = await read_policy(client)
-        snapshot = await read_cluster(client, names, dialect_options(policy))
-        await read_usage(client, snapshot, policy, lease_namespace, names)
-        for text in snapshot.missing:
-            progress.warn(f"not read: {text}")
-        for name in _left_closed(snapshot):
-            progress.warn(
-                f"an earlier defrag left node {name} closed; kubectl taint node {name} {HOLD.key}- opens it"
-            )
+        snapshot = await _read(client, policy, names, invocation.lease_namespace, progress)
         goal: Goal
-        if count is not None:
-            goal = EmptyNodes(count, _eligible(snapshot, labels))
+        if arguments.count is not None:
+            goal = EmptyNodes(arguments.count, _eligible(snapshot, labels))
         else:
-            goal = _preemptor(snapshot, namespace or client.namespace, *wanted)
-        limits = RelocationLimits(max_evictions, max_per_gang, whole_gangs)
+            goal = _preemptor(snapshot, arguments.namespace or client.namespace, kind, name)
+        limits = RelocationLimits(arguments.max_evictions, arguments.max_per_gang, arguments.whole_gangs)
         relocation = plan(_facts(snapshot, policy, names), goal, limits, progress.say)
         progress.end()
-        if not (apply and relocation.reached and relocation.moves):
+        if not (arguments.apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
-        options = RelocationOptions(through, float(seconds), keep_closed, names[0])
+        options = RelocationOptions(arguments.through, seconds, arguments.keep_closed, names[0])
         runner = RelocationRunner(client, relocation, options, progress.tell)
         return relocation, await runner.run(), snapshot
 
-    relocation, outcome, snapshot = run_connected(work, kubeconfig)
-    if output == "table":
-        for line in table(relocation, outcome, snapshot.state):
-            click.echo(line)
-    else:
-        print_structured(document(relocation, outcome), output)
-    if not relocation.reached or (outcome is not None and outcome.failure):
-        raise click.exceptions.Exit(1)
+    return work
+
+
+async def _read(
+    client: KubeClient, policy: Policy, names: tuple[str, ...], lease_namespace: str, progress: Progress
+) -> Snapshot:
+    """Return the cluster, with a warning for what cannot be read and for nodes that are still closed."""
+    from phalanx.daemon.policy_file import dialect_options
+    from phalanx.model.node import HOLD
+    from phalanx.reports.snapshot import read_cluster
+    from phalanx.reports.stored_usage import read_usage
+
+    snapshot = await read_cluster(client, names, dialect_options(policy))
+    await read_usage(client, snapshot, policy, lease_namespace, names)
+    for text in snapshot.missing:
+        progress.warn(f"not read: {text}")
+    for name in _left_closed(snapshot):
+        progress.warn(f"an earlier defrag left node {name} closed; kubectl taint node {name} {HOLD.key}- opens it")
+    return snapshot
 
 
 class Progress:
@@ -207,6 +217,18 @@ def _selector(text: str) -> tuple[Requirement, ...]:
         return parse_label_selector(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--selector") from error
+
+
+def _seconds(timeout: str) -> float:
+    from phalanx.model.text.duration import parse_duration
+
+    try:
+        seconds = parse_duration(timeout)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--timeout") from error
+    if seconds <= 0:
+        raise click.BadParameter(f"{timeout!r} is not above 0", param_hint="--timeout")
+    return float(seconds)
 
 
 def _eligible(snapshot: Snapshot, labels: tuple[Requirement, ...]) -> frozenset[str] | None:

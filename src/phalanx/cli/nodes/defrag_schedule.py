@@ -9,8 +9,7 @@ import click
 import msgspec
 
 from phalanx.cli.columns import columns
-from phalanx.cli.connection import print_structured, run_connected
-from phalanx.cli.scheduler_policy import policy_reader
+from phalanx.cli.invocation import Invocation
 from phalanx.daemon.controllers.defragmentation_record import DATA_KEY, NAME, decode
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.kube.client import KubeClient
@@ -51,10 +50,9 @@ class ScheduleStatus(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-def show_schedule(
-    kubeconfig: str | None, schedulers: tuple[str, ...], config: str, lease_namespace: str, output: str
-) -> None:
-    read_policy = policy_reader(config, lease_namespace, schedulers)
+def show_schedule(invocation: Invocation) -> None:
+    """Print when the scheduler moves pods by itself, and what it would move now."""
+    read_policy, lease_namespace = invocation.policy_reader(), invocation.lease_namespace
 
     async def work(client: KubeClient) -> ScheduleStatus:
         policy, names = await read_policy(client)
@@ -71,12 +69,12 @@ def show_schedule(
         facts = ClusterFacts(snapshot.events, policy, now, names, snapshot.usages)
         return _status(settings, runs, facts.build(), now, warning)
 
-    status = run_connected(work, kubeconfig)
-    if output == "table":
+    status = invocation.run(work)
+    if invocation.prints_table:
         for line in _lines(status):
             click.echo(line)
     else:
-        print_structured(msgspec.to_builtins(status), output)
+        invocation.print_document(msgspec.to_builtins(status))
 
 
 async def _read_budget(

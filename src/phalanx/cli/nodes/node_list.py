@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
 
 from phalanx.cli.connection import lease_namespace_option, policy_option
-from phalanx.cli.listing.options import chosen_options, list_options
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.listing.options import ListArguments, list_options, parse_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from phalanx.cli.listing.options import ListOptions
     from phalanx.cli.listing.table import Column
+    from phalanx.kube.client import KubeClient
     from phalanx.reports.nodes.entries import NodeEntry
-    from phalanx.scheduling.framework.policy import Policy
 
 E = TypeVar("E", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodesArguments(ListArguments):
+    """Arguments of `phalanx nodes`."""
+
+    summarize: bool
+    node_oriented: bool
+    list_reasons: bool
+    pools: tuple[str, ...]
+    states: tuple[str, ...]
+    pool_label: str
+    selector: str
 
 
 @click.command("nodes", short_help="Pools of nodes, what is free, and why one is not used.")
@@ -33,20 +47,8 @@ E = TypeVar("E", bound=msgspec.Struct)
 @click.option(
     "--pool-label", default="", metavar="KEY", help="The label that names a node's pool; by default the usual ones."
 )
-@list_options(namespaced=False)
-@policy_option
-@lease_namespace_option
-def nodes(
-    summarize: bool,
-    node_oriented: bool,
-    list_reasons: bool,
-    pools: tuple[str, ...],
-    states: tuple[str, ...],
-    pool_label: str,
-    config: str,
-    lease_namespace: str,
-    **chosen: Any,
-) -> None:
+@pass_invocation(NodesArguments, list_options(namespaced=False), policy_option, lease_namespace_option)
+def nodes(invocation: Invocation, arguments: NodesArguments) -> None:
     """The nodes by pool and state, as sinfo shows them.
 
     STATE is idle, mixed, alloc (no GPU is free, or no CPU where it has none), drain (cordoned, with pods), drained
@@ -59,24 +61,23 @@ def nodes(
     phalanx nodes -N -t idle,mixed --sort-by -gpu
     phalanx nodes -R
     """
-    from phalanx.cli.scheduler_policy import policy_reader
     from phalanx.reports.nodes import entries as made
 
-    options = chosen_options(chosen)
-    if summarize + node_oriented + list_reasons > 1:
+    # The API server selects the nodes; a selector that it would refuse is refused before.
+    parse_requirements(arguments.selector)
+    if arguments.summarize + arguments.node_oriented + arguments.list_reasons > 1:
         raise click.UsageError("-s, -N and -R exclude each other")
-    read_policy = policy_reader(config, lease_namespace, ("phalanx",), names_only=True)
-    read = _reader(options, set(pools), _states(states), pool_label, read_policy, chosen.get("selector", ""))
+    shown = _NodeQuestion(invocation, arguments)
     from phalanx.cli.nodes import node_columns
 
-    if summarize:
-        _show(options, node_columns.SUMMARIES, lambda each: each.pool, read, made.by_pool)
-    elif node_oriented:
-        _show(options, node_columns.NODES, lambda each: f"node/{each.name}", read, list)
-    elif list_reasons:
-        _show(options, node_columns.REASONS, lambda each: each.reason, read, made.by_reason)
+    if arguments.summarize:
+        shown.show(node_columns.SUMMARIES, lambda each: each.pool, made.by_pool)
+    elif arguments.node_oriented:
+        shown.show(node_columns.NODES, lambda each: f"node/{each.name}", list)
+    elif arguments.list_reasons:
+        shown.show(node_columns.REASONS, lambda each: each.reason, made.by_reason)
     else:
-        _show(options, node_columns.GROUPS, lambda each: f"{each.pool}/{each.state}", read, made.by_state)
+        shown.show(node_columns.GROUPS, lambda each: f"{each.pool}/{each.state}", made.by_state)
 
 
 def _states(texts: tuple[str, ...]) -> set[str]:
@@ -91,45 +92,47 @@ def _states(texts: tuple[str, ...]) -> set[str]:
     return words
 
 
-Read = Callable[[Any], Awaitable["list[NodeEntry]"]]
+class _NodeQuestion:
+    """Nodes that match the arguments, read anew for each look."""
 
+    def __init__(self, invocation: Invocation, arguments: NodesArguments) -> None:
+        self._invocation = invocation
+        self._arguments = arguments
+        self._pools = set(arguments.pools)
+        self._states = _states(arguments.states)
+        # Only the names of labels are read from the policy; whose pods they are on does not matter.
+        self._read_policy = replace(invocation, scheduler_names=("phalanx",)).policy_reader(names_only=True)
 
-def _reader(
-    options: ListOptions,
-    pools: set[str],
-    states: set[str],
-    pool_label: str,
-    read_policy: Callable[[Any], Awaitable[tuple[Policy, tuple[str, ...]]]],
-    selector: str,
-) -> Read:
-    from phalanx.cli.listing.progress import Progress
-    from phalanx.daemon.policy_file import dialect_options
-    from phalanx.reports.nodes.node_list import read_nodes
+    def show(
+        self,
+        columns: Sequence[Column[E]],
+        name: Callable[[E], str],
+        arranged: Callable[[list[NodeEntry]], list[E]],
+    ) -> None:
+        """Print the nodes as `arranged` in entries, each of which `name` tells from the others."""
+        from phalanx.cli.listing.listing import Found, Listing, show
+        from phalanx.cli.nodes.node_columns import document
 
-    async def read(client: Any) -> list[NodeEntry]:
-        policy, _ = await read_policy(client)
-        dialects = dialect_options(policy)
+        async def read(client: KubeClient) -> Found[E]:
+            return Found(arranged(await self._read(client)))
+
+        # What is not there any more leaves no row: the others of its pool have changed.
+        listing = Listing(columns=columns, key=name, name=name, document=document)
+        show(self._invocation, listing, read, self._arguments)
+
+    async def _read(self, client: KubeClient) -> list[NodeEntry]:
+        from phalanx.cli.listing.progress import Progress
+        from phalanx.daemon.policy_file import dialect_options
+        from phalanx.reports.nodes.node_list import read_nodes
+
+        policy, _ = await self._read_policy(client)
+        asked = self._arguments
         with Progress() as progress:
-            found = await read_nodes(client, selector, pool_label, dialects, progress.advanced)
+            found = await read_nodes(
+                client, asked.selector, asked.pool_label, dialect_options(policy), progress.advanced
+            )
         return [
-            node for node in found if (not pools or node.pool in pools) and (not states or node.state in states)
+            node
+            for node in found
+            if (not self._pools or node.pool in self._pools) and (not self._states or node.state in self._states)
         ]
-
-    return read
-
-
-def _show(
-    options: ListOptions,
-    columns: Sequence[Column[E]],
-    name: Callable[[E], str],
-    read: Read,
-    arranged: Callable[[list[NodeEntry]], list[E]],
-) -> None:
-    from phalanx.cli.listing.listing import Found, Listing, show
-    from phalanx.cli.nodes.node_columns import document
-
-    async def found(client: Any) -> Found[E]:
-        return Found(arranged(await read(client)))
-
-    # What is not there any more leaves no row: the others of its pool have changed.
-    show(Listing(columns=columns, key=name, name=name, document=document), found, options)

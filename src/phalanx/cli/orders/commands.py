@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.completion import gangs, names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -22,17 +25,31 @@ _names = click.argument(
 )
 
 
-def _each(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None, order: Order) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CancelArguments(TargetsArguments):
+    """Arguments of `phalanx cancel`."""
+
+    yes: bool
+    dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveArguments(TargetsArguments):
+    """Arguments of `phalanx move`; `queue` is the target."""
+
+    queue: str
+
+
+def _each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> None:
     """Does something to each and prints the line that it returns; one that fails does not keep the others."""
-    from phalanx.cli.connection import run_connected
     from phalanx.cli.listing.harmless import harmless
     from phalanx.kube.errors import ApiError
     from phalanx.orders.errors import BadNameError, OrderError
     from phalanx.orders.target import TargetFinder
 
     async def work(client: KubeClient) -> int:
-        finder, failed = TargetFinder(client, namespace or client.namespace), 0
-        for name in names:
+        finder, failed = TargetFinder(client, arguments.namespace or client.namespace), 0
+        for name in arguments.names:
             try:
                 click.echo(harmless(await order(client, await finder.find(name))))
             except click.UsageError:
@@ -47,15 +64,14 @@ def _each(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None,
                 failed += 1
         return failed
 
-    if run_connected(work, kubeconfig):
+    if invocation.run(work):
         raise click.exceptions.Exit(1)
 
 
 @click.command("hold", short_help="Keep gangs that wait from starting.")
 @_names
-@namespace_option
-@connection_options
-def hold(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def hold(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Keep gangs that wait from starting, until they are released.
 
     A Volcano Job gets a Command (AbortJob); Jobs, JobSets, training jobs, RayJobs and TrainJobs are suspended by
@@ -69,14 +85,13 @@ def hold(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) 
     """
     from phalanx.orders.holding import hold as order
 
-    _each(names, namespace, kubeconfig, order)
+    _each(invocation, arguments, order)
 
 
 @click.command("release", short_help="Let gangs that are held take their turn.")
 @_names
-@namespace_option
-@connection_options
-def release(names: tuple[str, ...], namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(TargetsArguments, namespace_option, connection_options)
+def release(invocation: Invocation, arguments: TargetsArguments) -> None:
     """Let gangs that are held take their turn again.
 
     \b
@@ -84,16 +99,15 @@ def release(names: tuple[str, ...], namespace: str | None, kubeconfig: str | Non
     """
     from phalanx.orders.holding import release as order
 
-    _each(names, namespace, kubeconfig, order)
+    _each(invocation, arguments, order)
 
 
 @click.command("cancel", short_help="Delete gangs with what made them.")
 @_names
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@namespace_option
-@connection_options
-def cancel(names: tuple[str, ...], yes: bool, dry_run: bool, namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(CancelArguments, namespace_option, connection_options)
+def cancel(invocation: Invocation, arguments: CancelArguments) -> None:
     """Delete gangs with their pods, and with the object at the top that would make the pods anew.
 
     Of a run of a CronJob only the run is deleted. Of a gang without a job the PodGroup and its pods are. It asks
@@ -106,18 +120,18 @@ def cancel(names: tuple[str, ...], yes: bool, dry_run: bool, namespace: str | No
     from phalanx.cli.listing.harmless import harmless
     from phalanx.orders import cancelling
 
-    if not yes and not dry_run and not sys.stdin.isatty():
+    if not arguments.yes and not arguments.dry_run and not sys.stdin.isatty():
         raise click.UsageError("it asks before it deletes, and there is nobody to ask here: add --yes")
 
     async def order(client: KubeClient, target: Target) -> str:
         cancelling.refuse_foreign_members(target)
-        if dry_run:
+        if arguments.dry_run:
             return f"would delete {cancelling.described(target)}"
-        if not yes and not click.confirm(f"Delete {harmless(cancelling.described(target))}?", err=True):
+        if not arguments.yes and not click.confirm(f"Delete {harmless(cancelling.described(target))}?", err=True):
             return f"{target.title} is left alone"
         return await cancelling.cancel(client, target)
 
-    _each(names, namespace, kubeconfig, order)
+    _each(invocation, arguments, order)
 
 
 @click.command("move", short_help="Move gangs that wait to another queue.")
@@ -125,9 +139,8 @@ def cancel(names: tuple[str, ...], yes: bool, dry_run: bool, namespace: str | No
 @click.option(
     "-q", "--queue", required=True, metavar="QUEUE", help="Where they go.", shell_complete=names_from(queues)
 )
-@namespace_option
-@connection_options
-def move(names: tuple[str, ...], queue: str, namespace: str | None, kubeconfig: str | None) -> None:
+@pass_invocation(MoveArguments, namespace_option, connection_options)
+def move(invocation: Invocation, arguments: MoveArguments) -> None:
     """Move gangs that wait to another queue.
 
     Only what says its queue itself is changed: a PodGroup that nobody controls, the label phalanx.dev/queue of a
@@ -143,9 +156,9 @@ def move(names: tuple[str, ...], queue: str, namespace: str | None, kubeconfig: 
 
     async def order(client: KubeClient, target: Target) -> str:
         if not checked:
-            checked.append(await moving.check_queue(client, queue))
+            checked.append(await moving.check_queue(client, arguments.queue))
         if checked[0]:
             raise click.ClickException(f"{target.title}: {checked[0]}")
-        return await moving.move(client, target, queue)
+        return await moving.move(client, target, arguments.queue)
 
-    _each(names, namespace, kubeconfig, order)
+    _each(invocation, arguments, order)

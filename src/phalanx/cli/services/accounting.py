@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from phalanx.cli.accounts.history import database_option
+from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
 from phalanx.cli.explanation.moments import age
-from phalanx.cli.services.logs import log_format_option, log_level_option
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.logs import LogArguments, log_options
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -33,21 +36,20 @@ def accounting() -> None:
     """
 
 
+@dataclass(frozen=True, kw_only=True)
+class AccountingRunArguments(LogArguments):
+    """Arguments of `phalanx accounting run`."""
+
+    database: str | None
+
+
 @accounting.command()
 @kubeconfig_option
 @database_option
-@fixed_scheduler_names_option("are written down")
-@policy_file_option
-@log_level_option
-@log_format_option
-def run(
-    kubeconfig: str | None,
-    database: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    log_level: str,
-    log_format: str,
-) -> None:
+@pass_invocation(
+    AccountingRunArguments, fixed_scheduler_names_option("are written down"), policy_file_option, log_options
+)
+def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
     """Write down what gangs use until SIGTERM or Ctrl-C.
 
     It only reads from the cluster, and makes the tables or brings them up to date. What happened while it was down
@@ -56,29 +58,36 @@ def run(
     """
     from phalanx.accounting.database import Database, DatabaseError, default_location
     from phalanx.accounting.service import AccountingOptions, AccountingService
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.services.logs import set_up_logging
-    from phalanx.cli.services.service_run import run_until_signal
+    from phalanx.cli.services.service_run import run_announced
     from phalanx.daemon.policy_file import dialect_options, read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
-    set_up_logging(log_level, log_format)
+    arguments.set_up_logging()
     try:
-        options = AccountingOptions(tuple(scheduler_names), dialect_options(read_policy(config)))
-        accounts = Database(database or default_location())
+        options = AccountingOptions(invocation.scheduler_names, dialect_options(read_policy(invocation.config)))
+        accounts = Database(arguments.database or default_location())
     except (PolicyError, DatabaseError) as error:
         raise click.ClickException(str(error)) from error
 
     async def work(client: KubeClient) -> None:
         service = AccountingService(client, accounts, options)
-        await run_until_signal(service, lambda: f"phalanx accounting ready: {accounts.name}")
+        await run_announced(service, lambda: f"phalanx accounting ready: {accounts.name}")
 
     try:
-        run_connected(work, kubeconfig)
+        invocation.run(work)
     except DatabaseError as error:
         raise click.ClickException(str(error)) from error
     finally:
         accounts.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneArguments:
+    """Arguments of `phalanx accounting prune`; ages are in seconds."""
+
+    database: str | None
+    older_than: int
+    usage_older_than: int | None
 
 
 @accounting.command()
@@ -92,7 +101,8 @@ def run(
     metavar="AGE",
     help="The sums that reports are made of are kept for longer; by default as long as the runs.",
 )
-def prune(database: str | None, older_than: int, usage_older_than: int | None) -> None:
+@pass_arguments(PruneArguments)
+def prune(arguments: PruneArguments) -> None:
     """Remove what is older than an age.
 
     Runs that are under way stay. Reports of whole days need the sums only; of parts of days they need the runs.
@@ -100,9 +110,20 @@ def prune(database: str | None, older_than: int, usage_older_than: int | None) -
     from phalanx.accounting.retention import prune as prune_accounts
 
     now = int(time.time())
-    usage = now - (older_than if usage_older_than is None else usage_older_than)
-    removed = _changed(database, lambda connection: prune_accounts(connection, now - older_than, usage, now))
+    runs = now - arguments.older_than
+    usage = runs if arguments.usage_older_than is None else now - arguments.usage_older_than
+    removed = _changed(arguments.database, lambda connection: prune_accounts(connection, runs, usage, now))
     click.echo(f"{removed.runs} runs with {removed.pods} pods and {removed.days} sums of a day removed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EraseArguments:
+    """Arguments of `phalanx accounting erase`."""
+
+    database: str | None
+    user: str
+    deletes: bool
+    yes: bool
 
 
 @accounting.command(short_help="Take a user out of the accounts.")
@@ -110,7 +131,8 @@ def prune(database: str | None, older_than: int, usage_older_than: int | None) -
 @click.argument("user")
 @click.option("--delete", "deletes", is_flag=True, help="Remove the runs, instead of the name.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def erase(database: str | None, user: str, deletes: bool, yes: bool) -> None:
+@pass_arguments(EraseArguments)
+def erase(arguments: EraseArguments) -> None:
     """Take a user out of the accounts: by a pseudonym, or with all that they ran.
 
     A pseudonym leaves what queues used as it was; the names of the user's runs and pods go as well, as they often
@@ -119,20 +141,28 @@ def erase(database: str | None, user: str, deletes: bool, yes: bool) -> None:
     """
     from phalanx.accounting.retention import delete_user, pseudonymise
 
-    now = int(time.time())
-    if not yes:
-        click.confirm(f"{'Delete all runs' if deletes else 'Erase the name'} of {user!r}?", abort=True)
-    if deletes:
-        removed = _changed(database, lambda connection: delete_user(connection, user, now))
+    now, user = int(time.time()), arguments.user
+    if not arguments.yes:
+        click.confirm(f"{'Delete all runs' if arguments.deletes else 'Erase the name'} of {user!r}?", abort=True)
+    if arguments.deletes:
+        removed = _changed(arguments.database, lambda connection: delete_user(connection, user, now))
         click.echo(_erased(removed, "removed"))
     else:
-        pseudonym, removed = _changed(database, lambda connection: pseudonymise(connection, user, now))
+        pseudonym, removed = _changed(arguments.database, lambda connection: pseudonymise(connection, user, now))
         click.echo(_erased(removed, f"now {pseudonym}'s"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RightsArguments:
+    """Arguments of `phalanx accounting rights`."""
+
+    namespace: str
 
 
 @accounting.command(short_help="Print an account with the rights that run uses.")
 @click.option("--namespace", default="phalanx-system", show_default=True, help="Of its service account.")
-def rights(namespace: str) -> None:
+@pass_arguments(RightsArguments)
+def rights(arguments: RightsArguments) -> None:
     """Print a service account with the rights that `phalanx accounting run` uses, and no other.
 
     \b
@@ -143,7 +173,7 @@ def rights(namespace: str) -> None:
     from phalanx.cli.installation.accounting_manifests import accounting_access
 
     text = yaml.safe_dump_all(
-        accounting_access("phalanx-accounting", namespace), sort_keys=False, explicit_start=True
+        accounting_access("phalanx-accounting", arguments.namespace), sort_keys=False, explicit_start=True
     )
     click.echo(text, nl=False)
 

@@ -3,24 +3,59 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import (
-    kubeconfig_option,
-    lease_namespace_option,
-    policy_option,
-    scheduler_names_option,
-)
+from phalanx.cli.connection import kubeconfig_option, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.logs import LogArguments
 
 if TYPE_CHECKING:
     from phalanx.accounting.database import Database
+    from phalanx.dashboard.server import ServeOptions
+    from phalanx.dashboard.watch import WatchOptions
     from phalanx.kube.client import KubeClient
 
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DashboardArguments(LogArguments):
+    """Arguments of `phalanx dashboard`."""
+
+    login_name: str
+    listen: str
+    hosts: tuple[str, ...]
+    certificate: str
+    key: str
+    audiences: tuple[str, ...]
+    writes: bool
+    open_browser: bool
+    address_file: Path | None
+    database: str | None
+
+    def serve_options(self) -> ServeOptions:
+        """Return how the page is served. Raises click.UsageError."""
+        from phalanx.dashboard.server import ServeOptions
+
+        host, _, port = self.listen.rpartition(":")
+        if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+            raise click.UsageError(f"--listen: {self.listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
+        if bool(self.certificate) != bool(self.key):
+            raise click.UsageError("--certificate and --key belong together")
+        host = host.strip("[]") or "127.0.0.1"
+        if self.login_name == "address" and host not in ("127.0.0.1", "::1", "localhost"):
+            raise click.UsageError(
+                f"--login address is for this machine alone, and {host} is reached from others: "
+                "use --login token, or leave out --listen"
+            )
+        if self.login_name == "token" and self.open_browser:
+            raise click.UsageError("--open goes with --login address")
+        return ServeOptions(host, int(port), self.hosts, self.certificate, self.key, writes=self.writes)
 
 
 @click.command()
@@ -74,9 +109,7 @@ log = logging.getLogger(__name__)
     metavar="FILE|URL",
     help="Where `phalanx accounting run` keeps its accounts, for shares over weeks; it is only read.",
 )
-@scheduler_names_option("are shown")
-@policy_option
-@lease_namespace_option
+@scheduler_options("are shown")
 @kubeconfig_option
 @click.option(
     "--log-level",
@@ -85,24 +118,8 @@ log = logging.getLogger(__name__)
     show_default=True,
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def dashboard(
-    login_name: str,
-    listen: str,
-    hosts: tuple[str, ...],
-    certificate: str,
-    key: str,
-    audiences: tuple[str, ...],
-    writes: bool,
-    open_browser: bool,
-    address_file: Path | None,
-    database: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    kubeconfig: str | None,
-    log_level: str,
-    log_format: str,
-) -> None:
+@pass_invocation(DashboardArguments)
+def dashboard(invocation: Invocation, arguments: DashboardArguments) -> None:
     """Serve a page that shows queues, gangs and nodes, and says why and until when gangs wait.
 
     It watches the cluster once and rehearses the scheduler over it, so it is current without a scheduler too.
@@ -112,37 +129,19 @@ def dashboard(
     phalanx dashboard --open
     phalanx dashboard --login token --listen 0.0.0.0:8443 --certificate tls.crt --key tls.key
     """
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.services.logs import set_up_logging
-    from phalanx.dashboard.server import ServeOptions
     from phalanx.dashboard.watch import WatchOptions
 
-    host, _, port = listen.rpartition(":")
-    if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise click.UsageError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
-    if bool(certificate) != bool(key):
-        raise click.UsageError("--certificate and --key belong together")
-    if not all(scheduler_names):
-        raise click.UsageError("--scheduler-name must not be empty")
-    host = host.strip("[]") or "127.0.0.1"
-    if login_name == "address" and host not in ("127.0.0.1", "::1", "localhost"):
-        raise click.UsageError(
-            f"--login address is for this machine alone, and {host} is reached from others: "
-            "use --login token, or leave out --listen"
-        )
-    if login_name == "token" and open_browser:
-        raise click.UsageError("--open goes with --login address")
-    set_up_logging(log_level, log_format)
-    options = ServeOptions(host, int(port), hosts, certificate, key, writes=writes)
-    watching = WatchOptions(scheduler_names, config, lease_namespace)
-
-    accounts = _accounts(database)
+    options = arguments.serve_options()
+    invocation.refuse_empty_names()
+    arguments.set_up_logging()
+    watching = WatchOptions(invocation.scheduler_names, invocation.config, invocation.lease_namespace)
+    accounts = _accounts(arguments.database)
 
     async def work(client: KubeClient) -> None:
-        await _serve(client, watching, options, login_name, audiences, open_browser, address_file, accounts)
+        await _serve(client, watching, options, arguments, accounts)
 
     try:
-        run_connected(work, kubeconfig)
+        invocation.run(work)
     finally:
         if accounts is not None:
             accounts.close()
@@ -165,13 +164,10 @@ def _accounts(location: str | None) -> Database | None:
 
 
 async def _serve(
-    client: object,
-    watching: object,
-    options: object,
-    login_name: str,
-    audiences: tuple[str, ...],
-    open_browser: bool,
-    address_file: Path | None,
+    client: KubeClient,
+    watching: WatchOptions,
+    options: ServeOptions,
+    arguments: DashboardArguments,
     accounts: Database | None,
 ) -> None:
     import asyncio
@@ -182,27 +178,22 @@ async def _serve(
 
     from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
     from phalanx.dashboard.rehearsal.process import RehearsalEnded
-    from phalanx.dashboard.server import ServeError, ServeOptions, dashboard
-    from phalanx.dashboard.watch import WatchOptions
-    from phalanx.kube.client import KubeClient
+    from phalanx.dashboard.server import ServeError, dashboard
     from phalanx.scheduling.framework.errors import PolicyError
 
-    assert isinstance(client, KubeClient)
-    assert isinstance(watching, WatchOptions)
-    assert isinstance(options, ServeOptions)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    tickets = AddressLogin("you") if login_name == "address" else None
-    login: Login = tickets or TokenLogin(client, audiences)
+    tickets = AddressLogin("you") if arguments.login_name == "address" else None
+    login: Login = tickets or TokenLogin(client, arguments.audiences)
     url = ""
 
     def tell(ticket: str) -> None:
         address = f"{url}/#login={ticket}" if ticket else url
         # (Who reads the line may look into the file at once.)
-        if address_file is not None:
-            _keep(address_file, address)
+        if arguments.address_file is not None:
+            _keep(arguments.address_file, address)
         click.echo(f"phalanx dashboard: {address}")
 
     try:
@@ -215,7 +206,7 @@ async def _serve(
                     tell(tickets.ticket if tickets is not None else "")
                     if tickets is not None:
                         tickets.renewed = tell
-                    if open_browser and tickets is not None:
+                    if arguments.open_browser and tickets is not None:
                         await asyncio.to_thread(webbrowser.open, f"{url}/#login={tickets.ticket}")
                 stopped, outdated = asyncio.create_task(stop.wait()), asyncio.create_task(served.outdated())
                 await asyncio.wait([stopped, following, outdated], return_when=asyncio.FIRST_COMPLETED)

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import click
 
 from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
-from phalanx.cli.services.logs import log_format_option, log_level_option
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import leader_elect_option
+
+if TYPE_CHECKING:
+    from phalanx.hub.karmada.service import KarmadaService
+    from phalanx.hub.multikueue.service import MultiKueueService
+    from phalanx.hub.service import HubService
+    from phalanx.kube.client import KubeClient
+    from phalanx.scheduling.framework.policy import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubArguments(LogArguments):
+    """Arguments of `phalanx hub`."""
+
+    namespace: str
+    leader_elect: bool
+    patience: int
+    multikueue_dispatcher: bool
+    kueue_namespace: str
+    karmada: bool
 
 
 @click.command()
@@ -18,7 +42,7 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
 )
 @fixed_scheduler_names_option("a forecast in a member cluster is about")
 @policy_file_option
-@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
+@leader_elect_option
 @click.option(
     "--patience",
     type=click.IntRange(1, 3600),
@@ -42,21 +66,8 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     is_flag=True,
     help="Dispatch nothing: schedule the bindings of Karmada whose policies say schedulerName: phalanx.",
 )
-@log_level_option
-@log_format_option
-def hub(
-    kubeconfig: str | None,
-    namespace: str,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    leader_elect: bool,
-    patience: int,
-    multikueue_dispatcher: bool,
-    kueue_namespace: str,
-    karmada: bool,
-    log_level: str,
-    log_format: str,
-) -> None:
+@pass_invocation(HubArguments, log_options)
+def hub(invocation: Invocation, arguments: HubArguments) -> None:
     """Send gangs to member clusters until SIGTERM or Ctrl-C.
 
     A PodGroup whose pods carry the scheduling gate phalanx.dev/dispatch goes whole to the member cluster where it
@@ -69,46 +80,49 @@ def hub(
     With --karmada it is a scheduler of Karmada, at its API server: it writes which cluster starts a job first, and
     Karmada sends it there (docs/karmada.md).
     """
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.services.logs import set_up_logging
-    from phalanx.cli.services.service_run import run_until_signal
+    from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.daemon.policy_file import read_policy
+    from phalanx.scheduling.framework.errors import PolicyError
+
+    if arguments.karmada and arguments.multikueue_dispatcher:
+        raise click.UsageError("--karmada and --multikueue-dispatcher are two processes; give one of them")
+    arguments.set_up_logging()
+    try:
+        policy = read_policy(invocation.config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+
+    async def work(client: KubeClient) -> str:
+        service = _service(client, policy, invocation.scheduler_names, arguments)
+        await run_announced(service, lambda: "phalanx hub ready")
+        return service.leadership.lost_because
+
+    run_leading(invocation, work)
+
+
+def _service(
+    client: KubeClient, policy: Policy, scheduler_names: tuple[str, ...], arguments: HubArguments
+) -> HubService | MultiKueueService | KarmadaService:
     from phalanx.hub.karmada.service import KarmadaOptions, KarmadaService
     from phalanx.hub.multikueue.service import MultiKueueOptions, MultiKueueService
     from phalanx.hub.service import HubOptions, HubService
-    from phalanx.kube.client import KubeClient
-    from phalanx.scheduling.framework.errors import PolicyError
 
-    if karmada and multikueue_dispatcher:
-        raise click.UsageError("--karmada and --multikueue-dispatcher are two processes; give one of them")
-    set_up_logging(log_level, log_format)
-    try:
-        policy = read_policy(config)
-    except PolicyError as error:
-        raise click.ClickException(str(error)) from error
-    options = HubOptions(
-        namespace=namespace, scheduler_names=scheduler_names, leader_elect=leader_elect, patience=patience
-    )
-
-    beside = MultiKueueOptions(
-        kueue_namespace=kueue_namespace,
+    namespace, leader_elect = arguments.namespace, arguments.leader_elect
+    if arguments.karmada:
+        karmada = KarmadaOptions(namespace=namespace, scheduler_names=scheduler_names, leader_elect=leader_elect)
+        return KarmadaService(client, karmada, policy)
+    if arguments.multikueue_dispatcher:
+        multikueue = MultiKueueOptions(
+            kueue_namespace=arguments.kueue_namespace,
+            namespace=namespace,
+            scheduler_names=scheduler_names,
+            leader_elect=leader_elect,
+        )
+        return MultiKueueService(client, multikueue, policy)
+    hub = HubOptions(
         namespace=namespace,
         scheduler_names=scheduler_names,
         leader_elect=leader_elect,
+        patience=arguments.patience,
     )
-
-    there = KarmadaOptions(namespace=namespace, scheduler_names=scheduler_names, leader_elect=leader_elect)
-
-    async def work(client: KubeClient) -> str:
-        service: HubService | MultiKueueService | KarmadaService
-        if karmada:
-            service = KarmadaService(client, there, policy)
-        elif multikueue_dispatcher:
-            service = MultiKueueService(client, beside, policy)
-        else:
-            service = HubService(client, options, policy)
-        await run_until_signal(service, lambda: "phalanx hub ready")
-        return service.leadership.lost_because
-
-    if lost := run_connected(work, kubeconfig):
-        raise click.ClickException(lost)
+    return HubService(client, hub, policy)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 
 import click
 import msgspec
+
+from phalanx.cli.arguments import combined
 
 log_level_option = click.option(
     "--log-level",
@@ -18,6 +21,18 @@ log_level_option = click.option(
 log_format_option = click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How a line looks."
 )
+log_options = combined(log_level_option, log_format_option)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogArguments:
+    """Arguments that every long-running command has."""
+
+    log_level: str
+    log_format: str
+
+    def set_up_logging(self) -> None:
+        set_up_logging(self.log_level, self.log_format)
 
 
 # A line has a message of its own.

@@ -2,36 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from phalanx.cli.connection import kubeconfig_option
-from phalanx.cli.services.logs import log_format_option, log_level_option
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import (
+    leader_elect_option,
+    own_lease_namespace_option,
+    served_names_option,
+    write_concurrency_option,
+)
 
 if TYPE_CHECKING:
     from phalanx.controllers.service import ControllerService
+    from phalanx.daemon.endpoint import EndpointOptions
+    from phalanx.daemon.service import SchedulerOptions
     from phalanx.daemon.tracing import Tracing
     from phalanx.kube.client import KubeClient
 
 
+@dataclass(frozen=True, kw_only=True)
+class SchedulerArguments(LogArguments):
+    """Arguments of `phalanx scheduler`."""
+
+    leader_elect: bool
+    lease_name: str
+    metrics_address: str
+    metrics_certificate: str
+    metrics_key: str
+    guard_metrics: bool
+    account_metrics: int
+    concurrency: int
+    self_check: bool
+    with_controllers: bool
+    otlp_endpoint: str
+
+    def refuse_mistakes(self) -> None:
+        """Raise click.UsageError for values that cannot be, alone or together."""
+        from phalanx.admission.names import subdomain_faults
+
+        address, lease = self.metrics_address, self.lease_name
+        if address and not address.rpartition(":")[2].isdecimal():
+            raise click.UsageError(f"--metrics-address: {address!r} is not HOST:PORT, such as 127.0.0.1:9090")
+        if bool(self.metrics_certificate) != bool(self.metrics_key):
+            raise click.UsageError("--metrics-certificate and --metrics-key belong together")
+        if lease and not self.leader_elect:
+            raise click.UsageError("--lease-name is of no effect without --leader-elect")
+        if faults := subdomain_faults(lease) if lease else []:
+            raise click.UsageError(f"--lease-name: no object may be called {lease!r}: {'; '.join(faults)}")
+
+    def endpoint_options(self) -> EndpointOptions:
+        from phalanx.daemon.endpoint import EndpointOptions
+
+        return EndpointOptions(
+            self.metrics_address,
+            self.metrics_certificate,
+            self.metrics_key,
+            self.guard_metrics,
+            self.account_metrics,
+        )
+
+    def scheduler_options(self, invocation: Invocation) -> SchedulerOptions:
+        from phalanx.daemon.service import SchedulerOptions
+
+        return SchedulerOptions(
+            scheduler_names=invocation.scheduler_names,
+            config=invocation.config,
+            concurrency=self.concurrency,
+            leader_elect=self.leader_elect,
+            lease_namespace=invocation.lease_namespace,
+            lease_name=self.lease_name,
+            self_check=self.self_check,
+        )
+
+
 @click.command()
 @kubeconfig_option
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Schedule pods with this spec.schedulerName; may be repeated.",
-)
+@served_names_option("Schedule pods with this spec.schedulerName; may be repeated.")
 @click.option(
     "--config", default="", metavar="POLICY", help="A policy file in Volcano's format; watched for changes."
 )
-@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
-@click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
+@leader_elect_option
+@own_lease_namespace_option
 @click.option(
     "--lease-name",
     default="",
@@ -59,13 +115,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="How many queues and quotas, those with the largest shares, have metrics of their own; the rest is one.",
 )
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="Writes to the API at the same time.",
-)
+@write_concurrency_option
 @click.option(
     "--self-check",
     is_flag=True,
@@ -83,100 +133,47 @@ if TYPE_CHECKING:
     help="Send spans of cycles and writes to this collector of OpenTelemetry (OTLP over HTTP, such as "
     "http://localhost:4318). By default $OTEL_EXPORTER_OTLP_ENDPOINT, or none. Needs the extra otel.",
 )
-@log_level_option
-@log_format_option
-def scheduler(
-    kubeconfig: str | None,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    leader_elect: bool,
-    lease_namespace: str,
-    lease_name: str,
-    metrics_address: str,
-    metrics_certificate: str,
-    metrics_key: str,
-    guard_metrics: bool,
-    account_metrics: int,
-    concurrency: int,
-    self_check: bool,
-    with_controllers: bool,
-    otlp_endpoint: str,
-    log_level: str,
-    log_format: str,
-) -> None:
+@pass_invocation(SchedulerArguments, log_options)
+def scheduler(invocation: Invocation, arguments: SchedulerArguments) -> None:
     """Run the scheduler against a cluster until SIGTERM or Ctrl-C.
 
     Prints one line on stdout when it has seen the whole cluster and schedules. A bad policy file is refused at
     the start with every mistake named; while running, a bad change is reported and the old policy stays.
     """
-    import asyncio
-    import signal
-
-    from phalanx.admission.names import subdomain_faults
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.services.logs import set_up_logging
-    from phalanx.daemon.endpoint import EndpointOptions
+    from phalanx.cli.services.service_run import run_leading
     from phalanx.daemon.garbage_collection import until_ready
-    from phalanx.daemon.service import SchedulerOptions, SchedulerService, ServiceError
+    from phalanx.daemon.service import SchedulerService, ServiceError
     from phalanx.daemon.telemetry import Telemetry
+    from phalanx.kube.process import run_until_signal
     from phalanx.scheduling.framework.errors import PolicyError
 
-    if not all(scheduler_names):
-        raise click.UsageError("--scheduler-name must not be empty")
-    if metrics_address and not metrics_address.rpartition(":")[2].isdecimal():
-        raise click.UsageError(f"--metrics-address: {metrics_address!r} is not HOST:PORT, such as 127.0.0.1:9090")
-    if bool(metrics_certificate) != bool(metrics_key):
-        raise click.UsageError("--metrics-certificate and --metrics-key belong together")
-    if lease_name and not leader_elect:
-        raise click.UsageError("--lease-name is of no effect without --leader-elect")
-    if faults := subdomain_faults(lease_name) if lease_name else []:
-        raise click.UsageError(f"--lease-name: no object may be called {lease_name!r}: {'; '.join(faults)}")
-    set_up_logging(log_level, log_format)
-    endpoint = EndpointOptions(metrics_address, metrics_certificate, metrics_key, guard_metrics, account_metrics)
-    telemetry = Telemetry(endpoint, _tracing(otlp_endpoint))
-    options = SchedulerOptions(
-        scheduler_names=scheduler_names,
-        config=config,
-        concurrency=concurrency,
-        leader_elect=leader_elect,
-        lease_namespace=lease_namespace,
-        lease_name=lease_name,
-        self_check=self_check,
-    )
+    invocation.refuse_empty_names()
+    arguments.refuse_mistakes()
+    arguments.set_up_logging()
+    telemetry = Telemetry(arguments.endpoint_options(), _tracing(arguments.otlp_endpoint))
+    options = arguments.scheduler_options(invocation)
 
     async def work(client: KubeClient) -> str:
         try:
             service = SchedulerService(client, options, telemetry)
         except PolicyError as error:
             raise click.ClickException(str(error)) from error
-        beside = _controllers(client, scheduler_names, leader_elect, lease_namespace) if with_controllers else None
-
-        def stop() -> None:
-            service.stop()
-            if beside is not None:
-                beside.stop()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
+        beside = [_controllers(client, invocation, arguments)] if arguments.with_controllers else []
 
         async def announce() -> None:
             await until_ready(service.ready)
-            if beside is not None:
-                await beside.ready.wait()
-            click.echo(f"phalanx scheduler ready: schedules for {', '.join(scheduler_names)}")
+            for each in beside:
+                await each.ready.wait()
+            click.echo(f"phalanx scheduler ready: schedules for {', '.join(invocation.scheduler_names)}")
 
-        announcement = asyncio.create_task(announce())
         try:
-            await asyncio.gather(*(_until_end(part.run(), stop) for part in (service, beside) if part is not None))
+            await run_until_signal(service, *beside, announce=announce)
         except ServiceError as error:
             raise click.ClickException(str(error)) from error
-        finally:
-            announcement.cancel()
-        return service.leadership.lost_because or (beside.leadership.lost_because if beside is not None else "")
+        leaderships = (service.leadership, *(each.leadership for each in beside))
+        return next((each.lost_because for each in leaderships if each.lost_because), "")
 
-    if lost := run_connected(work, kubeconfig):
-        raise click.ClickException(lost)
+    run_leading(invocation, work)
 
 
 def _tracing(endpoint: str) -> Tracing | None:
@@ -199,21 +196,13 @@ def _tracing(endpoint: str) -> Tracing | None:
         return None
 
 
-def _controllers(
-    client: KubeClient, scheduler_names: tuple[str, ...], leader_elect: bool, namespace: str
-) -> ControllerService:
+def _controllers(client: KubeClient, invocation: Invocation, arguments: SchedulerArguments) -> ControllerService:
     from phalanx.controllers.registry import all_controllers
     from phalanx.controllers.service import ControllerOptions, ControllerService
 
     options = ControllerOptions(
-        scheduler_names=scheduler_names, leader_elect=leader_elect, lease_namespace=namespace
+        scheduler_names=invocation.scheduler_names,
+        leader_elect=arguments.leader_elect,
+        lease_namespace=invocation.lease_namespace,
     )
     return ControllerService(client, options, all_controllers)
-
-
-async def _until_end(run: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
-    """One part of the process; when it ends, for whatever reason, the other is stopped."""
-    try:
-        await run
-    finally:
-        stop()

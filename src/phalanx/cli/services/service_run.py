@@ -1,38 +1,30 @@
-"""How a command keeps a service running: until a signal, with a line when it is ready."""
+"""How a command keeps a service running: until a signal, with a line on stdout when it is ready."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from phalanx.kube.process import RunningService, run_until_signal
 
-class RunningService(Protocol):
-    """`run` returns after `stop`; `ready` is set while it serves."""
-
-    @property
-    def ready(self) -> asyncio.Event: ...
-
-    def stop(self) -> None: ...
-
-    async def run(self) -> None: ...
+if TYPE_CHECKING:
+    from phalanx.cli.invocation import Invocation
+    from phalanx.kube.client import KubeClient
 
 
-async def run_until_signal(service: RunningService, announcement: Callable[[], str]) -> None:
-    """SIGTERM and Ctrl-C stop it. What `announcement` gives is printed once it is ready."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, service.stop)
+async def run_announced(service: RunningService, announcement: Callable[[], str]) -> None:
+    """Run a service until a signal; print `announcement()` once it is ready."""
 
     async def announce() -> None:
         await service.ready.wait()
         click.echo(announcement())
 
-    announcing = asyncio.create_task(announce())
-    try:
-        await service.run()
-    finally:
-        announcing.cancel()
+    await run_until_signal(service, announce=announce)
+
+
+def run_leading(invocation: Invocation, work: Callable[[KubeClient], Coroutine[Any, Any, str]]) -> None:
+    """Run `work`, which returns how the lease was lost ("": it was not). Raises click.ClickException if it was."""
+    if lost := invocation.run(work):
+        raise click.ClickException(lost)

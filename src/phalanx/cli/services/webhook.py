@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import click
 
 from phalanx.cli.connection import kubeconfig_option
-from phalanx.cli.services.logs import log_format_option, log_level_option
+from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import served_names_option
+
+if TYPE_CHECKING:
+    from phalanx.admission.context import ResourceGroup
+    from phalanx.kube.client import KubeClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookArguments(LogArguments):
+    """Arguments of `phalanx webhook`."""
+
+    listen: str
+    url: str
+    service: str
+    namespace: str
+    resource_groups: str
+    queue_rights: bool
+    protect_busy_queues: bool
+    max_queue_depth: int
+    failure_policy: str
+    metrics_address: str
+    guard_metrics: bool
+    remove: bool
 
 
 @click.command()
@@ -28,15 +55,7 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     show_default=True,
     help="Where the Secret with the certificates is kept; never asked about, like kube-system.",
 )
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    metavar="NAME",
-    help="Look at pods with this spec.schedulerName; the first is filled into jobs. May be repeated.",
-)
+@served_names_option("Look at pods with this spec.schedulerName; the first is filled into jobs. May be repeated.")
 @click.option(
     "--resource-groups",
     "--admission-conf",
@@ -74,79 +93,67 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     is_flag=True,
     help="Take the registration away and end: nobody calls any more. With --service only one that calls there.",
 )
-@log_level_option
-@log_format_option
-def webhook(
-    kubeconfig: str | None,
-    listen: str,
-    url: str,
-    service: str,
-    namespace: str,
-    scheduler_names: tuple[str, ...],
-    resource_groups: str,
-    queue_rights: bool,
-    protect_busy_queues: bool,
-    max_queue_depth: int,
-    failure_policy: str,
-    metrics_address: str,
-    guard_metrics: bool,
-    remove: bool,
-    log_level: str,
-    log_format: str,
-) -> None:
+@pass_invocation(WebhookArguments, log_options)
+def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
     """Fill in and check jobs, queues, pod groups and pods before the cluster stores them.
 
     Makes and renews its certificates itself, and registers itself at the API server under the name
     phalanx-webhook. Prints one line when the API server calls it. Several replicas may run; they share the Secret.
     Before it is taken out of service for good, run it with --remove.
     """
-    from phalanx.admission.context import ResourceGroup
-    from phalanx.admission.pods import ResourceGroupError, read_resource_groups
-    from phalanx.admission.webhook.registration import unregister
-    from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService, service_address
-    from phalanx.cli.connection import run_connected
-    from phalanx.cli.services.logs import set_up_logging
-    from phalanx.cli.services.service_run import run_until_signal
-    from phalanx.kube.client import KubeClient
+    from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
+    from phalanx.cli.services.service_run import run_announced
 
-    if remove:
-        try:
-            address = service_address(service) if service else None
-        except WebhookError as error:
-            raise click.UsageError(str(error)) from error
-        kept = run_connected(lambda client: unregister(client, address), kubeconfig)
-        click.echo(f"left as it is: it calls {kept}" if kept else "phalanx webhook unregistered")
+    if arguments.remove:
+        _unregister(invocation, arguments.service)
         return
-    if not all(scheduler_names):
-        raise click.UsageError("--scheduler-name must not be empty")
-    groups: tuple[ResourceGroup, ...] = ()
-    if resource_groups:
-        try:
-            with open(resource_groups, "rb") as file:
-                groups = read_resource_groups(file.read())
-        except (OSError, ResourceGroupError) as error:
-            raise click.ClickException(f"--resource-groups {resource_groups}: {error}") from error
-    set_up_logging(log_level, log_format)
+    invocation.refuse_empty_names()
+    groups = _resource_groups(arguments.resource_groups) if arguments.resource_groups else ()
+    arguments.set_up_logging()
     options = WebhookOptions(
-        listen=listen,
-        url=url,
-        service=service,
-        namespace=namespace,
-        scheduler_names=scheduler_names,
+        listen=arguments.listen,
+        url=arguments.url,
+        service=arguments.service,
+        namespace=arguments.namespace,
+        scheduler_names=invocation.scheduler_names,
         resource_groups=groups,
-        queue_rights=queue_rights,
-        protect_busy_queues=protect_busy_queues,
-        max_queue_depth=max_queue_depth,
-        failure_policy=failure_policy,
-        metrics_address=metrics_address,
-        guard_metrics=guard_metrics,
+        queue_rights=arguments.queue_rights,
+        protect_busy_queues=arguments.protect_busy_queues,
+        max_queue_depth=arguments.max_queue_depth,
+        failure_policy=arguments.failure_policy,
+        metrics_address=arguments.metrics_address,
+        guard_metrics=arguments.guard_metrics,
     )
 
     async def work(client: KubeClient) -> None:
         service = WebhookService(client, options)
         try:
-            await run_until_signal(service, lambda: f"phalanx webhook ready: called at port {service.port}")
+            await run_announced(service, lambda: f"phalanx webhook ready: called at port {service.port}")
         except WebhookError as error:
             raise click.UsageError(str(error)) from error
 
-    run_connected(work, kubeconfig)
+    invocation.run(work)
+
+
+def _unregister(invocation: Invocation, service: str) -> None:
+    """Remove the registration, with `service` only one that calls there. Raises click.UsageError."""
+    from phalanx.admission.webhook.registration import unregister
+    from phalanx.admission.webhook.service import WebhookError, service_address
+
+    try:
+        address = service_address(service) if service else None
+    except WebhookError as error:
+        raise click.UsageError(str(error)) from error
+    kept = invocation.run(lambda client: unregister(client, address))
+    click.echo(f"left as it is: it calls {kept}" if kept else "phalanx webhook unregistered")
+
+
+def _resource_groups(path: str) -> tuple[ResourceGroup, ...]:
+    """Read the configuration of --resource-groups. Raises click.ClickException."""
+    from phalanx.admission.pods import ResourceGroupError, read_resource_groups
+
+    try:
+        with open(path, "rb") as file:
+            return read_resource_groups(file.read())
+    except (OSError, ResourceGroupError) as error:
+        raise click.ClickException(f"--resource-groups {path}: {error}") from error

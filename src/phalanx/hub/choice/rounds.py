@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -17,6 +16,7 @@ from phalanx.hub.choice.asked_objects import declared, kind_of
 from phalanx.hub.choice.assignment import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
 from phalanx.hub.choice.estimates import AskedGang, Estimates
 from phalanx.hub.choice.ledger import Ledger, QueueDemand, WaitingGang, demand_of
+from phalanx.hub.choice.questions import Questions, run_rounds
 from phalanx.hub.data_objects import DataNeeds, bytes_to_move, held_data
 from phalanx.hub.dispatch import Dispatch, DispatchAttempt, DispatchStatus, Phase
 from phalanx.hub.gangs import GangKind, HubObjects
@@ -38,10 +38,9 @@ MOST_ASKED = 64
 _WRITERS = 16
 #: A queue that is at its limit is looked at no further in one round.
 _MOST_REFUSED = 50
-#: Seconds: to gather what comes together, for answers of all clusters, until who was refused is asked about again,
-#: and until a hub that has just started looks again whether its clusters are connected.
+#: Seconds: to gather what comes together, until who was refused is asked about again, and until a hub that has just
+#: started looks again whether its clusters are connected.
 _GATHER = 0.02
-_ANSWERS = 10.0
 _AGAIN = 5.0
 _UNSETTLED = 0.3
 
@@ -94,7 +93,7 @@ class Rounds:
         self._considered: dict[str, tuple[object, _Considered]] = {}
         #: What gangs of a kind were told for some seconds, by kind.
         self._refused: dict[str, tuple[float, tuple[Candidate, ...]]] = {}
-        self._asking: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
+        self._questions = Questions(estimates, lambda name: connections[name], late_is_never=False)
         self._wake = asyncio.Event()
 
     def add(self, gang_uid: str) -> None:
@@ -113,17 +112,9 @@ class Rounds:
     async def run(self) -> None:
         """Until cancelled."""
         try:
-            while True:
-                self._wake.clear()
-                pause = await self.round()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
-                await asyncio.sleep(_GATHER)
+            await run_rounds(self._wake, self.round, _GATHER)
         finally:
-            for task in self._asking.values():
-                task.cancel()
-            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+            await self._questions.close()
 
     async def round(self) -> float:
         """Seconds until the next, if nothing happens before."""
@@ -334,23 +325,12 @@ class Rounds:
         return Candidate(name, cost=cost if isinstance(cost, int) else 0, bytes_to_move=missing)
 
     async def _ask(self, batch: Sequence[_Considered], wishes: Sequence[Wish]) -> dict[str, dict[str, Candidate]]:
-        """By cluster and gang. Who takes too long holds up one round, and is passed over until it has answered."""
-        told: dict[str, dict[str, Candidate]] = {}
-        tasks: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
-        for name in {name for wish in wishes for name in wish.asked}:
-            gangs = [each.asked for each, wish in zip(batch, wishes, strict=True) if name in wish.asked]
-            late = Candidate(name, message="is still at the last question")
-            told[name] = {gang.uid: late for gang in gangs}
-            before = self._asking.get(name)
-            if before is None or before.done():
-                task = asyncio.create_task(self._estimates.ask(self._connections[name], gangs))
-                tasks[name] = self._asking[name] = task
-        if tasks:
-            await asyncio.wait(tasks.values(), timeout=_ANSWERS)
-        for name, task in tasks.items():
-            if task.done() and not task.cancelled():
-                told[name] = task.result()
-        return told
+        """Return the answers by cluster and gang."""
+        gangs: dict[str, list[AskedGang]] = {}
+        for each, wish in zip(batch, wishes, strict=True):
+            for name in wish.asked:
+                gangs.setdefault(name, []).append(each.asked)
+        return await self._questions.ask(gangs)
 
     def _standings(self) -> dict[str, Standing]:
         found = {name: Standing(most=_most(self._specs.get(name, {}))) for name in self._connections}

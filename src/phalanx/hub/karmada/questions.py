@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from phalanx.hub.choice.assignment import Candidate, Wish
-from phalanx.hub.choice.estimates import AskedCluster, AskedGang, Estimates
+from phalanx.hub.choice.estimates import AskedGang
 from phalanx.hub.jobs.copies import TooManyPodsError
 from phalanx.hub.jobs.kinds import at, wants_suspension
 from phalanx.hub.karmada import placement
 from phalanx.hub.karmada.templates import VOLCANO_JOB, question, template_kind, unknown_kind
 from phalanx.hub.objects import Json, StoredObject
 from phalanx.kube.client import KubeClient
-
-#: Seconds for the answers of all clusters to one question.
-_ANSWERS = 10.0
 
 
 class AskedBinding(msgspec.Struct, frozen=True):
@@ -98,41 +94,10 @@ def wish(each: AskedBinding, told: Mapping[str, Mapping[str, Candidate]]) -> Wis
     return Wish(uid, uid, (*map(Candidate, chosen), *others), frozenset(chosen))
 
 
-class Questions:
-    """One question at a time to each cluster. Who takes too long holds up one round, and is passed over until it
-    has answered."""
-
-    def __init__(self, estimates: Estimates, connect: Callable[[str], AskedCluster]) -> None:
-        self._estimates = estimates
-        self._connect = connect
-        self._asking: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
-
-    async def ask(self, batch: Sequence[AskedBinding]) -> dict[str, dict[str, Candidate]]:
-        """By cluster and binding; each cluster is asked about all that may go there."""
-        gangs: dict[str, list[AskedGang]] = {}
-        for each in batch:
-            for name in (name for group in each.groups for name in group):
-                gangs.setdefault(name, []).append(each.gang)
-        late = "is still at the last question"
-        # Never, for now: it is asked again soon, and who has answered goes before.
-        told = {
-            name: {gang.uid: Candidate(name, never=True, message=late) for gang in asked}
-            for name, asked in gangs.items()
-        }
-        tasks: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
-        for name, asked in gangs.items():
-            before = self._asking.get(name)
-            if before is None or before.done():
-                task = asyncio.create_task(self._estimates.ask(self._connect(name), asked))
-                tasks[name] = self._asking[name] = task
-        if tasks:
-            await asyncio.wait(tasks.values(), timeout=_ANSWERS)
-        for name, task in tasks.items():
-            if task.done() and not task.cancelled():
-                told[name] = task.result()
-        return told
-
-    async def close(self) -> None:
-        for task in self._asking.values():
-            task.cancel()
-        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+def gangs_by_cluster(batch: Sequence[AskedBinding]) -> dict[str, list[AskedGang]]:
+    """Return what each cluster is asked about: all gangs that may go there."""
+    gangs: dict[str, list[AskedGang]] = {}
+    for each in batch:
+        for name in (name for group in each.groups for name in group):
+            gangs.setdefault(name, []).append(each.gang)
+    return gangs

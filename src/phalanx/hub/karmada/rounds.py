@@ -6,17 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 
 from phalanx.controllers.store import ObjectStore
 from phalanx.hub.choice.assignment import Candidate, Decision, Standing, decide
 from phalanx.hub.choice.estimates import AskedCluster, Estimates
+from phalanx.hub.choice.questions import Questions, run_rounds
 from phalanx.hub.jobs.kinds import at
 from phalanx.hub.karmada import bindings
 from phalanx.hub.karmada.bindings import Step
-from phalanx.hub.karmada.questions import AskedBinding, Questions, RefusedError, consider, wish
+from phalanx.hub.karmada.questions import AskedBinding, RefusedError, consider, gangs_by_cluster, wish
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
@@ -56,7 +56,8 @@ class BindingRounds:
         self._bindings = stored
         self._clusters = clusters
         self._estimates = estimates
-        self._questions = Questions(estimates, connect)
+        # A late cluster refuses for now: bindings are asked about again soon, and go where an answer is known.
+        self._questions = Questions(estimates, connect, late_is_never=True)
         self._tell = tell
         self._again = again
         #: What is to be looked at, with when (by the event loop's clock).
@@ -86,13 +87,7 @@ class BindingRounds:
     async def run(self) -> None:
         """Until cancelled."""
         try:
-            while True:
-                self._wake.clear()
-                pause = await self.round()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
-                await asyncio.sleep(_GATHER)
+            await run_rounds(self._wake, self.round, _GATHER)
         finally:
             await self._questions.close()
 
@@ -185,7 +180,7 @@ class BindingRounds:
             await self._decide(list(asked.values()))
 
     async def _decide(self, batch: Sequence[AskedBinding]) -> None:
-        told = await self._questions.ask(batch)
+        told = await self._questions.ask(gangs_by_cluster(batch))
         now = int(time.time())
         wishes = [wish(each, told) for each in batch]
         decisions = decide(wishes, told, self._standings(now), now)

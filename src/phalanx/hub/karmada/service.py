@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
-import platform
 
 import msgspec
 
 from phalanx.controllers.store import ObjectStore
-from phalanx.hub.choice.estimates import Estimates
 from phalanx.hub.jobs.kinds import at
 from phalanx.hub.karmada.bindings import BINDINGS, CLUSTERS, is_ours
 from phalanx.hub.karmada.rounds import BindingRounds
 from phalanx.hub.objects import StoredObject, printable, read_object
+from phalanx.hub.process import HubProcess, HubProcessOptions
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
-from phalanx.kube.events import EventRecorder, ObjectReference
-from phalanx.kube.failures import Failures
+from phalanx.kube.events import ObjectReference
 from phalanx.kube.http.connections import Transports
-from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
 from phalanx.kube.reflector import Reflector
 from phalanx.scheduling.framework.policy import Policy
 
-log = logging.getLogger(__name__)
 
-_ANSWER_BYTES = 64 * 2**20
+class KarmadaOptions(HubProcessOptions, frozen=True, kw_only=True):
+    """`again` is after how many seconds a binding that goes nowhere is asked about again."""
 
-
-class KarmadaOptions(msgspec.Struct, frozen=True):
-    """`namespace` holds the lease of replicas. `again` is after how many seconds a binding that goes nowhere is
-    asked about again."""
-
-    namespace: str = "phalanx-system"
-    scheduler_names: tuple[str, ...] = ("phalanx",)
-    leader_elect: bool = False
     lease_name: str = "phalanx-karmada"
     again: float = 15.0
 
@@ -48,8 +36,8 @@ class _Member(msgspec.Struct, frozen=True):
     uid: str
 
 
-class KarmadaService:
-    """`run` ends when `stop` is called or leadership is lost; `ready` is set when all bindings have been seen.
+class KarmadaService(HubProcess):
+    """A scheduler of Karmada's bindings; `ready` is set when all bindings have been seen.
 
     Clusters are reached through Karmada's own API server (its aggregated API `clusters/proxy`), which sends on
     whose request it is: what may be read there is said there, and no credentials of clusters are read here."""
@@ -57,17 +45,7 @@ class KarmadaService:
     def __init__(
         self, client: KubeClient, options: KarmadaOptions, policy: Policy, transports: Transports | None = None
     ) -> None:
-        self.ready = asyncio.Event()
-        self._stopping = asyncio.Event()
-        self._failures = Failures()
-        self._transports = transports
-        lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self.leadership = Leadership(client, lease if options.leader_elect else None)
-        self._client = client.fenced(self.leadership.holds)
-        self._recorder = EventRecorder(
-            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
-        )
-        self._estimates = Estimates(policy, options.scheduler_names)
+        super().__init__(client, options, policy, transports)
         self._bindings = ObjectStore(_own_binding, changed=self._binding_changed)
         self._clusters = ObjectStore(read_object, changed=self._cluster_changed)
         self._members: dict[str, _Member] = {}
@@ -82,22 +60,13 @@ class KarmadaService:
             options.again,
         )
 
-    def stop(self) -> None:
-        self._stopping.set()
+    async def close(self) -> None:
+        await super().close()
+        for name in list(self._members):
+            self._disconnect(name)
+        await asyncio.gather(*self._closing)
 
-    async def run(self) -> None:
-        try:
-            await run_while_leading(
-                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
-            )
-        finally:
-            self._estimates.close()
-            for name in list(self._members):
-                self._disconnect(name)
-            await asyncio.gather(*self._closing)
-
-    async def _serve(self) -> None:
-        await self.leadership.acquired()
+    async def serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
             # Bindings after clusters: a cluster that has not been seen yet must not be taken for one that has left.
@@ -124,8 +93,7 @@ class KarmadaService:
         cluster = self._clusters.get(("", name))
         config = self._client.config
         server = f"{config.server}{CLUSTERS.path(None, name, 'proxy')}"
-        through = dataclasses.replace(config, server=server, answer_limit=_ANSWER_BYTES)
-        client = KubeClient(through, user_agent="phalanx-hub", max_connections=4, transports=self._transports)
+        client = self._member_client(dataclasses.replace(config, server=server), 4)
         made = self._members[name] = _Member(name, client, cluster.uid if cluster is not None else "")
         return made
 

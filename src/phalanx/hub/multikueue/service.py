@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import logging
-import platform
 import time
 
 import msgspec
@@ -14,36 +12,30 @@ import msgspec
 from phalanx.controllers.store import ObjectStore
 from phalanx.controllers.work_queue import WorkQueue
 from phalanx.hub.choice.assignment import Candidate
-from phalanx.hub.choice.estimates import AskedGang, Estimates
+from phalanx.hub.choice.estimates import AskedGang
 from phalanx.hub.jobs.kinds import at
 from phalanx.hub.members.kubeconfig_secret import KEY, cluster_config
 from phalanx.hub.multikueue import nominations
 from phalanx.hub.objects import StoredObject, printable, read_object
+from phalanx.hub.process import HubProcess, HubProcessOptions
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import SECRETS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.events import EventRecorder, ObjectReference
-from phalanx.kube.failures import Failures
-from phalanx.kube.leadership import Leadership, LeaseOptions, run_while_leading
+from phalanx.kube.events import ObjectReference
 from phalanx.kube.reflector import Reflector
 from phalanx.scheduling.framework.policy import Policy
 
 log = logging.getLogger(__name__)
 
-_ANSWER_BYTES = 64 * 2**20
 _ASK_AGAIN = 60.0
 _WORKERS = 8
 
 
-class MultiKueueOptions(msgspec.Struct, frozen=True):
-    """`kueue_namespace` holds the Secrets with kubeconfigs of MultiKueueClusters, `namespace` the lease of
-    replicas."""
+class MultiKueueOptions(HubProcessOptions, frozen=True, kw_only=True):
+    """`kueue_namespace` holds the Secrets with kubeconfigs of MultiKueueClusters."""
 
     kueue_namespace: str = "kueue-system"
-    namespace: str = "phalanx-system"
-    scheduler_names: tuple[str, ...] = ("phalanx",)
-    leader_elect: bool = False
     lease_name: str = "phalanx-multikueue"
 
 
@@ -55,21 +47,12 @@ class _Member(msgspec.Struct, frozen=True):
     digest: str
 
 
-class MultiKueueService:
-    """`run` ends when `stop` is called or leadership is lost; `ready` is set when all Workloads have been seen."""
+class MultiKueueService(HubProcess):
+    """A dispatcher of MultiKueue's Workloads; `ready` is set when all Workloads have been seen."""
 
     def __init__(self, client: KubeClient, options: MultiKueueOptions, policy: Policy) -> None:
-        self.ready = asyncio.Event()
+        super().__init__(client, options, policy)
         self._options = options
-        self._stopping = asyncio.Event()
-        self._failures = Failures()
-        lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        self.leadership = Leadership(client, lease if options.leader_elect else None)
-        self._client = client.fenced(self.leadership.holds)
-        self._recorder = EventRecorder(
-            self._client, controller="phalanx-hub", instance=f"phalanx-hub-{platform.node() or 'unknown'}"
-        )
-        self._estimates = Estimates(policy, options.scheduler_names)
         self._queue: WorkQueue[Key] = WorkQueue()
         self._workloads = ObjectStore(read_object, changed=lambda key, old, new: self._queue.add(key))
         self._checks, self._configs, self._clusters = (ObjectStore(read_object) for _ in range(3))
@@ -77,21 +60,12 @@ class MultiKueueService:
         #: By the Workload's uid: what was written last, and when the next round begins (monotonic).
         self._rounds: dict[str, tuple[tuple[str, ...], float]] = {}
 
-    def stop(self) -> None:
-        self._stopping.set()
+    async def close(self) -> None:
+        await super().close()
+        for member in self._members.values():
+            await member.client.close()
 
-    async def run(self) -> None:
-        try:
-            await run_while_leading(
-                self.leadership, self._serve, stopping=self._stopping, ready=self.ready, lost=self.stop
-            )
-        finally:
-            self._estimates.close()
-            for member in self._members.values():
-                await member.client.close()
-
-    async def _serve(self) -> None:
-        await self.leadership.acquired()
+    async def serve(self) -> None:
         watched = (
             (nominations.ADMISSION_CHECKS, self._checks),
             (nominations.CONFIGS, self._configs),
@@ -195,8 +169,7 @@ class MultiKueueService:
         if known is not None and known.digest == digest:
             return known
         config = cluster_config(secret, f"Secret {self._options.kueue_namespace}/{where.get('location')}")
-        bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
-        made = _Member(name, KubeClient(bounded, user_agent="phalanx-hub", max_connections=4), digest)
+        made = _Member(name, self._member_client(config, 4), digest)
         self._members[name] = made
         self._estimates.forget(name)
         if known is not None:

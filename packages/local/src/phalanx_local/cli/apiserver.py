@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from phalanx.cli.arguments import pass_arguments
 
 if TYPE_CHECKING:
     from phalanx_local.server import ApiServer
@@ -38,6 +41,22 @@ tenant_option = click.option(
     help="Make the namespace, and write a kubeconfig of somebody who may edit it and do nothing else (FILE, or "
     "NAMESPACE.kubeconfig beside the administrator's). May be repeated.",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiserverArguments:
+    """Arguments of `phalanx apiserver`."""
+
+    port: int
+    host: str
+    kubeconfig_out: Path
+    data: Path | None
+    insecure: bool
+    token: str | None
+    native_groups: str
+    audit_log: Path | None
+    tenants: tuple[tuple[str, Path | None], ...]
+    token_auth_file: Path | None
 
 
 @click.command("apiserver")
@@ -75,18 +94,8 @@ tenant_option = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help='Users with fixed tokens, one a line as kube-apiserver reads it: token,user,uid[,"group1,group2"].',
 )
-def apiserver(
-    port: int,
-    host: str,
-    kubeconfig_out: Path,
-    data: Path | None,
-    insecure: bool,
-    token: str | None,
-    native_groups: str,
-    audit_log: Path | None,
-    tenants: Sequence[tuple[str, Path | None]],
-    token_auth_file: Path | None,
-) -> None:
+@pass_arguments(ApiserverArguments)
+def apiserver(arguments: ApiserverArguments) -> None:
     """Run the embedded Kubernetes API server until it is interrupted.
 
     Rights are checked by roles and bindings (RBAC); the administrator may do everything. One line on standard
@@ -95,7 +104,7 @@ def apiserver(
     import asyncio
     import logging
 
-    if insecure and tenants:
+    if arguments.insecure and arguments.tenants:
         raise click.UsageError(
             "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
         )
@@ -107,17 +116,18 @@ def apiserver(
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
+        users = read_users(arguments.token_auth_file) if arguments.token_auth_file is not None else {}
         options = ServerOptions(
-            host=host,
-            port=port,
-            insecure=insecure,
-            token=token,
-            users=read_users(token_auth_file) if token_auth_file is not None else {},
-            data=data,
-            audit_log=audit_log,
-            native_groups=native_groups,  # type: ignore[arg-type]
+            host=arguments.host,
+            port=arguments.port,
+            insecure=arguments.insecure,
+            token=arguments.token,
+            users=users,
+            data=arguments.data,
+            audit_log=arguments.audit_log,
+            native_groups=arguments.native_groups,  # type: ignore[arg-type]
         )
-        asyncio.run(_serve(ApiServer(options), kubeconfig_out, tenants))
+        asyncio.run(_serve(ApiServer(options), arguments.kubeconfig_out, arguments.tenants))
     except (StatusError, DataFileError, OSError, ValueError) as problem:
         raise click.ClickException(str(problem)) from None
 

@@ -2,10 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import click
 
+from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.connection import kubeconfig_option
-from phalanx.cli.services.logs import log_format_option, log_level_option
+from phalanx.cli.services.logs import LogArguments, log_options
+
+if TYPE_CHECKING:
+    from phalanx.kube.auth.config import ClusterConfig
+    from phalanx_local.nodeagent.service import NodeAgentOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAgentArguments(LogArguments):
+    """Arguments of `phalanx node-agent`; times are in seconds."""
+
+    kubeconfig: str | None
+    nodes_file: str | None
+    all_nodes: bool
+    mode: str
+    run_seconds: float | None
+    start_seconds: float
+    terminate_seconds: float
+    restart_backoff: float
+    missing_images: tuple[str, ...]
+    pod_network: str
+    log_dir: str | None
+    concurrency: int
+
+    def refuse_mistakes(self) -> None:
+        """Raise click.UsageError for values that cannot be."""
+        import ipaddress
+
+        for name, seconds in (
+            ("--run-seconds", self.run_seconds),
+            ("--start-seconds", self.start_seconds),
+            ("--terminate-seconds", self.terminate_seconds),
+        ):
+            if seconds is not None and not 0 <= seconds < float("inf"):
+                raise click.UsageError(f"{name}: {seconds:g} is not a number of seconds")
+        if not 0.01 <= self.restart_backoff < float("inf"):
+            raise click.UsageError("--restart-backoff: at least 0.01 seconds")
+        if self.pod_network:
+            try:
+                ipaddress.IPv4Network(self.pod_network)
+            except ValueError as error:
+                raise click.UsageError(f"--pod-network: {error}") from error
+
+    def agent_options(self) -> NodeAgentOptions:
+        from phalanx_local.nodeagent.agent import AgentOptions
+        from phalanx_local.nodeagent.node_registration import Adoption
+        from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
+        from phalanx_local.nodeagent.pod_runtime.images import Images
+        from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults
+        from phalanx_local.nodeagent.service import NodeAgentOptions
+
+        backoff = self.restart_backoff
+        return NodeAgentOptions(
+            agent=AgentOptions(
+                nodes_file=self.nodes_file,
+                adoption=Adoption.ALL if self.all_nodes else Adoption.NONE if self.nodes_file else Adoption.MARKED,
+                script=ScriptDefaults(
+                    start=self.start_seconds, run=self.run_seconds, terminate=self.terminate_seconds
+                ),
+                restarts=RestartBackoff(initial=backoff, limit=30 * backoff),
+                pod_network=self.pod_network,
+                images=Images(self.missing_images),
+                concurrency=self.concurrency,
+            ),
+            execute=self.mode == "exec",
+            log_directory=self.log_dir,
+        )
 
 
 @click.command("node-agent")
@@ -60,24 +130,8 @@ from phalanx.cli.services.logs import log_format_option, log_level_option
     show_default=True,
     help="Pod writes in flight at most.",
 )
-@log_level_option
-@log_format_option
-def node_agent(
-    kubeconfig: str | None,
-    nodes_file: str | None,
-    all_nodes: bool,
-    mode: str,
-    run_seconds: float | None,
-    start_seconds: float,
-    terminate_seconds: float,
-    restart_backoff: float,
-    missing_images: tuple[str, ...],
-    pod_network: str,
-    log_dir: str | None,
-    concurrency: int,
-    log_level: str,
-    log_format: str,
-) -> None:
+@pass_arguments(NodeAgentArguments, log_options)
+def node_agent(arguments: NodeAgentArguments) -> None:
     """Play the kubelets of many nodes: heartbeats, admission, pod phases, graceful deletion.
 
     With --nodes the file's nodes are registered. Without it, nodes with the label or annotation
@@ -85,71 +139,38 @@ def node_agent(
     what they pretend: phalanx.dev/run-seconds, exit-code, start-seconds, terminate-seconds, log.
     """
     import asyncio
-    import ipaddress
-    import signal
 
-    from phalanx.cli.services.logs import set_up_logging
     from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
-    from phalanx_local.nodeagent.agent import AgentOptions
     from phalanx_local.nodeagent.node_file import NodeFileError
-    from phalanx_local.nodeagent.node_registration import Adoption
-    from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
-    from phalanx_local.nodeagent.pod_runtime.images import Images
-    from phalanx_local.nodeagent.pod_runtime.script import ScriptDefaults
-    from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 
-    for name, seconds in (
-        ("--run-seconds", run_seconds),
-        ("--start-seconds", start_seconds),
-        ("--terminate-seconds", terminate_seconds),
-    ):
-        if seconds is not None and not 0 <= seconds < float("inf"):
-            raise click.UsageError(f"{name}: {seconds:g} is not a number of seconds")
-    if not 0.01 <= restart_backoff < float("inf"):
-        raise click.UsageError("--restart-backoff: at least 0.01 seconds")
-    if pod_network:
-        try:
-            ipaddress.IPv4Network(pod_network)
-        except ValueError as error:
-            raise click.UsageError(f"--pod-network: {error}") from error
-    set_up_logging(log_level, log_format)
-    adoption = Adoption.ALL if all_nodes else Adoption.NONE if nodes_file else Adoption.MARKED
-    options = NodeAgentOptions(
-        agent=AgentOptions(
-            nodes_file=nodes_file,
-            adoption=adoption,
-            script=ScriptDefaults(start=start_seconds, run=run_seconds, terminate=terminate_seconds),
-            restarts=RestartBackoff(initial=restart_backoff, limit=30 * restart_backoff),
-            pod_network=pod_network,
-            images=Images(missing_images),
-            concurrency=concurrency,
-        ),
-        execute=mode == "exec",
-        log_directory=log_dir,
-    )
-
-    def ready(nodes: int) -> None:
-        click.echo(f"phalanx node-agent ready: {nodes} nodes")
-
-    async def serve() -> None:
-        config = load_config(kubeconfig)
-        if options.execute:
-            click.echo(
-                f"phalanx node-agent: --exec runs what users of {config.server} put into their pods "
-                "as local processes of this user",
-                err=True,
-            )
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        try:
-            await run_node_agent(config, options, ready)
-        except asyncio.CancelledError:
-            return
-
+    arguments.refuse_mistakes()
+    arguments.set_up_logging()
+    options = arguments.agent_options()
     try:
-        asyncio.run(serve())
+        asyncio.run(_serve(load_config(arguments.kubeconfig), options))
     except (ConfigError, NodeFileError, OSError) as error:
         raise click.ClickException(str(error)) from error
+
+
+async def _serve(config: ClusterConfig, options: NodeAgentOptions) -> None:
+    """Run the agent until SIGTERM or Ctrl-C."""
+    import asyncio
+    import signal
+
+    from phalanx_local.nodeagent.service import run_node_agent
+
+    if options.execute:
+        click.echo(
+            f"phalanx node-agent: --exec runs what users of {config.server} put into their pods "
+            "as local processes of this user",
+            err=True,
+        )
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await run_node_agent(config, options, lambda nodes: click.echo(f"phalanx node-agent ready: {nodes} nodes"))
+    except asyncio.CancelledError:
+        return

@@ -1,0 +1,58 @@
+"""Typed arguments of a command: a dataclass that is built from the values that click has parsed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Dress = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""A decorator that adds options to a command, such as `click.option(...)`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetsArguments:
+    """Names of jobs or gangs, [KIND/]NAME each, in a namespace (None: that of the kubeconfig's context)."""
+
+    names: tuple[str, ...]
+    namespace: str | None
+
+
+def combined(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator that adds `options` in this order."""
+
+    def dress(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return dress
+
+
+def pass_arguments(arguments: type[S], *shared: Dress) -> Callable[[Callable[[S], None]], Callable[..., None]]:
+    """Call a command that asks no cluster with an instance of the dataclass `arguments`.
+
+    The options `shared` are added to the command in this order, after those of the decorators above.
+    """
+
+    def dress(command: Callable[[S], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def callback(**values: object) -> None:
+            built = build_arguments(arguments, values)
+            # click passes every option that is declared: one that is left over has no field.
+            if values:
+                raise TypeError(f"{arguments.__name__} has no field {', '.join(values)}")
+            command(built)
+
+        return combined(*shared)(callback)
+
+    return dress
+
+
+def build_arguments(arguments: type[S], values: dict[str, object]) -> S:
+    """Return an instance of the dataclass `arguments`; the values that it takes are removed from `values`."""
+    return arguments(**{field.name: values.pop(field.name) for field in fields(arguments)})  # type: ignore[arg-type]

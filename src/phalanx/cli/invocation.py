@@ -1,0 +1,111 @@
+"""Options that commands share, as one typed object beside the struct of a command's own arguments.
+
+`pass_invocation` is the innermost decorator of a command that has such options, `pass_arguments` of one that
+has none. So a callback has at most two parameters however many options there are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import click
+
+from phalanx.cli.arguments import Dress, build_arguments, combined
+from phalanx.cli.connection import ClientOptions, parsed_client_options, print_structured, run_on_client
+
+if TYPE_CHECKING:
+    from phalanx.cli.scheduler_policy import ReadPolicy
+    from phalanx.kube.client import KubeClient
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """Options that commands share: the cluster, the policy, the schedulers, and the format of the answer.
+
+    A command that lacks one of these options sees its default. `scheduler_names` is empty where the names are to be
+    read from the scheduler, `config` where the policy is.
+    """
+
+    client: ClientOptions
+    config: str = ""
+    scheduler_names: tuple[str, ...] = ()
+    lease_namespace: str = "kube-system"
+    output: str = "table"
+
+    @property
+    def prints_table(self) -> bool:
+        return self.output == "table"
+
+    def run(self, work: Callable[[KubeClient], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` on a client of the cluster. Raises click.ClickException with one line where that fails."""
+        return run_on_client(work, self.client)
+
+    def show(self, work: Callable[[KubeClient], Coroutine[Any, Any, None]], *, watch: bool) -> None:
+        """Run `work`, which prints an answer; with `watch` ctrl-c is its regular end."""
+        try:
+            self.run(work)
+        except KeyboardInterrupt:
+            if not watch:
+                raise
+
+    def policy_reader(self, *, names_only: bool = False) -> ReadPolicy:
+        """Return a function that reads the policy and the scheduler names; see `scheduler_policy.policy_reader`.
+
+        Raises click.ClickException for a file that holds no policy.
+        """
+        from phalanx.cli.scheduler_policy import policy_reader
+
+        return policy_reader(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
+
+    def print_document(self, document: object) -> None:
+        """Print `document` on stdout, as YAML with `-o yaml`, else as JSON."""
+        print_structured(document, self.output)
+
+    def refuse_empty_names(self) -> None:
+        """Raise click.UsageError if a scheduler name is empty."""
+        refuse_empty_names(self.scheduler_names)
+
+
+def refuse_empty_names(scheduler_names: tuple[str, ...]) -> None:
+    """Raise click.UsageError if one of `scheduler_names` is empty."""
+    if not all(scheduler_names):
+        raise click.UsageError("--scheduler-name must not be empty")
+
+
+@overload
+def pass_invocation(
+    arguments: type[S], *shared: Dress
+) -> Callable[[Callable[[Invocation, S], None]], Callable[..., None]]: ...
+
+
+@overload
+def pass_invocation(
+    arguments: None, *shared: Dress
+) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]: ...
+
+
+def pass_invocation(
+    arguments: type[Any] | None, *shared: Dress
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a command with an Invocation and an instance of `arguments` (a dataclass; None for no second argument).
+
+    Each parsed value goes to the field of its name, first of `arguments`, then of Invocation. The options `shared`
+    are added to the command in this order, after those of the decorators above.
+    """
+
+    def dress(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def callback(**values: Any) -> None:
+            own = () if arguments is None else (build_arguments(arguments, values),)
+            client = parsed_client_options(values.pop("kubeconfig", None))
+            command(Invocation(client=client, **values), *own)
+
+        return combined(*shared)(callback)
+
+    return dress

@@ -1,0 +1,21 @@
+"""Lists that go on while the API server is away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def survived_outage(complain: Callable[[str], None]) -> Iterator[None]:
+    """Report a lost connection or a server error by `complain` and go on; other refusals are raised."""
+    from phalanx.kube.errors import ApiError, ConnectionLost
+
+    try:
+        yield
+    except ConnectionLost as error:
+        complain(f"no connection to the API server: {error}")
+    except ApiError as error:
+        if error.status < 500 and error.status != 429:
+            raise
+        complain(f"the API server refused: {error}")

@@ -1,0 +1,68 @@
+"""Questions to clusters, one at a time to each, and the loop of rounds that ask them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from phalanx.hub.choice.assignment import Candidate
+from phalanx.hub.choice.estimates import AskedCluster, AskedGang, Estimates
+
+#: Seconds for the answers of all clusters to one question.
+_ANSWERS = 10.0
+_LATE = "is still at the last question"
+
+
+class Questions:
+    """One question at a time to each cluster.
+
+    A cluster that answers late delays one round, and is passed over until it has answered: `late_is_never` says
+    whether it counts as refusing until then, or stays a candidate without an answer.
+    """
+
+    def __init__(
+        self, estimates: Estimates, connect: Callable[[str], AskedCluster], *, late_is_never: bool
+    ) -> None:
+        self._estimates = estimates
+        self._connect = connect
+        self._late_is_never = late_is_never
+        self._asking: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
+
+    async def ask(self, gangs: Mapping[str, Sequence[AskedGang]]) -> dict[str, dict[str, Candidate]]:
+        """Ask each cluster about its gangs. Return the answers by cluster and gang."""
+        told: dict[str, dict[str, Candidate]] = {}
+        tasks: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
+        for name, asked in gangs.items():
+            late = Candidate(name, never=self._late_is_never, message=_LATE)
+            told[name] = {gang.uid: late for gang in asked}
+            before = self._asking.get(name)
+            if before is None or before.done():
+                task = asyncio.create_task(self._estimates.ask(self._connect(name), list(asked)))
+                tasks[name] = self._asking[name] = task
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=_ANSWERS)
+        for name, task in tasks.items():
+            if task.done() and not task.cancelled():
+                told[name] = task.result()
+        return told
+
+    async def close(self) -> None:
+        """Cancel the questions that are open."""
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+
+async def run_rounds(wake: asyncio.Event, play: Callable[[], Awaitable[float]], gather: float) -> None:
+    """Call `play` until cancelled: when `wake` is set, or after the seconds that the last call returned.
+
+    What comes within `gather` seconds after the wake is part of the same round.
+    """
+    while True:
+        wake.clear()
+        pause = await play()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await wake.wait()
+        await asyncio.sleep(gather)

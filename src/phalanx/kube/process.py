@@ -1,0 +1,115 @@
+"""The shell of a process: services that run until a signal, and services of which one replica leads."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from phalanx.kube.api_server import until_reachable
+from phalanx.kube.client import KubeClient
+from phalanx.kube.failures import Failures
+from phalanx.kube.leadership import Leadership, LeaseOptions, unless_stopped
+
+
+class RunningService(Protocol):
+    """A service whose `run` returns after `stop`; `ready` is set while it serves."""
+
+    @property
+    def ready(self) -> asyncio.Event: ...
+
+    def stop(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+async def run_until_signal(*services: RunningService, announce: Callable[[], Awaitable[None]]) -> None:
+    """Run services until SIGTERM, Ctrl-C, or the end of one, which stops the others; raise what one raises.
+
+    `announce` waits until they are ready and says so; it is cancelled at the end.
+    """
+
+    def stop() -> None:
+        for service in services:
+            service.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    announcing = asyncio.ensure_future(announce())
+    try:
+        await asyncio.gather(*(_then(service.run(), stop) for service in services))
+    finally:
+        announcing.cancel()
+
+
+async def _then(run: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
+    """Stop all services when one ends, for whatever reason."""
+    try:
+        await run
+    finally:
+        stop()
+
+
+class LeadingService:
+    """A service of which one replica works at a time; without a lease it leads from the start.
+
+    `run` ends when `stop` is called or the lease is lost: see `leadership.lost_because`. `serve` sets `ready`.
+    """
+
+    def __init__(self, client: KubeClient, lease: LeaseOptions | None) -> None:
+        self.ready = asyncio.Event()
+        self.leadership = Leadership(client, lease)
+        self._failures = Failures()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End `run`, after what `drain` waits for."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Serve until that ends, which raises what it raised, or until stopped; the lease is given up last.
+
+        Nothing is asked before the API server answers: that it does not is logged once. Raises ConfigError where no
+        connection could ever be made.
+        """
+        try:
+            if await unless_stopped(self._stopping, until_reachable(self.leadership.client)):
+                await self._run_reachable()
+        finally:
+            await self.close()
+
+    async def serve(self) -> None:
+        """Work until cancelled. It is called when the lease is held."""
+        raise NotImplementedError
+
+    async def drain(self) -> None:
+        """Finish what has begun, while the lease is still held; called also if `serve` never was."""
+
+    async def close(self) -> None:
+        """Release what the service holds, after the lease."""
+
+    async def _run_reachable(self) -> None:
+        leading = asyncio.create_task(self.leadership.run(self.stop))
+        serving = asyncio.create_task(self._lead())
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            self.ready.clear()
+            for task in (serving, stopped):
+                task.cancel()
+            await asyncio.gather(serving, stopped, return_exceptions=True)
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+
+    async def _lead(self) -> None:
+        try:
+            # A list from before the lease was won could miss the last writes of the leader before.
+            await self.leadership.acquired()
+            await self.serve()
+        finally:
+            await self.drain()
