@@ -50,11 +50,12 @@ def test_both_wheels_install_without_an_index_and_start_a_command(tmp_path: Path
         [*pip, "install", "--no-deps", "--no-index", "--target", str(site), *map(str, wheels.iterdir())], check=True
     )
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    code = "import phalanx_local.server; print(phalanx_local.__file__)"
-    printed = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    assert printed.stdout.startswith(str(site))
+    for module in ("phalanx_local.server", "phalanx.testing"):
+        code = f"import {module}; print({module}.__file__)"
+        printed = subprocess.run(
+            [sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        assert printed.stdout.startswith(str(site))
     subprocess.run(
         [sys.executable, "-m", "phalanx.cli", "up", "--help"],
         env=environment,

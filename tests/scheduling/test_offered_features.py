@@ -206,6 +206,15 @@ def test_feature_gets_no_cycle_in_less_than_a_second(monkeypatch: pytest.MonkeyP
     assert world.scheduler.next_recheck == world.now + 1
 
 
+def test_feature_that_is_always_outdated_does_not_keep_the_scheduler_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, feature("outdated", lambda self: True))
+    world = Scenario(POLICY).node("a", cpu=1).pod("one", cpu=1).settle()
+    assert world.where("one") == "a"
+    assert [failure.why for failure in world.failures] == [
+        "PluginResultError: still outdated after 20 cycles in a row"
+    ]
+
+
 @pytest.mark.parametrize(
     ("offered", "why"),
     [

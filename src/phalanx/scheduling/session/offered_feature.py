@@ -30,6 +30,8 @@ REST = 60.0
 # A feature gets at most one cycle in so many seconds by `next_due`.
 _SHORTEST_NAP = 1.0
 _LONGEST_NOTE = 500
+# So many cycles in a row it gets by `outdated`; where it wants more it keeps the scheduler busy.
+_MOST_OUTDATED = 20
 
 
 class OfferedFeature(CyclePlugin):
@@ -53,6 +55,8 @@ class OfferedFeature(CyclePlugin):
         self._since: float | None = None
         self._unconfigured: Policy | None = None
         self._unreported: list[Failure] = []
+        self._is_outdated = False
+        self._outdated_cycles = 0
 
     def report(self, session: Session) -> None:
         """Add the failures at points without a session to the plan."""
@@ -76,7 +80,11 @@ class OfferedFeature(CyclePlugin):
     # before and between cycles
 
     def outdated(self) -> bool:
-        return self._ask("outdated", lambda: _one_of("True or False", self.feature.outdated(), bool), False)
+        wants = self._ask("outdated", lambda: _one_of("True or False", self.feature.outdated(), bool), False)
+        self._is_outdated = wants
+        if not wants:
+            self._outdated_cycles = 0
+        return wants
 
     def next_due(self) -> float | None:
         if self._resting:
@@ -99,6 +107,11 @@ class OfferedFeature(CyclePlugin):
                 return
             self._resting, self._since = False, None
             self._configure()
+        if self._is_outdated:
+            self._is_outdated, self._outdated_cycles = False, self._outdated_cycles + 1
+            if self._outdated_cycles > _MOST_OUTDATED:
+                self._outdated_cycles = 0
+                self.fail("outdated", PluginResultError(f"still outdated after {_MOST_OUTDATED} cycles in a row"))
         if "advance" in self._overridden:
             self._ask("advance", partial(self.feature.advance, now), None)
 
