@@ -12,7 +12,7 @@ from phalanx.jobs.suspended import QUEUE_LABEL
 from phalanx.model.pod import PodClass, PodPhase
 from phalanx.model.run_time import RunTime
 from phalanx.model.text.duration import format_moment
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 from tests.scheduling.scenario import NAMESPACE, Scenario, amounts
 from tests.views.situations import Situation
 
@@ -180,8 +180,8 @@ async def test_promised_start_is_shown_beside_the_state() -> None:
 def test_gang_that_would_be_placed_is_pending_with_the_forecast_that_it_starts() -> None:
     situation = Situation(Scenario().node("n", cpu=4).job("g", 3, cpu=1), "job", native())
     answer, turn = situation.why(), situation.turn()
-    assert (answer.state, answer.forecast, answer.reason) == (PENDING, Forecast.STARTS_NOW, "")
-    assert (turn.state, turn.forecast, turn.reason) == (PENDING, Forecast.STARTS_NOW, "")
+    assert (answer.state, answer.forecast, answer.reason) == (PENDING, PlacementForecast.STARTS_NOW, "")
+    assert (turn.state, turn.forecast, turn.reason) == (PENDING, PlacementForecast.STARTS_NOW, "")
     assert situation.entry().state is PENDING
 
 
