@@ -20,6 +20,8 @@ from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dashboard.rows.gangs import gang_row
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
@@ -28,8 +30,10 @@ from phalanx.model.verdict import Verdict
 from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.entries import JobDescription
 from phalanx.reports.jobs.job_report import FoundJob, found_job
+from phalanx.reports.missing_pods import OWNERS, why_owner
 from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
+from phalanx.reports.turn_order import TurnEntry, turn_order
 from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.reservations.stored import stored
 from phalanx.views.gang_state import CODES, GangState
@@ -84,15 +88,20 @@ class Situation:
 
     def why(self) -> WhyAnswer:
         """Return the answer of `phalanx why`, from a dry run over a snapshot."""
-        snapshot = Snapshot(ClusterState(), Intake(("phalanx",)), disruption_targets=self.evicted)
-        for event in self.world.events:
-            snapshot.state.apply(event)
-        report = WhyReport(snapshot, self.world.policy, float(self.world.now), self.plan)
+        report = self._report()
         answer = report.gang(G)
         assert answer is not None
         if answer.waits:
             answer.start = report.start(G)
         return answer
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = Snapshot(ClusterState(), Intake(("phalanx",)), disruption_targets=self.evicted)
+        snapshot.apply_events(self.world.events)
+        return snapshot
+
+    def _report(self) -> WhyReport:
+        return WhyReport(self._snapshot(), self.world.policy, float(self.world.now), self.plan)
 
     def found(self) -> FoundJob:
         """Return what the commands about jobs read from the API."""
@@ -120,7 +129,8 @@ class Situation:
 
     def _document(self, pod: Pod) -> Json:
         target = {"type": "DisruptionTarget", "status": "True", "reason": EVICTION.reason}
-        metadata: Json = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        owners = [{"uid": self._job["metadata"]["uid"], "controller": True}]
+        metadata: Json = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "ownerReferences": owners}
         if pod.terminating:
             metadata["deletionTimestamp"] = format_moment(self.world.now)
         return {
@@ -128,6 +138,15 @@ class Situation:
             "spec": {"nodeName": pod.node, "schedulingGates": [{"name": "g"}] if pod.gated else []},
             "status": {"phase": pod.phase, "conditions": [target] if pod.name in self.evicted else []},
         }
+
+    def turn(self) -> TurnEntry:
+        """Return the entry of `phalanx order`."""
+        (entry,) = (
+            each
+            for each in turn_order(self._snapshot(), self.world.policy, self.world.now).entries
+            if each.name == "g"
+        )
+        return entry
 
     # what each view shows
 
@@ -146,7 +165,7 @@ class Situation:
             "why": first.partition(" ")[0].rstrip(","),
         }
 
-    def document_states(self) -> dict[str, str]:
+    async def document_states(self) -> dict[str, str]:
         """Return the state that each view shows which is made from documents of the API."""
         found, now = self.found(), self.world.now
         entry = self.entry()
@@ -156,4 +175,18 @@ class Situation:
         (described,) = (line.split()[1] for line in lines if line.startswith("Status:"))
         (code,) = (column.text(entry, now) for column in JOBS_COLUMNS if column.title == "ST")
         assert code == CODES[entry.state]
-        return {"jobs": entry.state, "job list": status, "job describe": described}
+        answer = await why_owner(self, self._report(), self._kind, NAMESPACE, "g")  # type: ignore[arg-type]
+        assert answer is not None
+        return {"jobs": entry.state, "job list": status, "job describe": described, "why job": answer.state}
+
+    # as a client of the API
+
+    async def get(self, path: str) -> Json:
+        """Return the job."""
+        if path != OWNERS[self._kind].path(NAMESPACE, "g"):
+            raise ApiError(404, "NotFound", path)
+        return self._job
+
+    async def list_all(self, path: str, params: object = None) -> Json:
+        """Return the pods; there is nothing else in the namespace."""
+        return {"items": list(self.found().members) if path == PODS.path(NAMESPACE) else []}

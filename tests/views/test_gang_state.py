@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from phalanx.views.gang_state import CODES, SENTENCES, GangFacts, GangState, gan
 from phalanx.views.record_facts import gang_facts, pod_facts
 from tests.cluster_content import G, pod, state_of
 
-DOCS = Path(__file__).parents[2] / "docs" / "gang-states.md"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "gang-states.md"
+FORMER = ("Waiting", "Bound", "Satisfied", "Finished", "Terminating", "Evicted")
+_COMPARED = re.compile(rf'\.state (?:==|!=|in|not in) \(?"(?:{"|".join([*GangState, *FORMER])})"')
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,18 @@ def test_every_state_has_a_code_and_one_sentence_that_the_docs_show() -> None:
     assert set(SENTENCES) == set(CODES) == set(GangState)
     for state in GangState:
         assert f"| `{state}` | `{state.code}` | {state.sentence} |" in text
+
+
+def test_no_view_compares_a_state_with_a_text() -> None:
+    """A text that is no state any more would never be equal, and mypy allows it."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for package in ("cli", "reports", "dashboard", "demo", "orders")
+        for path in sorted((ROOT / "src/phalanx" / package).rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if _COMPARED.search(line)
+    ]
+    assert found == []
 
 
 def test_facts_of_a_gang_are_its_counts() -> None:

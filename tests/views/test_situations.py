@@ -12,7 +12,7 @@ from phalanx.jobs.suspended import QUEUE_LABEL
 from phalanx.model.pod import PodClass, PodPhase
 from phalanx.model.run_time import RunTime
 from phalanx.model.text.duration import format_moment
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 from tests.scheduling.scenario import NAMESPACE, Scenario, amounts
 from tests.views.situations import Situation
 
@@ -23,6 +23,7 @@ actions: "enqueue, allocate, reserve, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]
 configurations: [{name: reserve, arguments: {startDelaySeconds: 0}}]
 """
+METADATA: Json = {"name": "g", "namespace": NAMESPACE, "uid": "uid-j"}
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
 FAILED = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "no"}]}
 
@@ -30,14 +31,14 @@ FAILED = {"conditions": [{"type": "Failed", "status": "True", "reason": "Backoff
 def native(status: Json | None = None, *, members: int = 3, suspend: bool = False, **metadata: Any) -> Json:
     """Return an indexed Job whose pods are a gang."""
     spec = {"parallelism": members, "completions": members, "completionMode": "Indexed", "suspend": suspend}
-    return {"metadata": {"name": "g", "namespace": NAMESPACE, **metadata}, "spec": spec, "status": status or {}}
+    return {"metadata": METADATA | metadata, "spec": spec, "status": status or {}}
 
 
 def volcano(phase: str, *, minimum: int = 3, members: int = 3, **counts: int) -> Json:
     """Return a Volcano Job."""
     tasks = [{"name": "worker", "replicas": members, "template": {}}]
     return {
-        "metadata": {"name": "g", "namespace": NAMESPACE},
+        "metadata": METADATA,
         "spec": {"minAvailable": minimum, "tasks": tasks},
         "status": {"state": {"phase": phase}, **counts},
     }
@@ -139,7 +140,7 @@ async def test_every_view_shows_the_same_state(
     play: Callable[[], Situation], state: GangState, reason: str
 ) -> None:
     situation = play()
-    shown = situation.document_states()
+    shown = await situation.document_states()
     if play not in OF_DOCUMENTS_ALONE:
         shown |= await situation.live_states()
     assert shown == dict.fromkeys(shown, state)
@@ -178,8 +179,9 @@ async def test_promised_start_is_shown_beside_the_state() -> None:
 
 def test_gang_that_would_be_placed_is_pending_with_the_forecast_that_it_starts() -> None:
     situation = Situation(Scenario().node("n", cpu=4).job("g", 3, cpu=1), "job", native())
-    answer = situation.why()
-    assert (answer.state, answer.forecast, answer.reason) == (PENDING, Forecast.STARTS_NOW, "")
+    answer, turn = situation.why(), situation.turn()
+    assert (answer.state, answer.forecast, answer.reason) == (PENDING, PlacementForecast.STARTS_NOW, "")
+    assert (turn.state, turn.forecast, turn.reason) == (PENDING, PlacementForecast.STARTS_NOW, "")
     assert situation.entry().state is PENDING
 
 

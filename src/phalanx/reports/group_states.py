@@ -9,14 +9,14 @@ from phalanx.cluster.composites import Composites
 from phalanx.model.composite import Composite
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 
 
 class GroupAnswer(Protocol):
     """Answer about one gang of the group, as `phalanx why` gives it."""
 
     state: GangState
-    forecast: Forecast
+    forecast: PlacementForecast
     reason: str
 
 

@@ -193,10 +193,20 @@ def _through(
                 return answer
             return gang or pod
     if pods:
+        gang = _gang_of_pods(report, namespace, pods)
+        if gang is not None:
+            # Its PodGroup may ask for more members than the owner says by itself.
+            answer.state = gang.state
         answer.message = f"its {len(pods)} pods exist, and none of them waits"
     else:
         answer.message = "it wants no pods now"
     return answer
+
+
+def _gang_of_pods(report: WhyReport, namespace: str, pods: list[dict[str, Any]]) -> WhyAnswer | None:
+    """Return the answer about the gang that the first of these pods is in; None where it is in none."""
+    pod = report.pod(namespace, text(mapping(pods[0].get("metadata")).get("name")))
+    return report.gang(GangKey(*pod.gang.split("/", 1))) if pod is not None and pod.gang else None
 
 
 def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[dict[str, Any]]) -> bool:

@@ -16,7 +16,7 @@ from phalanx.scheduling.start_reservations.forecasts import UnitStart
 from phalanx.scheduling.start_reservations.plugin import load_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.record_facts import observed_states
 
 
@@ -33,7 +33,7 @@ class StartEntry(msgspec.Struct):
     priority: int
     state: GangState
     start: PromisedStart
-    forecast: Forecast = Forecast.NONE
+    forecast: PlacementForecast = PlacementForecast.NONE
 
 
 def start_entries(
@@ -98,7 +98,7 @@ def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, G
                 scheduler.session.turn_priority(member),
                 observed[record.gang.key] if record.gang is not None else GangState.PENDING,
                 PromisedStart(),
-                Forecast.STARTS_NOW,
+                PlacementForecast.STARTS_NOW,
             )
         entry.pods += 1
     return list(found.values())

@@ -19,7 +19,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.dominant_share import dominant_share
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.dry_run import DryRun
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.record_facts import observed_states
 
 #: By what somebody stands behind the one before, where no plugin says so.
@@ -45,7 +45,7 @@ class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     priority: int
     created: int
     state: GangState
-    forecast: Forecast = Forecast.NONE
+    forecast: PlacementForecast = PlacementForecast.NONE
     keys: dict[str, float | str]
     behind: str = ""
     members: int = 1
@@ -107,7 +107,7 @@ class _Line:
             record = self._session.state.pods[bind.uid]
             gang = record.gang
             member = gang if gang is not None and gang.spec is not None else record
-            entry = self._entry(member, len(found) + 1, Forecast.STARTS_NOW, "")
+            entry = self._entry(member, len(found) + 1, PlacementForecast.STARTS_NOW, "")
             known = found.setdefault(id(member), entry)
             known.members += known is not entry
         return list(found.values())
@@ -116,7 +116,9 @@ class _Line:
         """Of a gang group its gangs, one after the other."""
         entries = []
         for number, member in enumerate(unit.members):
-            entry = self._entry(member, position + number, Forecast.NONE, "gang group" if number else behind)
+            entry = self._entry(
+                member, position + number, PlacementForecast.NONE, "gang group" if number else behind
+            )
             entry.reserved = unit.reserved
             verdict = self._verdict(member)
             if verdict is not None:
@@ -130,7 +132,9 @@ class _Line:
         found = self._gangs.get(member.key)
         return found or next((told for uid in member.pending if (told := self._pods.get(uid)) is not None), None)
 
-    def _entry(self, member: GangRecord | PodRecord, position: int, forecast: Forecast, behind: str) -> TurnEntry:
+    def _entry(
+        self, member: GangRecord | PodRecord, position: int, forecast: PlacementForecast, behind: str
+    ) -> TurnEntry:
         queue = self._session.charge_path(member).queue
         if isinstance(member, PodRecord):
             pod = member.pod
@@ -143,7 +147,7 @@ class _Line:
             state = self._observed[member.key]
             members = (
                 1
-                if forecast is Forecast.STARTS_NOW
+                if forecast is PlacementForecast.STARTS_NOW
                 else spec.min_member
                 if spec is not None
                 else len(member.members)

@@ -39,7 +39,7 @@ from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
-from phalanx.views.gang_state import Forecast, GangState, gang_state
+from phalanx.views.gang_state import GangState, PlacementForecast, gang_state
 from phalanx.views.record_facts import member_facts, observed_states
 
 _NODES_NAMED = 5
@@ -80,12 +80,12 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     size: GangSize | None = None
     start: PromisedStart | None = None
     run_time: RunTimeEntry | None = None
-    forecast: Forecast = Forecast.NONE
+    forecast: PlacementForecast = PlacementForecast.NONE
 
     @property
     def waits(self) -> bool:
         """Whether it waits for nodes for its minimum, and would not get them now."""
-        return self.state.waits and self.forecast is not Forecast.STARTS_NOW
+        return self.state.waits and self.forecast is not PlacementForecast.STARTS_NOW
 
 
 class GangSize(msgspec.Struct, omit_defaults=True):
@@ -294,8 +294,8 @@ class WhyReport:
         answer.state = state_of_groups(started, least, below.values())
         answer.placeable, answer.missing = able, max(0, least - able)
         if able >= least:
-            if any(found.forecast is Forecast.STARTS_NOW for found in below.values()):
-                answer.forecast = Forecast.STARTS_NOW
+            if any(found.forecast is PlacementForecast.STARTS_NOW for found in below.values()):
+                answer.forecast = PlacementForecast.STARTS_NOW
             answer.message = f"{able} groups have started or would start now, {least} are needed"
             return answer
         answer.message = f"{able} of the {least} groups that it needs have started or could start"
@@ -462,7 +462,7 @@ class WhyReport:
             return answer
         if found.state == DUE:
             nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
-            answer.forecast, answer.reason, answer.missing = Forecast.STARTS_AFTER_EVICTIONS, "", 0
+            answer.forecast, answer.reason, answer.missing = PlacementForecast.STARTS_AFTER_EVICTIONS, "", 0
             answer.message = _joined(found.message, f"once they have left it starts on {nodes}")
             answer.change = (
                 f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
@@ -491,7 +491,7 @@ class WhyReport:
             )
             answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
         elif targets:
-            answer.forecast = Forecast.STARTS_NOW
+            answer.forecast = PlacementForecast.STARTS_NOW
             answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
             answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
         else:

@@ -85,7 +85,7 @@ CODES: Mapping[GangState, str] = MappingProxyType(
 )
 
 
-class Forecast(enum.StrEnum):
+class PlacementForecast(enum.StrEnum):
     """Result of a dry run for a gang that waits: what the scheduler would do with it now."""
 
     NONE = ""  # it would not be placed, or there was no dry run
@@ -94,7 +94,7 @@ class Forecast(enum.StrEnum):
 
     @property
     def words(self) -> str:
-        """Forecast as it stands behind the state in a line of text."""
+        """PlacementForecast as it stands behind the state in a line of text."""
         return {"StartsNow": "starts now", "StartsAfterEvictions": "starts after evictions"}.get(self, "")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangCounts, GangKey
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
 from phalanx.views.gang_state import GangFacts, GangState, gang_state
@@ -21,19 +20,7 @@ def gang_facts(record: GangRecord, evicted: Collection[str] = ()) -> GangFacts:
     met = False
     if spec is not None and 0 < counts.active < minimum and spec.match_policy in ONCE:
         met = quorum_requirement(record, spec).satisfied
-    return GangFacts(
-        minimum=minimum,
-        minimum_met=met,
-        pending=counts.pending,
-        gated=counts.gated,
-        other_scheduler=counts.other_scheduler,
-        placed=counts.assumed + counts.bound,
-        running=counts.running,
-        succeeded=counts.succeeded,
-        failed=counts.failed,
-        terminating=counts.terminating,
-        evicted=_evicted(record, evicted) if counts.terminating else 0,
-    )
+    return _facts(counts, minimum, _evicted(record, evicted) if counts.terminating else 0, met=met)
 
 
 def observed_states(state: ClusterState, evicted: Collection[str] = ()) -> dict[GangKey, GangState]:
@@ -48,17 +35,24 @@ def pod_facts(record: PodRecord, evicted: Collection[str] = ()) -> GangFacts:
 
 def member_facts(states: Iterable[MemberState], *, minimum: int = 0, evicted: int = 0) -> GangFacts:
     """Return the facts about pods in these states; `evicted` of the terminating ones are evicted."""
-    counts = Counter(states)
+    numbers = [0] * len(MemberState)
+    for state in states:
+        numbers[state] += 1
+    return _facts(GangCounts(*numbers), minimum, evicted)
+
+
+def _facts(counts: GangCounts, minimum: int, evicted: int, *, met: bool = False) -> GangFacts:
     return GangFacts(
         minimum=minimum,
-        pending=counts[MemberState.PENDING],
-        gated=counts[MemberState.GATED],
-        other_scheduler=counts[MemberState.OTHER_SCHEDULER],
-        placed=counts[MemberState.ASSUMED] + counts[MemberState.BOUND],
-        running=counts[MemberState.RUNNING],
-        succeeded=counts[MemberState.SUCCEEDED],
-        failed=counts[MemberState.FAILED],
-        terminating=counts[MemberState.TERMINATING],
+        minimum_met=met,
+        pending=counts.pending,
+        gated=counts.gated,
+        other_scheduler=counts.other_scheduler,
+        placed=counts.assumed + counts.bound,
+        running=counts.running,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        terminating=counts.terminating,
         evicted=evicted,
     )
 

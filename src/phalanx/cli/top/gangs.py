@@ -10,7 +10,7 @@ from phalanx.cli.top.pieces import STATE_STYLES
 from phalanx.cli.top.row_list import Column, RowList, SortKey
 from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.times import parse_time
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 
 # What one looks for first: those that have trouble, then those that wait.
 _URGENCY = (
@@ -29,7 +29,7 @@ _URGENCY = (
 
 def start(row: GangRow, now: float) -> str:
     """`<= 12m0s` is a promise, `~ 12m0s` a plan, `now` what the last rehearsal would place."""
-    if row.forecast == Forecast.STARTS_NOW:
+    if row.forecast == PlacementForecast.STARTS_NOW:
         return "now"
     if not row.start:
         return "-"

@@ -11,7 +11,7 @@ from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
 from phalanx.reports.why import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
-from phalanx.views.gang_state import Forecast
+from phalanx.views.gang_state import PlacementForecast
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class AskWhy(msgspec.Struct, frozen=True):
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits."""
 
-    forecast: Forecast = Forecast.NONE
+    forecast: PlacementForecast = PlacementForecast.NONE
     reason: str = ""
     message: str = ""
     change: str = ""

@@ -39,7 +39,7 @@ from phalanx.reports.queue_report import report
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyReport
 from phalanx.scheduling.framework.policy import Policy
-from phalanx.views.gang_state import Forecast
+from phalanx.views.gang_state import PlacementForecast
 
 # So long a rehearsal may look ahead for starts, in seconds; the page is to be current rather than complete.
 _START_SECONDS = 3.0
@@ -122,17 +122,17 @@ class Rehearser:
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
             if (said := report.gang_verdict(key)) is not None:
-                gangs[key] = RehearsedVerdict(Forecast.NONE, said.code, said.message, said.change)
+                gangs[key] = RehearsedVerdict(PlacementForecast.NONE, said.code, said.message, said.change)
             elif any(uid in report.bound_to for uid in record.members):
-                gangs[key] = RehearsedVerdict(Forecast.STARTS_NOW)
+                gangs[key] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         pods = {}
         for uid, pod in self.state.pods.items():
             if pod.gang is not None:
                 continue
             if (told := report.pod_verdict(uid)) is not None:
-                pods[uid] = RehearsedVerdict(Forecast.NONE, told.code, told.message, told.change)
+                pods[uid] = RehearsedVerdict(PlacementForecast.NONE, told.code, told.message, told.change)
             elif uid in report.bound_to:
-                pods[uid] = RehearsedVerdict(Forecast.STARTS_NOW)
+                pods[uid] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         deadline = time.monotonic() + _START_SECONDS
         times = report.start_times(lambda: time.monotonic() >= deadline)
         starts = []

@@ -13,7 +13,7 @@ from phalanx.hub.dispatch_answer import DispatchAnswer
 from phalanx.reports.account_entries import QueueEntry, QuotaEntry
 from phalanx.reports.whatif.answer import WhatIfAnswer
 from phalanx.reports.why import WhyAnswer
-from phalanx.views.gang_state import Forecast, GangState
+from phalanx.views.gang_state import GangState, PlacementForecast
 
 Row = TypeVar("Row")
 
@@ -36,7 +36,7 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     queue: str = ""
     priority: int = 0
     state: GangState
-    forecast: Forecast = Forecast.NONE
+    forecast: PlacementForecast = PlacementForecast.NONE
     minimum: int = 0
     pending: int = 0
     gated: int = 0
