@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import Manifest, account_with_rights, make_rule
 from phalanx.dialects.devices.claims import ClaimEnricher
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.families.composites import COMPOSITES
@@ -17,12 +17,7 @@ from phalanx.kube.core_resources import DEFINITIONS
 
 def accounting_access(account: str, namespace: str) -> list[Manifest]:
     """It reads, and writes nothing."""
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    return [
-        make_object("v1", "ServiceAccount", account, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", account, rules=list(_rules())),
-        make_binding("ClusterRole", account, subject),
-    ]
+    return account_with_rights(account, namespace, list(_rules()))
 
 
 def _rules() -> Iterator[Manifest]:

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from phalanx.cli.installation.manifests import LEASE_NAMESPACE, RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import (
+    LEASE_NAMESPACE,
+    Manifest,
+    account_with_rights,
+    lease_rules,
+    make_rule,
+)
 from phalanx.controllers.groups.owners import owner_resources
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.registry import Dialects
@@ -20,19 +26,7 @@ _WRITE = ("create", "patch", "update", "delete")
 
 def controller_access(account: str, namespace: str) -> list[Manifest]:
     """It may make pods everywhere: who may write Jobs somewhere has pods made there, as with any controller."""
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    lease = ["coordination.k8s.io"]
-    own = [
-        make_rule(lease, ["leases"], ["create"]),
-        {**make_rule(lease, ["leases"], ["get", "update"]), "resourceNames": [LEASE]},
-    ]
-    return [
-        make_object("v1", "ServiceAccount", account, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", account, rules=list(_rules())),
-        make_binding("ClusterRole", account, subject),
-        make_object(f"{RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=own),
-        make_binding("Role", account, subject, LEASE_NAMESPACE),
-    ]
+    return account_with_rights(account, namespace, list(_rules()), (LEASE_NAMESPACE, lease_rules(LEASE)))
 
 
 def _rules() -> Iterator[Manifest]:

@@ -6,6 +6,7 @@ from phalanx.cli.installation.manifests import (
     LEASE_NAMESPACE,
     RBAC,
     Manifest,
+    account_with_rights,
     make_binding,
     make_object,
     make_rule,
@@ -21,7 +22,6 @@ ACCOUNT = "phalanx-dashboard"
 def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Manifest]:
     """A service account that reads what the scheduler reads and has written down, and asks who people are and what
     they may. It writes nothing, and gets no keys: who could read those could forge plan marks."""
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     rules = [
         *reading_rules(),
         make_rule([""], ["events", "resourcequotas"], READ),
@@ -32,13 +32,7 @@ def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Ma
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
     ]
-    return [
-        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
-        make_binding("ClusterRole", ACCOUNT, subject),
-        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=[records_rule(scheduler_name)]),
-        make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
-    ]
+    return account_with_rights(ACCOUNT, namespace, rules, (LEASE_NAMESPACE, [records_rule(scheduler_name)]))
 
 
 def order_access(namespace: str) -> list[Manifest]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
-from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule, read_definition
+from phalanx.cli.installation.manifests import (
+    RBAC,
+    Manifest,
+    account_with_rights,
+    lease_rules,
+    make_binding,
+    make_object,
+    make_rule,
+    read_definition,
+)
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.dispatched import HUB_LEASE
@@ -18,7 +27,6 @@ from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
 ACCOUNT = "phalanx-hub"
 #: What `phalanx hub --leader-elect` calls its lease (HubOptions).
 LEADER_LEASE = "phalanx-hub-leader"
-_LEASES = ["coordination.k8s.io"]
 
 
 def hub_definitions() -> list[Manifest]:
@@ -30,12 +38,7 @@ def hub_definitions() -> list[Manifest]:
 
 def hub_access(namespace: str) -> list[Manifest]:
     """At the hub: the gangs and their pods' status, the hub's own records, and the Secrets of one namespace."""
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
-    own = [
-        make_rule([""], ["secrets"], ["get"]),
-        make_rule(_LEASES, ["leases"], ["create"]),
-        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [LEADER_LEASE]},
-    ]
+    own = [make_rule([""], ["secrets"], ["get"]), *lease_rules(LEADER_LEASE)]
     groups = [kind.resource.group for kind in GROUP_KINDS]
     rules = [
         make_rule([""], ["pods"], READ),
@@ -56,11 +59,7 @@ def hub_access(namespace: str) -> list[Manifest]:
     ]
     return [
         make_object("v1", "Namespace", namespace),
-        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
-        make_binding("ClusterRole", ACCOUNT, subject),
-        make_object(f"{RBAC}/v1", "Role", ACCOUNT, namespace, rules=own),
-        make_binding("Role", ACCOUNT, subject, namespace),
+        *account_with_rights(ACCOUNT, namespace, rules, (namespace, own)),
         *_viewers(),
     ]
 
@@ -88,10 +87,8 @@ def _viewers() -> Iterator[Manifest]:
 def member_access(namespace: str) -> list[Manifest]:
     """In a member cluster: copies, the hub's lease, and what a forecast reads. No Secrets, no rights to give
     rights."""
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     lease = [
-        make_rule(_LEASES, ["leases"], ["create"]),
-        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [HUB_LEASE]},
+        *lease_rules(HUB_LEASE),
         # What the scheduler remembers of starts that it has promised, and of past use.
         make_rule([""], ["configmaps"], READ),
     ]
@@ -104,11 +101,7 @@ def member_access(namespace: str) -> list[Manifest]:
     ]
     return [
         make_object("v1", "Namespace", namespace),
-        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
-        make_binding("ClusterRole", ACCOUNT, subject),
-        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=lease),
-        make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
+        *account_with_rights(ACCOUNT, namespace, rules, (LEASE_NAMESPACE, lease)),
     ]
 
 
@@ -125,19 +118,12 @@ def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> 
         make_rule(["kueue.x-k8s.io"], ["workloads/status"], ["patch"]),
         make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
     ]
-    own = [
-        make_rule(_LEASES, ["leases"], ["create"]),
-        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [MULTIKUEUE_ACCOUNT]},
-    ]
+    own = lease_rules(MULTIKUEUE_ACCOUNT)
     secrets = [make_rule([""], ["secrets"], ["get"])]
     name = MULTIKUEUE_ACCOUNT
     return [
         make_object("v1", "Namespace", namespace),
-        make_object("v1", "ServiceAccount", name, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", name, rules=rules),
-        make_binding("ClusterRole", name, subject),
-        make_object(f"{RBAC}/v1", "Role", name, namespace, rules=own),
-        make_binding("Role", name, subject, namespace),
+        *account_with_rights(name, namespace, rules, (namespace, own)),
         make_object(f"{RBAC}/v1", "Role", f"{name}-kubeconfigs", kueue_namespace, rules=secrets),
         make_binding("Role", f"{name}-kubeconfigs", subject, kueue_namespace),
     ]

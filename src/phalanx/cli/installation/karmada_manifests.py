@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cli.installation.hub_manifests import member_reading
-from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import Manifest, account_with_rights, lease_rules, make_object, make_rule
 from phalanx.dialects.dialect import READ
 from phalanx.hub.karmada.bindings import BINDINGS, CLUSTERS
 from phalanx.hub.karmada.templates import TEMPLATE_KINDS
@@ -11,12 +11,10 @@ from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE
 
 #: The account at Karmada's API server. Its requests reach members in its own name.
 ACCOUNT = "phalanx-karmada"
-_LEASES = ["coordination.k8s.io"]
 
 
 def karmada_access(namespace: str) -> list[Manifest]:
     """At Karmada's API server: bindings, their templates, and the way to its clusters. No Secrets."""
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     plurals: dict[str, list[str]] = {}
     for kind in TEMPLATE_KINDS:
         plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)
@@ -29,32 +27,18 @@ def karmada_access(namespace: str) -> list[Manifest]:
         *(make_rule([group], names, ["get"]) for group, names in plurals.items()),
         make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
     ]
-    own = [
-        make_rule(_LEASES, ["leases"], ["create"]),
-        {**make_rule(_LEASES, ["leases"], ["get", "update"]), "resourceNames": [ACCOUNT]},
-    ]
-    return [
-        make_object("v1", "Namespace", namespace),
-        make_object("v1", "ServiceAccount", ACCOUNT, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
-        make_binding("ClusterRole", ACCOUNT, subject),
-        make_object(f"{RBAC}/v1", "Role", ACCOUNT, namespace, rules=own),
-        make_binding("Role", ACCOUNT, subject, namespace),
-    ]
+    account = account_with_rights(ACCOUNT, namespace, rules, (namespace, lease_rules(ACCOUNT)))
+    return [make_object("v1", "Namespace", namespace), *account]
 
 
 def karmada_member_access(namespace: str) -> list[Manifest]:
     """In a member: what a forecast reads. Nothing is written there, and the account need not exist there: Karmada's
     proxy names it."""
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     rules = [
         make_rule([""], ["pods"], READ),
         make_rule([kind.resource.group for kind in GROUP_KINDS], ["podgroups"], READ),
         *member_reading(),
     ]
-    return [
-        make_object(f"{RBAC}/v1", "ClusterRole", ACCOUNT, rules=rules),
-        make_binding("ClusterRole", ACCOUNT, subject),
-        make_object(f"{RBAC}/v1", "Role", ACCOUNT, LEASE_NAMESPACE, rules=[make_rule([""], ["configmaps"], READ)]),
-        make_binding("Role", ACCOUNT, subject, LEASE_NAMESPACE),
-    ]
+    records = [make_rule([""], ["configmaps"], READ)]
+    account = account_with_rights(ACCOUNT, namespace, rules, (LEASE_NAMESPACE, records))
+    return [each for each in account if each["kind"] != "ServiceAccount"]

@@ -63,14 +63,10 @@ def _as_json(text: str) -> bytes:
 def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease: str = "") -> list[Manifest]:
     """A service account for the scheduler with the rights that it uses, and no other. The lease, and the ConfigMaps
     of what it remembers, are those that a scheduler of this name takes (kube/own_objects.py)."""
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    own = list(_own_rules(scheduler_name, lease))
     return [
         make_object("v1", "Namespace", namespace),
-        make_object("v1", "ServiceAccount", account, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
-        make_binding("ClusterRole", account, subject),
-        make_object(f"{RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=list(_own_rules(scheduler_name, lease))),
-        make_binding("Role", account, subject, LEASE_NAMESPACE),
+        *account_with_rights(account, namespace, list(_cluster_rules()), (LEASE_NAMESPACE, own)),
         # Without a key: the first scheduler puts one in, and installing anew leaves it alone.
         make_object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
         *tenant_roles(),
@@ -234,6 +230,31 @@ def _record_names(scheduler_name: str, *further: str) -> list[str]:
 
 def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:
     return {"apiGroups": list(groups), "resources": list(names), "verbs": list(verbs)}
+
+
+def account_with_rights(
+    name: str, namespace: str, rules: Sequence[Manifest], *roles: tuple[str, Sequence[Manifest]]
+) -> list[Manifest]:
+    """Return a service account with `rules` everywhere, and rules of their own in the namespaces of `roles`."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    account = [
+        make_object("v1", "ServiceAccount", name, namespace),
+        make_object(f"{RBAC}/v1", "ClusterRole", name, rules=list(rules)),
+        make_binding("ClusterRole", name, subject),
+    ]
+    for place, own in roles:
+        account += [
+            make_object(f"{RBAC}/v1", "Role", name, place, rules=list(own)),
+            make_binding("Role", name, subject, place),
+        ]
+    return account
+
+
+def lease_rules(lease: str) -> list[Manifest]:
+    """Return the rights to make leases, and to renew the one that is called `lease`."""
+    groups = ["coordination.k8s.io"]
+    renewed = make_rule(groups, ["leases"], ["get", "update"])
+    return [make_rule(groups, ["leases"], ["create"]), {**renewed, "resourceNames": [lease]}]
 
 
 def make_binding(role: str, account: str, subject: Manifest, namespace: str = "") -> Manifest:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from phalanx.admission.webhook.registration import CERTIFICATES
 from phalanx.admission.webhook.registration import NAME as WEBHOOK
-from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
+from phalanx.cli.installation.manifests import (
+    RBAC,
+    Manifest,
+    account_with_rights,
+    make_binding,
+    make_object,
+    make_rule,
+)
 from phalanx.dialects.dialect import READ
 from phalanx.jobs.reservations import LEDGER_NAMESPACE
 
@@ -31,11 +38,7 @@ def webhook_access(namespace: str) -> list[Manifest]:
     # The names are those of namespaces, so they cannot be listed.
     ledgers = make_rule([""], ["configmaps"], ["get", "update"])
     return [
-        make_object("v1", "ServiceAccount", account, namespace),
-        make_object(f"{RBAC}/v1", "ClusterRole", account, rules=rules),
-        make_binding("ClusterRole", account, subject),
-        make_object(f"{RBAC}/v1", "Role", account, namespace, rules=[own]),
-        make_binding("Role", account, subject, namespace),
+        *account_with_rights(account, namespace, rules, (namespace, [own])),
         make_object(f"{RBAC}/v1", "Role", f"{account}-quota", LEDGER_NAMESPACE, rules=[ledgers]),
         make_binding("Role", f"{account}-quota", subject, LEDGER_NAMESPACE),
         # Without certificates: the first replica puts them in, and installing anew leaves them alone.

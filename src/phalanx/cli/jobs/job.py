@@ -142,17 +142,13 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
         if arguments.start:
             display.show(*await StartQuestion(invocation, where, queue or "").answer(client, output))
             return
-        found = await reader.jobs(where, time.time(), arguments.kinds)
-        entries = [each.entry for each in found if shown(each.entry)]
-        if output == "name":
-            answer: Any = [f"{entry.kind}/{entry.name}" for entry in entries]
-        elif output in ("json", "yaml"):
-            answer = {"jobs": entries}
-        elif entries:
-            answer = job_table(entries, time.time(), wide=output == "wide", namespaces=arguments.all_namespaces)
+        jobs = await reader.jobs(where, time.time(), arguments.kinds)
+        entries = [each.entry for each in jobs if shown(each.entry)]
+        if output in ("table", "wide") and entries:
+            table = job_table(entries, time.time(), wide=output == "wide", namespaces=arguments.all_namespaces)
+            display.show(table, reader.warnings)
         else:
-            answer = [f"no jobs in {'any namespace' if where is None else f'namespace {where}'}"]
-        display.show(answer, reader.warnings)
+            display.show(_without_table(entries, output, where), reader.warnings)
 
     async def work(client: KubeClient) -> None:
         reader = JobReader(client)
@@ -162,6 +158,15 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
             await look(client, reader)
 
     invocation.show(work, watch=arguments.watch)
+
+
+def _without_table(entries: list[JobEntry], output: str, namespace: str | None) -> list[str] | object:
+    """Return names, a document, or the line that there are no jobs in `namespace` (None: in any)."""
+    if output == "name":
+        return [f"{entry.kind}/{entry.name}" for entry in entries]
+    if output in ("json", "yaml"):
+        return {"jobs": entries}
+    return [f"no jobs in {'any namespace' if namespace is None else f'namespace {namespace}'}"]
 
 
 @job.command("describe", short_help="Everything about one job.")
