@@ -130,12 +130,9 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     display = Display("table" if output == "name" else output, live=arguments.watch)
 
     def shown(entry: JobEntry) -> bool:
-        if queue and entry.queue != queue:
-            return False
-        words = {entry.state, entry.state.code, entry.phase or "New"}
-        if spellings and not spellings & {word.lower() for word in words}:
-            return False
-        return matches(wanted, entry.labels)
+        words = {word.lower() for word in (entry.state, entry.state.code, entry.phase or "New")}
+        named = (not queue or entry.queue == queue) and (not spellings or bool(spellings & words))
+        return named and matches(wanted, entry.labels)
 
     async def look(client: KubeClient, reader: JobReader) -> None:
         where = None if arguments.all_namespaces else arguments.namespace or client.namespace
