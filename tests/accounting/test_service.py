@@ -30,7 +30,7 @@ from tests.e2e.world import PODS, pod
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/phalanx-system/serviceaccounts",

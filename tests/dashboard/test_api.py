@@ -110,7 +110,8 @@ async def test_nodes_have_what_is_free(page: Page) -> None:
 async def test_evictions_are_told_from_their_events(page: Page) -> None:
     await until(lambda: page_has(page, "evictions", 2), "both evictions")
     rows = (await page.rows("evictions")).values()
-    assert {(row["namespace"], row["pod"], row["when"]) for row in rows} == {
+    # (Tests of other files evict pods on the same server.)
+    assert {(row["namespace"], row["pod"], row["when"]) for row in rows} >= {
         ("ours", "train-9", "2026-01-02T03:04:05Z"),
         ("hidden-ns", "quiet-pod", "2026-01-02T03:04:05Z"),
     }

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from phalanx.cli.main import main
 
-PATIENCE = 30.0
+# Ends a test that hangs, no more: a process may need long to start on a busy machine (seconds).
+PATIENCE = 90.0
 # Commands in this process write to what stands in for its stdout: one at a time.
 _ONE = threading.Lock()
 

@@ -19,7 +19,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.status.verdict_publisher import VerdictPublisher
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer, free_port
-from tests.e2e.processes import Process
+from tests.e2e.processes import PATIENCE, Process
 from tests.e2e.world import NODES, PODS, World, pod
 from tests.kube.certificates import Authority
 from tests.kube.stub_server import StubServer
@@ -72,7 +72,7 @@ class Place:
             await self.client.create(PODS.path("default"), pod(name, labels=GANG))
 
     async def until_bound(self, count: int = 4) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 items = (await self.client.list_all(PODS.path("default")))["items"]
                 if sum(bool(item["spec"].get("nodeName")) for item in items) >= count:
