@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.hub import service
+from phalanx.hub import process
 from tests.hub.federation import Federation, federation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio]
@@ -69,7 +69,7 @@ async def hostile(three: Federation, name: str, answer: Answer) -> AsyncIterator
 
 
 async def test_hostile_clusters_harm_only_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_ANSWER_BYTES", 2**20)
+    monkeypatch.setattr(process, "_ANSWER_BYTES", 2**20)
     async with federation(tmp_path) as three:
         await three.members["north"].node("n1", "8")
         await three.join("north")
