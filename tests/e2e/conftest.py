@@ -42,8 +42,7 @@ _installed = functools.cache(importlib.metadata.entry_points)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in PERIODS.items():
         monkeypatch.setattr(name, seconds)
-    for module in ("phalanx.scheduling.policy.registry", "phalanx.dialects.registry"):
-        monkeypatch.setattr(f"{module}.entry_points", _installed)
+    monkeypatch.setattr("phalanx.dialects.registry.entry_points", _installed)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -51,7 +50,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     """With our CRDs installed. No controllers and no kubelets: tests report phases and delete what they made.
 
     It speaks plain HTTP: each watch of each scheduler is a connection of its own, and their handshakes would take
-    half of the time. Over TLS, with tokens, go test_native_releases, test_local_claims and tests/attacks.
+    half of the time. test_native_releases and test_local_claims use TLS and tokens; so does tests/attacks with
+    PHALANX_FULL.
     """
     async with running(tmp_path_factory.mktemp("e2e"), insecure=True) as made:
         yield made
