@@ -24,7 +24,7 @@ KEY = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
 NO_ANNOTATIONS = re.compile(
     r"kubernetes\.io/(aws-ebs|azure-.*|cinder|gce-pd|no-provisioner|portworx.*|vsphere.*|hostname)"
     r"|cloud\.google\.com/scheduled-maintenance-time|failure-domain\..*|topology\.kubernetes\.io/.*|resource\.kubernetes\.io/admin-access"
-    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|held-room|origin|when-lost)"
+    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|LastVerdict|held-room|origin|when-lost)"
     r"|yunikorn\.apache\.org/app-id|quota\.scheduling\.koordinator\.sh/name|scheduling\.x-k8s\.io/pod-group"
     r"|kubectl\.kubernetes\.io/last-applied-configuration"
 )

@@ -19,6 +19,7 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
 from phalanx.model.text.decoding import parse_whole
 from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +211,10 @@ class PodConditions:
         self._begin(uid, known, Urgency.NOMINATE)
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
-        """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held."""
+        """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held. The
+        exact code and the counts stand beside them."""
         conditions = [_condition_of(verdict)]
+        conditions.append(PodCondition(LAST_VERDICT, "True", verdict.code, told_fields(verdict)))
         if verdict.unschedulable:
             conditions += self._admission_over(uid)
         else:

@@ -12,7 +12,7 @@ from phalanx.kube.paths import Resource
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod, bound_at
 from phalanx.model.text.duration import format_moment
-from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NodeCount, Verdict
 from phalanx.reports.evicted_members import (
     EvictedMembers,
     advice_after_eviction,
@@ -27,7 +27,7 @@ from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPla
 from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import RunTimeEntry, run_time_of
 from phalanx.reports.snapshot import Snapshot
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND, to_count
+from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND, to_count
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement

@@ -7,8 +7,9 @@ from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
+from phalanx.model.verdict import gang_object
 from phalanx.scheduling.actions.allocate import walk
-from phalanx.scheduling.diagnosis.verdicts import not_considered
+from phalanx.scheduling.diagnosis.verdicts import not_considered, pod_object
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
@@ -262,10 +263,11 @@ class Scheduler:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
             session.decisions.set_pod_verdict(
-                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions)
+                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions, (pod_object(unit.pod),))
             )
         for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+            told = not_considered(f"gang {gang.key}", self.policy.actions, (gang_object(gang.key),))
+            session.decisions.set_gang_verdict(gang, told)
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

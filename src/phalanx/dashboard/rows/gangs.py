@@ -10,7 +10,7 @@ from phalanx.dashboard.rows.entries import GangRow
 from phalanx.model.gang import GangCounts, shown_name
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts, pod_facts
 

@@ -20,6 +20,8 @@ from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, group_ref
 from phalanx.model.composite import Composite
 from phalanx.model.events import ClusterEvent, CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import GangKey, GroupRef, Problem
+from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
 COMPOSITES = WantedKind(NATIVE, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
 
@@ -129,6 +131,7 @@ class CompositeObjects(PodEnricher):
 class CompositeStatusInput(msgspec.Struct, frozen=True):
     """What a composite's status says. `placed` tells whether its first quorum has been placed, `reason` and
     `message` why it waits ("" where nothing is known); `held` by a quota or a turn, for which the API has no word.
+    `verdict` is the exact reason.
     """
 
     generation: int = 0
@@ -136,6 +139,7 @@ class CompositeStatusInput(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     held: bool = False
+    verdict: Verdict | None = None
 
 
 def composite_conditions(told: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
@@ -153,4 +157,6 @@ def composite_conditions(told: Conditions, group: CompositeStatusInput, now: int
     elif own is not None and own.get("status") == "False":
         admitted = ("True", "Admitted", "")
     wishes = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
+    if group.verdict is not None and any(wish is not None and wish[0] == "False" for _, wish in wishes):
+        wishes.append((LAST_VERDICT, ("True", group.verdict.code, told_fields(group.verdict))))
     return fresh_conditions(told, wishes, group.generation, now)

@@ -12,6 +12,7 @@ from phalanx.dialects.gangs.status_input import (
     current_conditions,
     find_condition,
     fresh_conditions,
+    last_verdict,
 )
 
 # Ours: a quota or a turn in a queue is no lack of nodes, and the API has no word for it.
@@ -38,6 +39,10 @@ def conditions_of(group: GroupStatusInput) -> Conditions:
     told = current_conditions(group)
     kind = scheduled_condition(group.ref.version)
     wishes = [(kind, _scheduled(group, find_condition(told, kind))), (ADMITTED, _admitted(group, told))]
+    exact = last_verdict(group)
+    # Written with a condition that it makes exact, and never on its own behalf.
+    if exact is not None and any(wish is not None and wish[0] == "False" for _, wish in wishes):
+        wishes.append(exact)
     return fresh_conditions(told, wishes, group.generation, group.now)
 
 

@@ -18,6 +18,7 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import shown_name
+from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
@@ -192,7 +193,8 @@ class JobReader:
             tasks=task_entries(job.document) if volcano else [],
             pods=list(job.pods),
             run_time=documented_run_time(job.document, job.groups, job.members),
-            conditions=_newest_first(conditions),
+            # What this one has for programs the others have for people.
+            conditions=_newest_first(each for each in conditions if each.type != LAST_VERDICT),
             events=[_event(each) for each in events[-_MOST_EVENTS:]],
         )
 
@@ -379,7 +381,7 @@ def _serves(served: Discovery, resource: Resource) -> bool:
     return any(each.version == resource.version for each in served.find(resource.group, resource.plural))
 
 
-def _newest_first(conditions: list[ConditionEntry]) -> list[ConditionEntry]:
+def _newest_first(conditions: Iterable[ConditionEntry]) -> list[ConditionEntry]:
     return sorted(conditions, key=lambda each: each.since, reverse=True)
 
 

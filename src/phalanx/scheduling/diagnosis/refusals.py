@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import Verdict, gang_object
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
     behind,
@@ -13,6 +13,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
     no_room_for_pod,
     over_limit_for_gang,
     over_limit_for_pod,
+    pod_object,
     victims_terminating,
 )
 from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, VictimsTerminating
@@ -34,11 +35,11 @@ def gang_verdict(refusal: GangFault | UnitWait, gang: GangRecord) -> Verdict:
             assert gang.spec is not None
             return gap(refusal, gang, gang.spec)
         case Blocked():
-            return held_account(f"gang {gang.key}", refusal)
+            return held_account(f"gang {gang.key}", refusal, (gang_object(gang.key),))
         case VictimsTerminating():
-            return victims_terminating(f"gang {gang.key}", refusal)
+            return victims_terminating(f"gang {gang.key}", refusal, (gang_object(gang.key),))
         case BlockedByFifo():
-            return behind(f"gang {gang.key}", refusal)
+            return behind(f"gang {gang.key}", refusal, (gang_object(gang.key),))
 
 
 def pod_verdict(refusal: GangFault | UnitWait, pod: PodRecord) -> Verdict:
@@ -49,10 +50,10 @@ def pod_verdict(refusal: GangFault | UnitWait, pod: PodRecord) -> Verdict:
         case OverQuota():
             return over_limit_for_pod(refusal)
         case Blocked():
-            return held_account(f"pod {pod.pod.key}", refusal)
+            return held_account(f"pod {pod.pod.key}", refusal, (pod_object(pod),))
         case VictimsTerminating():
-            return victims_terminating(f"pod {pod.pod.key}", refusal)
+            return victims_terminating(f"pod {pod.pod.key}", refusal, (pod_object(pod),))
         case BlockedByFifo():
-            return behind(f"pod {pod.pod.key}", refusal)
+            return behind(f"pod {pod.pod.key}", refusal, (pod_object(pod),))
         case Gap():
             raise TypeError("minResources are those of a group: a pod without one has no gap")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import format_moment
 from phalanx.model.text.quantity import format_quantity
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import (
+    NOT_ENOUGH_MEMBERS,
+    NamedObject,
+    Objects,
+    Verdict,
+    gang_object,
+    joined_objects,
+    named_nodes,
+)
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, startable
 from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, VictimsTerminating
 
-NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 NO_ELIGIBLE_NODE = "NoEligibleNode"
@@ -59,6 +67,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
                 members=gang.counts().present,
                 change=f"create {least - there} more pod(s) of role {role}"
                 + (f", or lower minTaskMember.{role} to {held}" if held else ""),
+                objects=_only(gang),
             )
     expected = len(gang.starting_placeholders)
     short = need.total - gang.count(MemberState.PENDING) - expected
@@ -78,6 +87,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         needed=goal,
         members=gang.counts().present,
         change=f"{to_count(gang, short)}{lower}",
+        objects=_only(gang),
     )
 
 
@@ -110,6 +120,7 @@ def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) ->
                 needed=need.total,
                 members=gang.counts().present,
                 change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
+                objects=_only(gang),
             )
     return subgroup_too_small(gang, able.small[0]) if able.members < need.total and able.small else None
 
@@ -123,6 +134,7 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
         needed=size,
         members=have,
         change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
+        objects=_only(gang),
     )
 
 
@@ -152,11 +164,13 @@ def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
         members=gang.counts().present,
         change=remedy or "correct what is named",
         fault=spec.problem.code.endswith("Mismatch"),
+        # A problem is about what the gang's own objects and pods say.
+        objects=_only(gang),
     )
 
 
-def victims_terminating(who: str, facts: VictimsTerminating) -> Verdict:
-    """`who` is the gang or the pod, as people call it."""
+def victims_terminating(who: str, facts: VictimsTerminating, about: Objects = None) -> Verdict:
+    """`who` is the gang or the pod, as people call it, `about` the same as an object."""
     shown = ", ".join(facts.nodes[:_NODES_NAMED])
     more = f" and {len(facts.nodes) - _NODES_NAMED} more" if len(facts.nodes) > _NODES_NAMED else ""
     return Verdict(
@@ -166,15 +180,19 @@ def victims_terminating(who: str, facts: VictimsTerminating) -> Verdict:
         placeable=facts.held,
         change="wait until they have left; a long grace delays it, and finalizers or a node whose kubelet does not "
         "answer keep them",
+        objects=joined_objects(about, named_nodes(facts.nodes[:_NODES_NAMED])),
     )
 
 
-def waiting_for_gang_group(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
-    """`why` and `remedy` are those of the mate."""
+def waiting_for_gang_group(
+    gang: GangKey, mate: GangKey, why: str, remedy: str = "", objects: Objects = None
+) -> Verdict:
+    """`why`, `remedy` and `objects` are those of the mate."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate} of its gang group: {why}",
         change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
+        objects=joined_objects((gang_object(gang), gang_object(mate)), objects),
     )
 
 
@@ -184,6 +202,7 @@ def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
         change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
+        objects=joined_objects((gang_object(gang), gang_object(mate), gang_object(by))),
     )
 
 
@@ -192,6 +211,7 @@ def too_many_tied(gang: GangKey, most: int) -> Verdict:
         WAITING_FOR_GANG_GROUP,
         f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
         change=f"name at most {most} gangs that start together",
+        objects=(gang_object(gang),),
     )
 
 
@@ -206,22 +226,28 @@ def awaiting_admission(gang: GangRecord, spec: Gang, facts: NotAdmitted) -> Verd
         needed=spec.min_member,
         members=gang.counts().present,
         change=facts.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
+        # A plugin's own words name what they like.
+        objects=_only(gang) if not facts.message and not facts.change else None,
     )
 
 
-def not_considered(what: str, actions: tuple[str, ...]) -> Verdict:
+def not_considered(what: str, actions: tuple[str, ...], about: Objects = None) -> Verdict:
     """For what no action of the policy ever looks at."""
     return Verdict(
         NOT_CONSIDERED,
         f"no action of the policy ({', '.join(actions)}) places {what}",
         unschedulable=False,
         change="name the actions allocate and backfill in the policy",
+        objects=about,
     )
 
 
 def unreadable(record: PodRecord) -> Verdict:
     return Verdict(
-        UNREADABLE, f"pod {record.pod.key} cannot be scheduled: {record.pod.problem}", change="correct the pod"
+        UNREADABLE,
+        f"pod {record.pod.key} cannot be scheduled: {record.pod.problem}",
+        change="correct the pod",
+        objects=(pod_object(record),),
     )
 
 
@@ -233,6 +259,7 @@ def gap(facts: Gap, gang: GangRecord, spec: Gang) -> Verdict:
         needed=spec.min_member,
         members=gang.counts().present,
         change=f"free or add {text}, or lower minResources",
+        objects=_only(gang),
     )
 
 
@@ -245,7 +272,9 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
     else:
         where = f" in {facts.where}" if facts.where else ""
         code, message = _code(facts), f"0/{facts.total} nodes{where} are available: {_reasons(facts)}."
-    return Verdict(code, message, needed=1, members=1, nodes=facts.nodes, change=facts.change)
+    return Verdict(
+        code, message, needed=1, members=1, nodes=facts.nodes, change=facts.change, objects=_named_in(facts)
+    )
 
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
@@ -274,7 +303,15 @@ def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
         members=gang.counts().present,
         nodes=facts.nodes,
         change=facts.change,
+        objects=joined_objects(_only(gang), _named_in(facts)),
     )
+
+
+def _named_in(facts: Shortage) -> Objects:
+    """Return what the texts about nodes name: nothing where all that is lacking is a resource. Reasons of filters
+    cite labels and taints, those of plugins what they like."""
+    silent = not facts.refusal and not facts.unready and not facts.where
+    return () if silent and all(part.resource for part in facts.nodes) else None
 
 
 def _to_come(gang: GangRecord) -> str:
@@ -285,7 +322,9 @@ def _to_come(gang: GangRecord) -> str:
 
 def over_limit_for_pod(facts: OverQuota) -> Verdict:
     message, change = _over(facts)
-    return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
+    return Verdict(
+        QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change, objects=_named_by_limit(facts)
+    )
 
 
 def over_limit_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
@@ -301,7 +340,13 @@ def over_limit_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
         placeable=facts.placed,
         members=gang.counts().present,
         change=change,
+        objects=joined_objects(_only(gang), _named_by_limit(facts)),
     )
+
+
+def _named_by_limit(facts: OverQuota) -> Objects:
+    """Return the account with those above it; what a hint names is not known."""
+    return account_objects(facts.account) if not facts.hint else None
 
 
 def _beyond_all_nodes(facts: OverQuota, beyond: tuple[str, int, int], gang: GangRecord, besides: str) -> Verdict:
@@ -320,12 +365,19 @@ def _beyond_all_nodes(facts: OverQuota, beyond: tuple[str, int, int], gang: Gang
         placeable=facts.placed,
         members=gang.counts().present,
         change=change,
+        objects=joined_objects(_only(gang), _named_by_limit(facts)),
     )
 
 
-def held_account(what: str, facts: Blocked) -> Verdict:
-    """Nothing new may be charged to who pays for the unit."""
-    return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
+def held_account(what: str, facts: Blocked, about: Objects = None) -> Verdict:
+    """Nothing new may be charged to who pays for the unit. `about` is the unit that `what` calls by its name."""
+    return Verdict(
+        facts.code,
+        f"{what} cannot start: {facts.message}",
+        unschedulable=False,
+        change=facts.change,
+        objects=joined_objects(about, facts.objects),
+    )
 
 
 def scale_up_delayed(gang: GangKey, running: int, until: int) -> Verdict:
@@ -334,15 +386,25 @@ def scale_up_delayed(gang: GangKey, running: int, until: int) -> Verdict:
         f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",
         unschedulable=False,
         change=f"wait, or lower its {SCALE_UP_DELAY_KEY}",
+        objects=(gang_object(gang),),
     )
 
 
-def behind(what: str, facts: BlockedByFifo) -> Verdict:
+def behind(what: str, facts: BlockedByFifo, about: Objects = None) -> Verdict:
     return Verdict(
         BEHIND_IN_QUEUE,
         f"{what} waits behind {facts.head} in {facts.queue}, which keeps its order (dequeueStrategy fifo)",
         unschedulable=False,
+        objects=joined_objects(about, facts.objects),
     )
+
+
+def pod_object(record: PodRecord) -> NamedObject:
+    return NamedObject("Pod", record.pod.name, record.pod.namespace)
+
+
+def _only(gang: GangRecord) -> tuple[NamedObject, ...]:
+    return (gang_object(gang.key),)
 
 
 def _over(facts: OverQuota) -> tuple[str, str]:

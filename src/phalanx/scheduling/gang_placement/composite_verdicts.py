@@ -6,7 +6,7 @@ import msgspec
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
 from phalanx.scheduling.diagnosis.refusals import gang_verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -49,9 +49,13 @@ def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
         f"gang {gang} waits for CompositePodGroup {facts.composite}, which has {facts.able} of the {facts.least} "
         "groups that it needs"
     )
+    composite = NamedObject("CompositePodGroup", facts.composite.name, facts.composite.namespace)
+    objects = (gang_object(gang), composite)
     if why is None:
         change = f"create {facts.least - facts.able} more group(s)"
-        return Verdict(WAITING_FOR_COMPOSITE, message, needed=facts.least, members=facts.able, change=change)
+        return Verdict(
+            WAITING_FOR_COMPOSITE, message, needed=facts.least, members=facts.able, change=change, objects=objects
+        )
     return Verdict(
         WAITING_FOR_COMPOSITE,
         f"{message}; gang {facts.culprit}: {why.message}",
@@ -61,6 +65,8 @@ def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
         members=facts.able,
         change=f"help gang {facts.culprit} first: {why.change}" if why.change else "",
         fault=why.fault,
+        # (The culprit is a gang of this tree, all of which is in one namespace.)
+        objects=joined_objects(objects, why.objects),
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
+from phalanx.model.verdict import NamedObject, gang_object
+from phalanx.scheduling.diagnosis.verdicts import pod_object
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.queue.demands import FifoBlocked
@@ -51,7 +54,7 @@ class FifoQueues:
             if waits is None:
                 self._session.queue.activate_all_of(FifoBlocked(queue.key))
             elif waits[0].holds_the_line:
-                head = (unit.rank, BlockedByFifo(queue.label, _name(unit)))
+                head = (unit.rank, BlockedByFifo(queue.label, *_named(queue, unit)))
                 self._session.queue.set_fifo_head(queue.key, unit, *head)
                 known = self._heads.get(queue.key)
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
@@ -61,8 +64,8 @@ class FifoQueues:
         return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
 
 
-def _name(unit: QueuedUnit) -> str:
-    """The unit as people call it."""
+def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[str, tuple[NamedObject, ...]]:
+    """Return the unit as people call it, and the objects that its verdict names."""
     if unit.pod is not None:
-        return f"pod {unit.pod.pod.key}"
-    return f"gang {unit.gangs[0].key}"
+        return f"pod {unit.pod.pod.key}", (*account_objects(queue), pod_object(unit.pod))
+    return f"gang {unit.gangs[0].key}", (*account_objects(queue), gang_object(unit.gangs[0].key))

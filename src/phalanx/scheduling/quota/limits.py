@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.cluster.accounts import AccountRecord
+from phalanx.model.verdict import Objects
 
 UNLIMITED = 2**62
 
@@ -122,6 +123,7 @@ class Blocked(msgspec.Struct, frozen=True):
     message: str
     change: str = ""
     culprit: int = 0
+    objects: Objects = None
 
 
 class VictimsTerminating(msgspec.Struct, frozen=True):
@@ -137,3 +139,4 @@ class BlockedByFifo(msgspec.Struct, frozen=True):
 
     queue: str
     head: str
+    objects: Objects = None

@@ -69,7 +69,7 @@ def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
     mate = unit.missing[0]
     record = session.state.gangs.get(mate)
     if record is None or record.spec is None:
-        return waiting_for_gang_group(gang, mate, "no pod or object declares it")
+        return waiting_for_gang_group(gang, mate, "no pod or object declares it", objects=())
     by = next(each.key for each in unit.gangs if each.spec is not None and mate in each.spec.gang_group)
     return unrequited(gang, mate, by)
 
