@@ -13,6 +13,7 @@ from aiohttp.typedefs import Handler
 from phalanx.dashboard.access import AccessError, Login, Viewer
 from phalanx.dashboard.accounts import WINDOWS, Accounts
 from phalanx.dashboard.orders import Orders
+from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import (
     ErrorAnswer,
@@ -53,7 +54,7 @@ class Api:
     ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
         self._accounts, self._orders = accounts, orders
-        self.renderings = Renderings(watch.tables, watch.names, watch.news)
+        self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
 
@@ -166,7 +167,7 @@ class Api:
         found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
         if found is None:
             raise AccessError(404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}")
-        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(found)))
+        return _json(Redaction(scope).gang(found))
 
     async def _history(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)
@@ -194,7 +195,7 @@ class Api:
             raise AccessError(400, f"the question cannot be read: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
         answer = await self._questions.answer(question)
-        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(answer)))
+        return _json(Redaction(scope).what_if(answer))
 
     async def _order(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)

@@ -32,6 +32,7 @@ class Lifeline(msgspec.Struct, gc=False):
     started: str = ""
     told: str = ""
     cause: str = ""
+    reason: str = ""
     ended: str = ""
     gone: str = ""
 
@@ -62,7 +63,8 @@ class Lifelines:
             if (condition.type, condition.status) == ("PodScheduled", "True"):
                 line.bound = when
             elif (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
-                line.told, line.cause = when or line.told, f"{condition.reason}: {condition.message}"
+                line.told, line.reason = when or line.told, condition.reason
+                line.cause = f"{condition.reason}: {condition.message}"
             elif condition.type == "Ready" and condition.status == "False" and condition.reason == "PodCompleted":
                 line.ended = when
 
@@ -132,6 +134,7 @@ def member_line(line: Lifeline, planned: int) -> MemberLine:
         started=line.started,
         told=line.told,
         cause=line.cause,
+        reason=line.reason,
         ended=line.ended,
         gone=line.gone,
     )

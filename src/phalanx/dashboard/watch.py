@@ -17,7 +17,6 @@ from phalanx.daemon.policy_file import dialect_options
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
-from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.news import News
 from phalanx.dashboard.rehearsal.messages import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
 from phalanx.dashboard.rehearsal.process import RehearsalEnded, RehearsalProcess
@@ -45,6 +44,7 @@ from phalanx.reports.promised_starts import StoredPlan, read_plan
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.views.gang_state import GangState
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +77,8 @@ class WatchedState(ClusterState):
     """Tells on each fact that it takes in."""
 
     rehearsal: RehearsalProcess
-    names: NameIndex
 
     def apply(self, event: ClusterEvent) -> None:
-        self.names.take_in(event)
         super().apply(event)
         self.rehearsal.tell(event)
 
@@ -105,7 +103,6 @@ class ClusterWatch:
         self.generation = 0
         self.state = WatchedState(options.schedulers)
         self.state.rehearsal = rehearsal
-        self.names = self.state.names = NameIndex()
         self._client = client
         self._failures = Failures()
         self._dirty = asyncio.Event()
@@ -117,7 +114,8 @@ class ClusterWatch:
         self._starts: dict[GangKey | str, PlannedStart] = {}
         self._shares: dict[str, tuple[float, float]] = {}
         self._marks: dict[GangKey, deque[Mark]] = {}
-        self._reasons: dict[GangKey, str] = {}
+        # State and reason of each gang, and of each pod on its own.
+        self._reasons: dict[GangKey, tuple[GangState, str]] = {}
         self._refused: dict[str, str] = {}
         self._targets: dict[str, DisruptionTarget] = {}
         self._stored, self._records_read = StoredPlan(), float("-inf")
@@ -278,7 +276,7 @@ class ClusterWatch:
 
     def _mark(self, key: GangKey, row: GangRow) -> None:
         """Notes when what is said of it changes."""
-        said = f"{row.state} {row.reason}".strip()
+        said = (row.state, row.reason)
         if self._reasons.get(key) == said:
             return
         first = key not in self._reasons
@@ -290,7 +288,10 @@ class ClusterWatch:
             if len(self._marks) >= _MOST_MARKED:
                 del self._marks[next(iter(self._marks))]
             marks = self._marks[key] = deque(maxlen=_MARKS_OF_GANG)
-        marks.append(Mark(when=format_moment(int(time.time())), what=said, message=row.message))
+        what = f"{row.state} {row.reason}".strip()
+        marks.append(
+            Mark(when=format_moment(int(time.time())), what=what, message=row.message, objects=row.objects)
+        )
 
     async def _put_nodes(self) -> None:
         nodes, table = self.state.nodes, self.tables["nodes"]
@@ -314,9 +315,8 @@ class ClusterWatch:
         used = dict(zip(state.space.names, nodes.used[:, rows].sum(axis=1).tolist(), strict=False))
         states: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
-        for said in self._reasons.values():
-            word, _, reason = said.partition(" ")
-            states[word] += 1
+        for state_of_gang, reason in self._reasons.values():
+            states[state_of_gang] += 1
             if reason:
                 reasons[reason] += 1
         offered = {name: amount for name, amount in state.offered().items() if amount}

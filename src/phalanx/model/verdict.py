@@ -28,6 +28,11 @@ class NamedObject(msgspec.Struct, frozen=True, order=True):
     name: str
     namespace: str = ""
 
+    @property
+    def title(self) -> str:
+        """The object as people call it: `Gang ns/train`, `Queue research`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
 
 Objects = tuple[NamedObject, ...] | None
 """What a text names; None where that is not known, so that the text is for viewers who may see everything."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.verdict import NamedObject, Objects
+
 Amounts = dict[str, str]
 """resource -> exact Kubernetes quantity."""
 
@@ -19,12 +21,15 @@ NO_COUNTS = Counts()
 
 
 class FirstWaiting(msgspec.Struct, omit_defaults=True):
-    """What is first in order of those that wait: the verdict on it, as `phalanx why` gives it."""
+    """What is first in order of those that wait: the verdict on it, as `phalanx why` gives it. `unit` is the gang
+    or pod as an object, `objects` are those that the texts name, absent where that is not known."""
 
     name: str
     reason: str
     message: str
     change: str = ""
+    unit: NamedObject | None = None
+    objects: Objects = None
 
 
 class LimitEntry(msgspec.Struct):

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
 from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueReport, SubqueueEntry
 from phalanx.reports.account_report import AccountReport, amounts
 from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.diagnosis.verdicts import pod_object
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler
@@ -65,17 +66,20 @@ class _Verdicts:
 
     def waiting(self, unit: QueuedUnit) -> FirstWaiting | None:
         if unit.pod is not None:
-            return _waiting(f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
+            return _waiting(f"pod {unit.pod.pod.key}", pod_object(unit.pod), self._pods.get(unit.pod.pod.uid))
         for gang in unit.gangs:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:
-                return _waiting(f"gang {gang.key}", verdict)
+                return _waiting(f"gang {gang.key}", gang_object(gang.key), verdict)
         return None
 
 
-def _waiting(name: str, verdict: Verdict | None) -> FirstWaiting | None:
-    return FirstWaiting(name, verdict.code, verdict.message, verdict.change) if verdict is not None else None
+def _waiting(name: str, unit: NamedObject, verdict: Verdict | None) -> FirstWaiting | None:
+    if verdict is None:
+        return None
+    objects = joined_objects((unit,), verdict.objects)
+    return FirstWaiting(name, verdict.code, verdict.message, verdict.change, unit, objects)
 
 
 def _notices(snapshot: Snapshot, known: Collection[str]) -> list[str]:

@@ -6,6 +6,7 @@ import msgspec
 
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Objects
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
@@ -40,12 +41,15 @@ class AskWhy(msgspec.Struct, frozen=True):
 
 
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits."""
+    """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits. `brief`
+    says the latter with its counts and names nothing, `objects` are those that `message` and `change` name."""
 
     forecast: PlacementForecast = PlacementForecast.NONE
     reason: str = ""
     message: str = ""
     change: str = ""
+    brief: str = ""
+    objects: Objects = None
 
 
 class PlannedStart(msgspec.Struct, frozen=True):
