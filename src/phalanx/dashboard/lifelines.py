@@ -8,7 +8,8 @@ import msgspec
 
 from phalanx.dashboard.rows.entries import MemberLine
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.model.eviction_condition import EVICTION
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.model.text.duration import format_moment
@@ -58,6 +59,7 @@ class Lifelines:
         line.started = status.start_time or line.started if status.phase != "Pending" else ""
         if metadata.deletion_timestamp and not line.told:
             line.told = metadata.deletion_timestamp
+        exact = ""
         for condition in status.conditions:
             when = condition.last_transition_time or ""
             if (condition.type, condition.status) == ("PodScheduled", "True"):
@@ -65,8 +67,11 @@ class Lifelines:
             elif (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
                 line.told, line.reason = when or line.told, condition.reason
                 line.cause = f"{condition.reason}: {condition.message}"
+            elif (condition.type, condition.status) == (EVICTION, "True"):
+                exact = condition.reason
             elif condition.type == "Ready" and condition.status == "False" and condition.reason == "PodCompleted":
                 line.ended = when
+        line.reason = exact if exact and line.reason == PREEMPTION_BY_SCHEDULER else line.reason
 
     def assign(self, pod: Pod) -> None:
         key = GangKey(pod.namespace, pod.gang or f"pod/{pod.name}")

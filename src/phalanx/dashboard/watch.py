@@ -29,7 +29,6 @@ from phalanx.dashboard.rows.reservations import reservation_rows
 from phalanx.dashboard.tables import Tables
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.kube.client import KubeClient
@@ -41,7 +40,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.promised_starts import StoredPlan, read_plan
-from phalanx.reports.snapshot import DisruptionTarget, Snapshot
+from phalanx.reports.snapshot import DisruptionTarget, Snapshot, disruption_target_of
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import GangState
@@ -197,8 +196,8 @@ class ClusterWatch:
         for condition in pod.status.conditions:
             if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
                 self._refused[uid] = condition.message
-            elif (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
-                self._targets[uid] = DisruptionTarget(condition.reason, condition.message)
+        if (target := disruption_target_of(pod)) is not None:
+            self._targets[uid] = target
 
     def _pod_gone(self, uid: str) -> None:
         self._refused.pop(uid, None)

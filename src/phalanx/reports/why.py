@@ -17,7 +17,6 @@ from phalanx.reports.evicted_members import (
     EvictedMembers,
     advice_after_eviction,
     evicted_members_of,
-    eviction_message,
 )
 from phalanx.reports.eviction_preview import DUE, EvictionPreview, preview_evictions
 from phalanx.reports.gang_names import gangs_called
@@ -446,7 +445,7 @@ class WhyReport:
         target = self._disruption_targets.get(pod.uid)
         if target is not None:
             answer.reason = target.reason
-            answer.message = f"the pod was told to leave node {pod.node}: {eviction_message(pod, target)}"
+            answer.message = f"the pod was told to leave node {pod.node}: {target.sentence}"
         if pod.leaves:
             answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
 

@@ -170,7 +170,7 @@ class PodDecoder:
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,
             labels=self.shared(metadata.labels) if shared is None else shared,
-            condemned=condemned_by(pod)[0],
+            condemned=condemned_by(pod),
         )
         # (Most pods have nothing of what follows, and each argument above takes its time.)
         if stated is not _NOTHING_STATED:
