@@ -64,7 +64,8 @@ class Verdict(msgspec.Struct, frozen=True):
     act. `needed` members are asked for, `placeable` of them would fit, `members` exist. `nodes` count a node once
     for each resource that it lacks, as kube-scheduler does. `change` is the smallest change that would help, as an
     imperative sentence, "" if none is known. `fault` is True where the declaration itself is at fault, so that no
-    node could ever help. `objects` are those that `message` and `change` name. No view reads the texts: all that it
+    node could ever help. `objects` are those that `message` and `change` name. `plugin` is the one that refuses
+    admission, "" where none does. No view reads the texts: all that it
     decides by is in the other fields.
     """
 
@@ -78,6 +79,12 @@ class Verdict(msgspec.Struct, frozen=True):
     change: str = ""
     fault: bool = False
     objects: Objects = None
+    plugin: str = ""
+
+    @property
+    def cause(self) -> tuple[str, str, Objects]:
+        """What the verdict is about, whatever its counts: it is told as an event once."""
+        return self.code, self.plugin, self.objects
 
 
 class GangVerdict(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ _CODE = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
 # A condition is a small thing, and whoever may write one must not keep readers busy.
 _MOST_OBJECTS = 16
 _LONGEST = 4096
+_LONGEST_NAMES = 2048
 
 
 class VerdictFields(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,10 +44,17 @@ class ToldVerdict(msgspec.Struct, frozen=True):
 
 def told_fields(verdict: Verdict) -> str:
     """Return the condition's message."""
-    objects = verdict.objects if verdict.objects is not None and len(verdict.objects) <= _MOST_OBJECTS else None
-    fields = VerdictFields(verdict.needed, verdict.placeable, verdict.members, objects)
-    text = msgspec.json.encode(fields).decode()
-    return text if len(text) <= _LONGEST else "{}"
+    fields = VerdictFields(verdict.needed, verdict.placeable, verdict.members, carried_objects(verdict))
+    return msgspec.json.encode(fields).decode()
+
+
+def carried_objects(verdict: Verdict) -> Objects:
+    """Return the objects as the condition has them: None for too many, or for names that are too long in sum."""
+    objects = verdict.objects
+    if objects is None or len(objects) > _MOST_OBJECTS:
+        return None
+    size = sum(len(each.kind) + len(each.namespace) + len(each.name) for each in objects)
+    return objects if size <= _LONGEST_NAMES else None
 
 
 def read_told(reason: object, message: object) -> ToldVerdict | None:

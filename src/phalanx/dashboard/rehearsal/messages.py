@@ -6,13 +6,14 @@ import msgspec
 
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Objects
+from phalanx.model.verdict import Objects, Verdict
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
 from phalanx.reports.why import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast
+from phalanx.views.verdict_texts import brief_text
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -50,6 +51,23 @@ class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     change: str = ""
     brief: str = ""
     objects: Objects = None
+
+
+def rehearsed_verdict(verdict: Verdict) -> RehearsedVerdict:
+    return RehearsedVerdict(
+        PlacementForecast.NONE,
+        verdict.code,
+        verdict.message,
+        verdict.change,
+        brief_text(
+            verdict.code,
+            needed=verdict.needed,
+            placeable=verdict.placeable,
+            members=verdict.members,
+            nodes=verdict.nodes,
+        ),
+        verdict.objects,
+    )
 
 
 class PlannedStart(msgspec.Struct, frozen=True):

@@ -29,19 +29,18 @@ from phalanx.dashboard.rehearsal.messages import (
     Rehearse,
     Rehearsed,
     RehearsedVerdict,
+    rehearsed_verdict,
 )
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.queue_report import report
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyReport
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import PlacementForecast
-from phalanx.views.verdict_texts import brief_text
 
 # So long a rehearsal may look ahead for starts, in seconds; the page is to be current rather than complete.
 _START_SECONDS = 3.0
@@ -124,7 +123,7 @@ class Rehearser:
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
             if (said := report.gang_verdict(key)) is not None:
-                gangs[key] = _rehearsed(said)
+                gangs[key] = rehearsed_verdict(said)
             elif any(uid in report.bound_to for uid in record.members):
                 gangs[key] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         pods = {}
@@ -132,7 +131,7 @@ class Rehearser:
             if pod.gang is not None:
                 continue
             if (told := report.pod_verdict(uid)) is not None:
-                pods[uid] = _rehearsed(told)
+                pods[uid] = rehearsed_verdict(told)
             elif uid in report.bound_to:
                 pods[uid] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         deadline = time.monotonic() + _START_SECONDS
@@ -152,23 +151,6 @@ class Rehearser:
             return found
 
         return (gangs, pods, starts), ask
-
-
-def _rehearsed(verdict: Verdict) -> RehearsedVerdict:
-    return RehearsedVerdict(
-        PlacementForecast.NONE,
-        verdict.code,
-        verdict.message,
-        verdict.change,
-        brief_text(
-            verdict.code,
-            needed=verdict.needed,
-            placeable=verdict.placeable,
-            members=verdict.members,
-            nodes=verdict.nodes,
-        ),
-        verdict.objects,
-    )
 
 
 class _Fork:

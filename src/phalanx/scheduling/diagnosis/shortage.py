@@ -68,10 +68,12 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class NotAdmitted(msgspec.Struct, frozen=True):
-    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help."""
+    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help, and
+    which plugin refuses."""
 
     message: str = ""
     change: str = ""
+    plugin: str = ""
 
 
 def shortage(

@@ -228,6 +228,7 @@ def awaiting_admission(gang: GangRecord, spec: Gang, facts: NotAdmitted) -> Verd
         change=facts.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
         # A plugin's own words name what they like.
         objects=_only(gang) if not facts.message and not facts.change else None,
+        plugin=facts.plugin,
     )
 
 

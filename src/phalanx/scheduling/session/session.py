@@ -287,7 +287,7 @@ class Session:
 
     def admission_refusal(self, gang: GangRecord) -> NotAdmitted:
         """Return why the plugins do not admit a group."""
-        return NotAdmitted(*(self.plugin_runtime.why_not_admitted(self, gang) or ()))
+        return NotAdmitted(*self.plugin_runtime.why_not_admitted(self, gang))
 
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
