@@ -27,7 +27,9 @@ def path_fault_objects(path: ChargePath, fault: Problem) -> Objects:
     """Return what the text of a path's fault names; None where that is not known."""
     if fault.code not in _FAULTS_OF_PATH:
         return None
-    return joined_objects((_queue(path.key.queue),), account_objects(*path.path))
+    return joined_objects(
+        (_queue(path.key.queue),), account_objects(*(each for each in path.path if each.key != ROOT))
+    )
 
 
 def _with_parents(account: AccountRecord) -> Iterator[NamedObject]:

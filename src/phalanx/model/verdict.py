@@ -20,7 +20,7 @@ class NodeCount(msgspec.Struct, frozen=True, omit_defaults=True):
     resource: str = ""
 
 
-class NamedObject(msgspec.Struct, frozen=True, order=True):
+class NamedObject(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """An object that a text names. `kind` is that of the API, or Gang, User or Topology; `namespace` is "" for
     objects of the cluster."""
 

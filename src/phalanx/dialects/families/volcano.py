@@ -222,12 +222,10 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
         exact = lost_members(group)
     else:
         return conditions
-    assert exact is not None
-    conditions = set_condition(conditions, group.now, exact[0], *exact[1])
     conditions = set_condition(conditions, group.now, "Unschedulable", "True", reason, message)
     if find_condition(conditions, "Scheduled") is not None:
         conditions = set_condition(conditions, group.now, "Scheduled", "False", reason, message)
-    return conditions
+    return set_condition(conditions, group.now, exact[0], *exact[1]) if exact is not None else conditions
 
 
 def is_stuck(group: GroupStatusInput) -> bool:
