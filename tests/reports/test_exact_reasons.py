@@ -11,7 +11,7 @@ from phalanx.dialects.families import kueue, native, own
 from phalanx.dialects.gangs.naming import podgroup_missing
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountUpdated
-from phalanx.model.gang import Gang, Problem
+from phalanx.model.gang import Gang
 from phalanx.model.verdict import NamedObject, NodeCount, Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, VerdictFields, read_told, told_fields
 from phalanx.reports.jobs.entries import JobEntry
@@ -42,7 +42,7 @@ def spoken() -> Iterator[Verdict]:
         kueue._missing(G, "", True),
         podgroup_missing(G, "", True),
     ):
-        yield verdicts.held_by_problem(gang, Gang(G, min_member=0, problem=Problem("PodGroupNotFound", told)))
+        yield verdicts.held_by_problem(gang, Gang(G, min_member=0, problem=told))
     for facts in (
         Shortage(cls, 4, (TAINT, FULL), True, "add 1 cpu"),
         Shortage(cls, 2, (TAINT,), False, "tolerate the taint"),

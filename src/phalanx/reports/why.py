@@ -285,8 +285,7 @@ class WhyReport:
         answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
         fault = composites.fault(composites.root_of(key))
         if fault is not None:
-            wrong, _, answer.change = fault.message.partition("; ")
-            answer.reason, answer.message = fault.code, wrong
+            answer.reason, answer.message, answer.change = fault.code, fault.state, fault.remedy
             return answer
         least = max(1, spec.min_groups)
         started, able = (count_groups(composites, spec, below, each) for each in (has_started, can_start))

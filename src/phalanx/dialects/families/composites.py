@@ -95,7 +95,7 @@ class CompositeObjects(PodEnricher):
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         """What is below is held; nothing of it goes without the rest, for all we can read."""
         ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
-        problem = Problem(CompositeReader.code, f"{describe(ref)} cannot be read: {error}; apply it again")
+        problem = Problem.of(CompositeReader.code, f"{describe(ref)} cannot be read: {error}", "apply it again")
         self._seen.pop(GangKey(namespace, name), None)
         return self._put(Composite(GangKey(namespace, name), ref, unit=True, problem=problem))
 

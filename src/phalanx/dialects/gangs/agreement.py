@@ -64,14 +64,13 @@ class Statements:
     def pod_name(self, member: Member) -> str:
         return f"{self.key.namespace}/{member.name}"
 
-    def refuse(self, code: str, message: str, member: Member | None = None) -> None:
-        self._note(self.problems, code, message, member)
+    def refuse(self, problem: Problem, member: Member | None = None) -> None:
+        self._note(self.problems, problem, member)
 
     def warn(self, code: str, message: str, member: Member | None = None) -> None:
-        self._note(self.warnings, code, message, member)
+        self._note(self.warnings, Problem(code, message), member)
 
-    def _note(self, notes: list[Problem], code: str, message: str, member: Member | None) -> None:
-        problem = Problem(code, message)
+    def _note(self, notes: list[Problem], problem: Problem, member: Member | None) -> None:
         notes.append(problem)
         if member is not None:
             self.about[problem] = member
@@ -80,8 +79,7 @@ class Statements:
 class Disagreement(msgspec.Struct, frozen=True):
     """`refused` where it holds the gang. `member` is the pod at fault."""
 
-    code: str
-    message: str
+    problem: Problem
     member: Member
     refused: bool
 
@@ -132,13 +130,10 @@ class Agreement:
     ) -> Iterator[Disagreement]:
         for member in self._members:
             if select(member.declared) != wanted:
-                yield Disagreement(
-                    code,
-                    f"pod {self._pod(member)} has {what} {select(member.declared)}, but its PodGroup has {wanted}; "
-                    f"{advice}",
-                    member,
-                    True,
+                wrong = (
+                    f"pod {self._pod(member)} has {what} {select(member.declared)}, but its PodGroup has {wanted}"
                 )
+                yield Disagreement(Problem.of(code, wrong, advice), member, True)
                 return
 
     def _with_each_other(
@@ -148,12 +143,8 @@ class Agreement:
             oldest = self._members[0]
             theirs, ours = select(member.declared), select(oldest.declared)
             if theirs != ours:
-                yield Disagreement(
-                    code,
-                    f"pod {self._pod(member)} has {what} {theirs}, pod {self._pod(oldest)} has {ours}; {advice}",
-                    member,
-                    refused,
-                )
+                wrong = f"pod {self._pod(member)} has {what} {theirs}, pod {self._pod(oldest)} has {ours}"
+                yield Disagreement(Problem.of(code, wrong, advice), member, refused)
                 return
 
     def _pod(self, member: Member) -> str:

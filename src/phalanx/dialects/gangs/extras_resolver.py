@@ -40,7 +40,7 @@ from phalanx.dialects.gangs.topology_annotations import (
 )
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import describe
-from phalanx.model.gang import MOST_EXPECTED, MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import MOST_EXPECTED, MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.text.decoding import quoted
 from phalanx.model.topology import TopologyRule
@@ -118,18 +118,15 @@ class ExtrasResolver:
         foreign = sorted({key.namespace for key in named if not self._may_tie(key)})
         if foreign:
             # Nothing is said about what is there: not everybody may see it.
-            self._said.refuse(
-                "InvalidGangGroups",
+            wrong = (
                 f"gang {self._said.key}: its gang groups name gangs in namespace {foreign[0]!r}; the scheduler's "
-                "policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces); take them out",
+                "policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces)"
             )
+            self._said.refuse(Problem.of("InvalidGangGroups", wrong, "take them out"))
         gang_group = {self._said.key, *(key for key in named if self._may_tie(key))}
         if len(gang_group) > MOST_GANGS:
-            self._said.refuse(
-                "InvalidGangGroups",
-                f"gang {self._said.key}: its gang groups name {len(gang_group)} gangs; at most {MOST_GANGS} start "
-                "together",
-            )
+            wrong = f"gang {self._said.key}: its gang groups name {len(gang_group)} gangs"
+            self._said.refuse(Problem.of("InvalidGangGroups", wrong, f"at most {MOST_GANGS} start together"))
             return ()
         return tuple(sorted(gang_group)) if len(gang_group) > 1 else ()
 
@@ -198,8 +195,8 @@ class ExtrasResolver:
         before labels."""
         _, slices = self._speaker(lambda extras: extras.slice_level)
         if slices is not None:
-            problem = f"gang {self._said.key}: {slices.key} is not supported; remove it"
-            self._said.refuse("UnsupportedField", problem)
+            wrong = f"gang {self._said.key}: {slices.key} is not supported"
+            self._said.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
         mode = self._level(lambda extras: extras.tier_mode, parse_mode, None)
         highest = self._level(lambda extras: extras.highest_tier, parse_tier, None)
         required = self._level(lambda extras: extras.required_level, str, "")
@@ -210,16 +207,20 @@ class ExtrasResolver:
         )
         for layer in layers:
             if layer.strategy == MUST_GATHER and layer.pod_count_multiple > 1:
-                self._said.refuse(
-                    "UnsupportedField",
+                wrong = (
                     f"gang {self._said.key}: layer {layer.layer} asks for a podCountMultiple of "
-                    f"{layer.pod_count_multiple}, which this scheduler cannot honour yet; remove it",
+                    f"{layer.pod_count_multiple}, which this scheduler cannot honour yet"
                 )
+                self._said.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
         return tier_rule(mode, highest) or level_rule(required, preferred, freely) or layer_rule(layers)
 
     def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
         """What cannot be read holds the gang: it may be something that it cannot do without."""
-        return self._read(select, parse, default, lambda problem: self._said.refuse("InvalidTopology", problem))
+
+        def refuse(wrong: str, remedy: str) -> None:
+            self._said.refuse(Problem.of("InvalidTopology", wrong, remedy))
+
+        return self._read(select, parse, default, refuse)
 
     def _extra(
         self,
@@ -230,14 +231,18 @@ class ExtrasResolver:
         fallback: str,
     ) -> T:
         """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
-        return self._read(select, parse, default, lambda problem: self._said.warn(code, f"{problem}; {fallback}"))
+
+        def warn(wrong: str, remedy: str) -> None:
+            self._said.warn(code, f"{wrong}; {remedy}; {fallback}")
+
+        return self._read(select, parse, default, warn)
 
     def _read(
         self,
         select: Callable[[Extras], Stated | None],
         parse: Callable[[str], T],
         default: T,
-        complain: Callable[[str], None],
+        complain: Callable[[str, str], None],
     ) -> T:
         speaker, stated = self._speaker(select)
         if stated is None:
@@ -245,7 +250,7 @@ class ExtrasResolver:
         try:
             return parse(stated.value)
         except ValueError as error:
-            complain(f"{speaker}: {stated.key} is {quoted(stated.value)}; {error}")
+            complain(f"{speaker}: {stated.key} is {quoted(stated.value)}", str(error))
             return default
 
     def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:

@@ -122,7 +122,6 @@ class GroupReader(ObjectReader):
     def _amounts(self, found: tuple[Requests, tuple[DecodingFault, ...]]) -> Requests:
         requests, faults = found
         for fault in faults:
-            self.problems.append(
-                Problem(self.code, f"{describe(self.ref)}: {fault}; write a quantity such as 4, 500m or 8Gi")
-            )
+            remedy = "write a quantity such as 4, 500m or 8Gi"
+            self.problems.append(Problem.of(self.code, f"{describe(self.ref)}: {fault}", remedy))
         return requests

@@ -99,8 +99,11 @@ class _Resolution:
         if strict or len(active) > 1:
             agreement = Agreement(self.key.namespace, active)
             for disagreement in agreement.disagreements(spec if strict else None, strict):
-                note = self.said.refuse if disagreement.refused else self.said.warn
-                note(disagreement.code, disagreement.message, disagreement.member)
+                problem, member = disagreement.problem, disagreement.member
+                if disagreement.refused:
+                    self.said.refuse(problem, member)
+                else:
+                    self.said.warn(problem.code, problem.message, member)
         if not self.said.problems and not self.said.warnings:
             return gang
         return msgspec.structs.replace(
@@ -234,7 +237,7 @@ class _Resolution:
         if self.naming.invalid_minimum is InvalidMinimum.ONE:
             self.said.warn("InvalidPodGroup", f"{self.said.quote(member, minimum)}; {advice}; 1 is used", member)
         else:
-            self.said.refuse("InvalidPodGroup", f"{self.said.quote(member, minimum)}; {advice}", member)
+            self.said.refuse(Problem.of("InvalidPodGroup", self.said.quote(member, minimum), advice), member)
         return 1
 
     def _staged_parts(self) -> tuple[Sequence[WorkloadPart], Sequence[WorkloadPart]]:
@@ -277,11 +280,9 @@ class _Resolution:
                 f"{advice}, or write the annotation phalanx.dev/min-count on its pods",
             )
         elif any(member.declared.active for member in self.members):
-            self.said.refuse(
-                "OwnerNotFound",
-                f"waiting to see {owner}, which says how many of its pods start together; it is not there, or not "
-                "with the uid that its pods name",
-            )
+            wrong = f"waiting to see {owner}, which says how many of its pods start together"
+            remedy = "it is not there, or not with the uid that its pods name"
+            self.said.refuse(Problem.of("OwnerNotFound", wrong, remedy))
         return 1
 
     def _check_name(self) -> None:
@@ -291,17 +292,14 @@ class _Resolution:
         if len(self.key.name) > MAX_NAME or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
             member = self.members[0]
             stated = Stated(member.declared.declaration.key, self.key.name)
-            self.said.refuse(
-                "InvalidPodGroup",
-                f"{self.said.quote(member, stated)}, which can name no PodGroup; "
-                "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\"",
-                member,
-            )
+            wrong = f"{self.said.quote(member, stated)}, which can name no PodGroup"
+            remedy = "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\""
+            self.said.refuse(Problem.of("InvalidPodGroup", wrong, remedy), member)
 
     def _not_found(self) -> None:
         """Rule 5."""
         place = self.members[0].declared.declaration.key
-        self.said.refuse("PodGroupNotFound", self.naming.missing(self.key, place, self.context.native))
+        self.said.refuse(self.naming.missing(self.key, place, self.context.native))
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
         problem = f"{self.said.quote(member, stated)}, but {against}, which holds"

@@ -154,12 +154,11 @@ def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | N
 
 def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     assert spec.problem is not None
-    # A problem reads "what is wrong; what to do instead".
-    wrong, _, remedy = spec.problem.message.partition("; ")
+    wrong, remedy = spec.problem.state, spec.problem.remedy
     declared = spec.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
         spec.problem.code,
-        wrong if wrong.startswith("waiting for ") else f"gang {gang.key} is held: {wrong}",
+        wrong if spec.problem.waits else f"gang {gang.key} is held: {wrong}",
         needed=spec.min_member if declared else 0,
         members=gang.counts().present,
         change=remedy or "correct what is named",

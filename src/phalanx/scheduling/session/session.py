@@ -235,7 +235,7 @@ class Session:
         self.state.ledger.refresh()
         if charge_path.fault is not None:
             fault = charge_path.fault
-            return Blocked(fault.code, fault.message, fault.remedy, objects=path_fault_objects(charge_path, fault))
+            return Blocked(fault.code, fault.state, fault.remedy, objects=path_fault_objects(charge_path, fault))
         for plugin in self.plugin_runtime.plugins("blocked"):
             verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
