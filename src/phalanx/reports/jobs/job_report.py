@@ -87,8 +87,8 @@ class JobReader:
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
         self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
         self.warnings: list[str] = []
-        # The kinds that may not be listed.
-        self.forbidden: list[Resource] = []
+        # The kinds that may not be listed, and what the API server says.
+        self.forbidden: dict[Resource, str] = {}
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
@@ -110,6 +110,7 @@ class JobReader:
         schedulers `loose` that belong to none of them have rows of their own, together where one controller makes
         them. `progress` is told how many objects of a kind are read, and how many are left."""
         self.warnings.clear()
+        self.forbidden.clear()
         self._progress = progress
         resources = await self._resources()
         groups = await self._group_resources()
@@ -229,7 +230,7 @@ class JobReader:
             if error.status not in (403, 404):
                 raise
             if error.status == 403:
-                self.forbidden.append(resource)
+                self.forbidden[resource] = error.message
             self.warnings.append(f"{resource.plural}.{resource.group or 'core'} not read: {error.message}")
             return []
         items: list[Json] = listed["items"]
