@@ -193,7 +193,7 @@ async def test_who_may_delete_the_group_alone_cancels_nothing(site: Site, writin
     token = await account(site, "groups-only", rule)
     status, told = await confirmed(writing, "cancel", "half-owned", token=token)
     assert status == 409, told
-    assert "only a part of it could be deleted, so nothing was" in told["error"]
+    assert "not cancelled, because only a part of it can be deleted" in told["error"]
     for path in (f"{VOLCANO}/namespaces/ours/podgroups/half-owned", "/api/v1/namespaces/ours/pods/half-owned-1"):
         assert await exists(site, path)
     await site.client.delete(f"{VOLCANO}/namespaces/ours/podgroups/half-owned")
