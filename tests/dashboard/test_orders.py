@@ -180,7 +180,7 @@ async def test_who_may_delete_the_pods_alone_cancels_nothing(
     token = await account(site, "pods-only", rule)
     status, told = await order(writing, "cancel", "half-seen", token=token)
     assert status == 409, told
-    assert "you may not list podgroups.scheduling" in told["error"]
+    assert "cannot list podgroups.scheduling" in told["error"]
     assert "nothing was done" in told["error"]
     for path in (f"{VOLCANO}/namespaces/ours/podgroups/half-seen", "/api/v1/namespaces/ours/pods/half-seen-0"):
         assert await exists(site, path)
