@@ -1,4 +1,4 @@
-"""Spans of time as people write them."""
+"""Durations as users write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXAMPLES = "seconds, or a number with s, m, h, d or w: 3600, 90m, 12h, 30d"
 
 
 def seconds(value: object, what: str) -> int:
-    """`what` names the place for the message. Raises InputError."""
+    """Parse a duration; `what` names its place in the message. Raises InputError."""
     if isinstance(value, str):
         match = re.fullmatch(r"([0-9]{1,12})([smhdw]?)", value.strip())
         if match is not None:

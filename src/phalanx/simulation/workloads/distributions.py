@@ -1,4 +1,4 @@
-"""Numbers drawn at random, each purpose from a stream of its own: what one draws does not shift the others."""
+"""Random numbers from one stream per purpose, so that draws for one purpose do not change those of another."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from math import exp, log
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.spans import seconds
 
-# Longer than this (seconds) nothing is drawn: some 30 years.
+# Upper bound in seconds of all draws: about 30 years.
 _LONGEST = 10**9
 
 
 def stream(seed: int, *purpose: str) -> random.Random:
-    """The same draws for the same purpose, whatever a policy does with them."""
+    """Return a random stream for a purpose, identical for every policy."""
     return random.Random("/".join((str(seed), *purpose)))
 
 
 class Distribution:
-    """How long something takes, in whole seconds.
+    """Distribution of a duration in whole seconds.
 
-    A span (`600`, `10m`); `{minimum: 10m, tailMean: 30m}`: at least the minimum, and an exponential tail above it;
+    A duration (`600`, `10m`); `{minimum: 10m, tailMean: 30m}`: at least the minimum, with an exponential tail;
     `{uniform: [10m, 1h]}`; `{median: 1h, sigma: 1.5}`: log-normal.
     """
 
     def __init__(self, value: object, what: str) -> None:
-        """Raises InputError that names `what`."""
+        """Parse the distribution. Raises InputError that names `what`."""
         self._what = what
         self._low = self._high = 0
         self._tail = self._sigma = 0.0
@@ -74,14 +74,14 @@ class Distribution:
 
 
 def weighted(value: object, what: str) -> dict[int, int]:
-    """Numbers with weights: one number, or `{1: 70, 8: 30}`. Raises InputError."""
+    """Return numbers with weights: one number, or `{1: 70, 8: 30}`. Raises InputError."""
     if isinstance(value, Mapping) and value:
-        found = {}
+        weights = {}
         for number, weight in value.items():
             if not str(number).isdecimal() or int(number) < 1 or not _positive(weight):
                 raise InputError(f"{what} is {dict(value)!r}; write numbers with weights: {{1: 70, 8: 30}}")
-            found[int(number)] = int(weight)
-        return found
+            weights[int(number)] = int(weight)
+        return weights
     if _positive(value):
         assert isinstance(value, int)
         return {value: 1}
@@ -93,8 +93,9 @@ def _positive(value: object) -> bool:
 
 
 def span_or_factor(value: object, length: int | None, what: str) -> int:
-    """A limit or an estimate in seconds, 0 for none; `length` is the run time that a factor counts from. Raises
-    InputError."""
+    """Return a limit or an estimate in seconds, 0 for none; a factor multiplies the run time `length`.
+
+    Raises InputError."""
     if value is None:
         return 0
     if isinstance(value, Mapping):
@@ -104,7 +105,7 @@ def span_or_factor(value: object, length: int | None, what: str) -> int:
         if not 0 < factor <= 10**6 or length is None:
             raise InputError(f"{what}.factor is {factor}; write a positive number, and a runTime")
         return max(1, round(length * factor))
-    found = seconds(value, what)
-    if not found:
+    span = seconds(value, what)
+    if not span:
         raise InputError(f"{what} is 0; write more than that, or leave it out")
-    return found
+    return span
