@@ -97,7 +97,7 @@ async def test_what_runs_what_kueue_has_and_what_has_no_way_is_refused_by_name(w
     for words in (
         "job/runs is running (1 pods)",
         "job/kueues is in Kueue's queue team",
-        "podgroup/bare cannot be held: its pods are there",
+        "podgroup/bare cannot be held: its pods exist already",
         "no job or PodGroup 'nowhere'",
     ):
         assert words in output, output

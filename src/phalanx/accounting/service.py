@@ -125,12 +125,12 @@ class AccountingService:
             watched = True
             if loop.time() - beat >= _HEARTBEAT:
                 beat = loop.time()
-                await self._retry_in_thread(
-                    lambda until=self._watch.watched_until: self._recorder.record_watched_until(until)
-                )  # type: ignore[misc]
+                await self._retry(
+                    lambda until=self._watch.watched_until: self._recorder.record_watched_until(until)  # type: ignore[misc]
+                )
         if self._watch.refresh():
             await self._write(watched)
-            await self._retry_in_thread(lambda: self._recorder.record_watched_until(self._watch.watched_until))
+            await self._retry(lambda: self._recorder.record_watched_until(self._watch.watched_until))
 
     async def _record_gap(self, last: int, known: list[OpenMember]) -> bool:
         """Record the changes since `last`, the time of the last watch. Return False if the service has to end.
@@ -144,8 +144,8 @@ class AccountingService:
             self._watch.note_gang(key)
         if not await self._write(watched=False):
             return False
-        await self._retry_in_thread(lambda: self._recorder.prune_forgotten(listed))
-        return await self._retry_in_thread(lambda: self._recorder.record_watched_until(self._watch.watched_until))
+        await self._retry(lambda: self._recorder.prune_forgotten(listed))
+        return await self._retry(lambda: self._recorder.record_watched_until(self._watch.watched_until))
 
     async def _wait_until_fresh(self) -> None:
         while not self._watch.refresh():  # noqa: ASYNC110 - the watch has no event for this state
@@ -156,7 +156,7 @@ class AccountingService:
         while self._watch.waiting:
             changes = self._watch.take(_PODS_AT_ONCE)
             clock = Clock(int(self._clock()), watched)
-            if not await self._retry_in_thread(lambda: self._record(changes, clock)):  # noqa: B023
+            if not await self._retry(lambda: self._record(changes, clock)):  # noqa: B023
                 self._watch.requeue(changes)
                 return False
             self._watch.confirm(changes)
@@ -184,7 +184,7 @@ class AccountingService:
             except Exception as error:
                 self._failures.record_failure("accounts", str(change.key), error)
 
-    async def _retry_in_thread(self, call: Callable[[], None]) -> bool:
+    async def _retry(self, call: Callable[[], None]) -> bool:
         """Call in the writer thread, retrying while the database is unreachable. Return False if stopped."""
         backoff = Backoff(base=0.5, cap=30.0)
         while True:

@@ -505,7 +505,7 @@ class Reflector(Generic[T]):
         if self.state is not ReflectorState.FORBIDDEN and now - self._refused_since < REFUSED:
             return REFUSED_PAUSE
         if self.state is not ReflectorState.FORBIDDEN:
-            going = "continuing without it" if self._optional else "scheduling needs it and waits"
+            going = "continuing without it" if self._optional else "this resource is required"
             going = "continuing with the known objects" if self.synced.is_set() else going
             log.error("%s: FORBIDDEN, %s, retrying every %g s: %s", self._path, going, self._absent_period, error)
             self.state = ReflectorState.FORBIDDEN

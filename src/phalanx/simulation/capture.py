@@ -48,7 +48,7 @@ def take_in_all(intake: Intake, capture: Capture, entries: Sequence[FileObject])
 def take_in_more(
     intake: Intake, entries: Sequence[FileObject], present: Sequence[FileObject]
 ) -> list[ClusterEvent]:
-    """Return the events of further objects, beside those in `there`."""
+    """Return the events of further objects, beside those in `present`."""
     events: list[ClusterEvent] = []
     declaring = [
         *(reader.kind for reader in intake.dialects.groups.values()),
