@@ -70,15 +70,15 @@ class QuotaReservationCheck:
             ledger, now = read_ledger(stored), int(self._now())
             if not holds_something(ledger):
                 return ""
-            refusal, taken = refusal_of_pod(ledger, await self._quotas(namespace), spec, gang, now)
-            if refusal or is_covered(ledger, gang, taken):
+            refusal, usage = refusal_of_pod(ledger, await self._quotas(namespace), spec, gang, now)
+            if refusal or is_covered(ledger, gang, usage):
                 return refusal
             current = {
                 uid: admission
                 for uid, admission in ledger.in_flight.items()
                 if now < admission.at + IN_FLIGHT_SECONDS
             }
-            changed: ReservationLedger = replace(ledger, in_flight={**current, request: taken})
+            changed: ReservationLedger = replace(ledger, in_flight={**current, request: usage})
             try:
                 await self._client.replace(path, with_ledger(stored, changed))
             except ApiError as error:

@@ -231,7 +231,7 @@ class KubeClient:
         params: Params | None = None,
         limit: int = 500,
         *,
-        progress: Callable[[int, int], object] = lambda read, left: None,
+        progress: Callable[[int, int], object] = lambda read, remaining: None,
     ) -> Any:
         """Return all pages of a list as one list object: ``{"items": [...], "metadata": {...}, ...}``.
 

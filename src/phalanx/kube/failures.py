@@ -28,32 +28,32 @@ class Failures:
         self._count = count
         self._logged: dict[tuple[str, str, str], None] = {}
 
-    def record_failure(self, part: str, what: str, error: BaseException | str, trace: str = "") -> bool:
+    def record_failure(self, part: str, subject: str, error: BaseException | str, trace: str = "") -> bool:
         """Count a failure, and log it if it is new. Return True if it is new.
 
-        `what` names the failed object or task; `error` is its exception, or a text; `trace` is its traceback."""
+        `subject` names the failed object or task; `error` is its exception, or a text; `trace` is its traceback."""
         self._count(part)
         text = error if isinstance(error, str) else f"{type(error).__name__}: {quoted(str(error))}"
-        key = (part, what, text)
+        key = (part, subject, text)
         if key in self._logged:
             return False
         if len(self._logged) >= _REMEMBERED:
             del self._logged[next(iter(self._logged))]
         self._logged[key] = None
         if isinstance(error, BaseException):
-            log.error("%s: %s failed and is skipped: %s", part, what, text, exc_info=error)
+            log.error("%s: %s failed and is skipped: %s", part, subject, text, exc_info=error)
         else:
-            log.error("%s: %s failed and is skipped: %s\n%s", part, what, text, trace)
+            log.error("%s: %s failed and is skipped: %s\n%s", part, subject, text, trace)
         return True
 
-    def guard(self, part: str, what: str, call: Callable[[], object]) -> None:
+    def guard(self, part: str, subject: str, call: Callable[[], object]) -> None:
         """Call, and record the failure if it raises."""
         try:
             call()
         except Exception as error:
-            self.record_failure(part, what, error)
+            self.record_failure(part, subject, error)
 
-    async def keep_running(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
+    async def keep_running(self, subject: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a task until it returns; restart it with growing delays when it raises."""
         backoff, clock = Backoff(base=1.0, cap=60.0), asyncio.get_running_loop().time
         while True:
@@ -62,7 +62,7 @@ class Failures:
                 await run()
                 return
             except Exception as error:
-                self.record_failure("task", what, error)
+                self.record_failure("task", subject, error)
             if clock() - begun > _HEALTHY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())

@@ -104,9 +104,9 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
     )
 
 
-async def unless_stopped(stopping: asyncio.Event, wanted: Awaitable[object]) -> bool:
-    """Await `wanted`, passing its exception on. Return False if `stopping` was set first."""
-    tasks = [asyncio.ensure_future(wanted), asyncio.ensure_future(stopping.wait())]
+async def unless_stopped(stopping: asyncio.Event, awaited: Awaitable[object]) -> bool:
+    """Await `awaited`, passing its exception on. Return False if `stopping` was set first."""
+    tasks = [asyncio.ensure_future(awaited), asyncio.ensure_future(stopping.wait())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done():

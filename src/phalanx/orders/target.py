@@ -33,8 +33,8 @@ class Target:
     """A gang that an order is for. `title` is its name for users, such as pytorchjob/train.
 
     `document` is the controlling object, None for a gang that only its pods declare; `resource` is its kind.
-    `chain` has the objects from the named one up to the controlling one. `groups` are the PodGroups if the gang was
-    found by them, `members` its pods as documents."""
+    `chain` has the titles from the named object up to the last one below the controlling object. `groups` are the
+    PodGroups if the gang was found by them, `members` its pods as documents."""
 
     title: str
     namespace: str

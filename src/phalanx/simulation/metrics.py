@@ -136,7 +136,7 @@ def allocation_at_loads(
 ) -> dict[str, float]:
     """Return the allocated part of the capacity when arrived jobs request 80 to 130 % of it, for `resource`.
 
-    The key for 100 % is `allocation_at_load_100`. Empty unless no job of the workload ever ends."""
+    The key for 100 % is `allocation_at_load_100`. Empty if a job of the workload ends."""
     if not offered or any(job.run_time is not None for job in jobs):
         return {}
     ratios: dict[str, float] = {}

@@ -429,7 +429,7 @@ class World:
             del self._jobs[run.key]
 
     def _withdraw(self, run: JobRun) -> None:
-        """Withdraw a job for its user, unless a pod is bound."""
+        """Withdraw a job for its user, unless it has started or a pod is bound."""
         if run.history.start is not None or run.with_nodes:
             return
         self.waiting -= 1

@@ -45,11 +45,11 @@ class TraceWorkload(msgspec.Struct, frozen=True):
     """Jobs of a table, unchanged."""
 
     name: str
-    found: tuple[SimulatedJob, ...]
+    recorded: tuple[SimulatedJob, ...]
     start: int = 0
 
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
-        return list(self.found)
+        return list(self.recorded)
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
         """Add no event: a trace has only jobs."""
