@@ -12,8 +12,8 @@ class OrderError(Exception):
 
 
 class NotFoundError(OrderError):
-    """No object has the given name."""
+    """No object has this name."""
 
 
 class BadNameError(OrderError):
-    """The given name is invalid, or its kind is unknown."""
+    """The name is invalid, or its kind is unknown."""

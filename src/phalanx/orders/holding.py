@@ -134,7 +134,7 @@ def _refuse_running(target: Target) -> None:
     if target.running:
         raise OrderError(
             f"{target.title} is running ({target.running} pods); only a waiting gang can be held. "
-            f"To end its pods and keep the job: phalanx job suspend {target.title}"
+            f"To end its pods, but not the job: phalanx job suspend {target.title}"
             if target.volcano_job or target.suspendable is not None
             else f"{target.title} is running ({target.running} pods); only a waiting gang can be held"
         )
@@ -161,7 +161,7 @@ def _refuse_unended_ray_job(target: Target) -> None:
 
 def _why_impossible(target: Target) -> str:
     if target.document is None or (target.resource is not None and target.resource.kind in ("PodGroup", "Pod")):
-        return "its pods exist already: they cannot get a scheduling gate, and no controller would recreate them"
+        return "its pods exist already and cannot get a scheduling gate, and no controller would recreate them"
     assert target.resource is not None
     return f"{target.resource.kind} of {target.resource.group or 'core'} has no field to suspend it"
 
