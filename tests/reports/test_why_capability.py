@@ -10,7 +10,8 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.reports.promised_starts import PromisedStart
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 
 from .test_why import KEY, ONE, Cluster

@@ -13,7 +13,8 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "c")

@@ -16,7 +16,8 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 from tests.controllers.api import Json, MemoryApi
 from tests.controllers.quotas import Quotas

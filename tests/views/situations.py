@@ -34,7 +34,8 @@ from phalanx.reports.missing_pods import OWNERS, why_owner
 from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
 from phalanx.reports.turn_order import TurnEntry, turn_order
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.reservations.stored import stored
 from phalanx.views.gang_state import CODES, GangState
 from tests.scheduling.features import starts

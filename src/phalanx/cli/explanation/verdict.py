@@ -17,7 +17,8 @@ from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_evic
 from phalanx.reports.promised_starts import read_plan
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient

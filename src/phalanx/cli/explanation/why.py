@@ -16,7 +16,7 @@ from phalanx.cli.jobs.starts import start_lines
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.why import GangSize, WhyAnswer
+    from phalanx.reports.why_answer import GangSize, WhyAnswer
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})

@@ -9,7 +9,7 @@ from phalanx.model.gang import GangKey
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast
 

@@ -33,7 +33,8 @@ from phalanx.reports.whatif.answer import (
 from phalanx.reports.whatif.asked_gang import refuse_running, waiting_gang
 from phalanx.reports.whatif.changes import QueueChange, changed_queue, lost_nodes, more_nodes, with_priority
 from phalanx.reports.whatif.manifests import PriorityClasses, submission
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.simulation.capture import Capture, take_in_more
 from phalanx.simulation.cluster import SimulatedCluster
