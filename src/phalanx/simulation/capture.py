@@ -13,6 +13,7 @@ from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.documents import FileObject, kind_of, take_in
 from phalanx.simulation.errors import InputError
+from phalanx.views.promises import PromiseOrigin, Promises
 
 KIND = "Capture"
 # What others refer to comes first. (Group objects and accounts are told by the dialects.)
@@ -21,7 +22,8 @@ _FIRST = ("PriorityClass", "Namespace", "ResourceQuota", "PodDisruptionBudget", 
 
 class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is known of a capture beside its objects. `moment` is when it was made, in seconds since the epoch;
-    `missing` says what could not be read. `promises` and `usages` are what the scheduler had written down."""
+    `missing` says what could not be read. `promises` and `usages` are what the scheduler had written down,
+    `promise_origin` the version and time of the promises."""
 
     moment: int
     schedulers: tuple[str, ...] = ("phalanx",)
@@ -29,6 +31,12 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     missing: tuple[str, ...] = ()
     promises: tuple[StoredReservation, ...] = ()
     usages: tuple[AccountUsage, ...] = ()
+    promise_origin: PromiseOrigin = PromiseOrigin()
+
+    @property
+    def promised(self) -> Promises:
+        """Promised starts of the scheduler when the capture was made."""
+        return Promises(self.promises, origin=self.promise_origin)
 
 
 def read_capture(entry: FileObject) -> Capture:
