@@ -99,7 +99,11 @@ def _columns() -> tuple[Column[TurnEntry], ...]:
             "QUEUE-SHARE", lambda entry, now: f"{entry.queue_share:.1f}%", order=lambda entry: entry.queue_share
         ),
         Column("PRIORITY", lambda entry, now: str(entry.priority), order=lambda entry: entry.priority),
-        Column("WAIT", lambda entry, now: span(now - entry.created), order=lambda entry: -entry.created),
+        Column(
+            "WAIT",
+            lambda entry, now: span(now - entry.created) if entry.created else "",
+            order=lambda entry: -entry.created,
+        ),
         Column("KIND", lambda entry, now: entry.kind, wide=True),
         Column("MEMBERS", lambda entry, now: str(entry.members), wide=True, order=lambda entry: entry.members),
         Column("STATE", lambda entry, now: entry.state, wide=True),

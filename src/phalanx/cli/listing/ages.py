@@ -22,8 +22,8 @@ def span(seconds: float) -> str:
 
 
 def age(moment: str, now: float) -> str:
-    """Since a moment of the API; "" for none."""
-    return span(int(now) - parse_time(moment)) if moment else ""
+    """Return the span since a moment of the API; "" for none."""
+    return span(int(now) - since) if (since := parse_time(moment)) > 0 else ""
 
 
 def relative(moment: str, now: float) -> str:

@@ -39,7 +39,7 @@ def _span(seconds: int) -> str:
     minutes = (seconds + _MINUTE // 2) // _MINUTE
     if minutes < 60:
         return f"{minutes} min"
-    if seconds < _DAY:
+    if minutes < _DAY // _MINUTE:
         return _two(minutes, 60, "h", "min")
     return _two((seconds + _HOUR // 2) // _HOUR, 24, "d", "h")
 
