@@ -27,15 +27,13 @@ from tests.scheduling.scenario import Scenario
 from tests.views.situations import G
 from tests.views.test_situations import RESERVE
 
-LIMITED = {"pod_class": PodClass(run_limit=50), "more": {"run_time": RunTime(50)}}
-
 
 def promised() -> tuple[Scenario, Promises]:
     """A node of 4 CPU is busy until 1100 (and 30 s of grace); gang g has a promised start then."""
     world = Scenario(RESERVE).node("n", cpu=4)
     limited = {"run_time": RunTime(100), "started": 1000, "bound": 1000}
     world.pod("busy", node="n", cpu=2, pod_class=PodClass(run_limit=100), more=limited)
-    world.job("g", 3, cpu=1, **LIMITED).settle()
+    world.job("g", 3, cpu=1, pod_class=PodClass(run_limit=50), more={"run_time": RunTime(50)}).settle()
     live = live_promises(world.scheduler.features.get(StartReservations))
     origin = PromiseOrigin(PromiseSource.STORED, "7", shown_moment(world.now))
     return world, Promises(live.promises, origin=origin)
@@ -77,8 +75,7 @@ def test_dry_run_says_to_where_a_unit_of_higher_priority_moves_a_promise() -> No
     world, promises = promised()
     told = promises.promises[0].told
     world.now += 5
-    longer = {"pod_class": PodClass(run_limit=500), "more": {"run_time": RunTime(500)}}
-    world.pod("vip", cpu=2, priority=9, **longer)
+    world.pod("vip", cpu=2, priority=9, pod_class=PodClass(run_limit=500), more={"run_time": RunTime(500)})
     answer = why(world, promises)
     assert answer.start is not None
     moved = (answer.start.no_later_than, answer.start.moves_because)
