@@ -17,6 +17,7 @@ from phalanx.daemon.gang_list import GangList
 from phalanx.dialects.times import parse_time
 from phalanx.kube.core_resources import CONFIG_MAPS
 from tests.e2e.processes import command
+from tests.e2e.test_generated_pod_groups import MINIMUM, NAME, made
 from tests.e2e.test_reserve import POLICY, full
 from tests.e2e.world import PODS, Object, Running, World, condition
 
@@ -138,6 +139,19 @@ async def waiting(world: World) -> None:
         await world.pod(f"loose-{number}", cpu="2", activeDeadlineSeconds=60, labels=LOOSE)
     await world.until_held("loose-0", words="t starts no later than")
     await gang(world, "elder")
+
+
+async def test_jobs_shows_the_promised_start_of_a_gang_whose_group_is_generated(world: World, policy: str) -> None:
+    running = await started(world, policy)
+    await full(world)
+    labels = {NAME: "made", MINIMUM: "2"}
+    for number in range(2):
+        await world.pod(f"made-{number}", cpu="2", activeDeadlineSeconds=60, labels=labels)
+    await made(world, "made")
+    await world.until_held("made-0", words="t starts no later than")
+    await world.settled(running)
+    told = sentence(condition(await world.get(PODS, "made-0"), "PodScheduled")["message"])
+    assert (await Views(world, policy).jobs())["made"]["start"] == told
 
 
 async def started(world: World, policy: str) -> Running:

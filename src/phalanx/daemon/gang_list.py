@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -98,15 +99,16 @@ class GangList:
     def _is_ours(self, record: PodRecord) -> bool:
         return record.pod.scheduler in self._state.schedulers
 
-    def _starts(self) -> Mapping[GangKey | str, PromisedStart]:
+    def _starts(self) -> Mapping[GangKey | str, Callable[[], PromisedStart]]:
+        """Return the promised starts by gang, or by uid of a pod; their texts are made with the entry's."""
         promises = live_promises(self._scheduler().features.get(StartReservations))
-        found: dict[GangKey | str, PromisedStart] = {}
+        found: dict[GangKey | str, Callable[[], PromisedStart]] = {}
         for promise in promises.promises:
             for key in (promise.key,) if isinstance(promise.key, str) else promise.key:
-                found[key] = promises.start(promise)
+                found[key] = partial(promises.start, promise)
         return found
 
-    def _gang(self, record: GangRecord, start: PromisedStart | None) -> GangEntry | None:
+    def _gang(self, record: GangRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry | None:
         """None for another scheduler's."""
         members = list(record.members.values())
         ours = next((each for each in members if self._is_ours(each)), None)
@@ -141,10 +143,10 @@ class GangList:
             started=shown_moment(_started(members, minimum)),
             nodes=self._nodes(members),
             group=record.key.name,
-            **_waits(verdict, start),
+            **_waits(verdict, promised),
         )
 
-    def _pod(self, record: PodRecord, start: PromisedStart | None) -> GangEntry:
+    def _pod(self, record: PodRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry:
         pod, state = record.pod, gang_state(pod_facts(record))
         return GangEntry(
             kind="pod",
@@ -164,7 +166,7 @@ class GangList:
             created=shown_moment(pod.created),
             started=shown_moment(pod.started),
             nodes=self._nodes([record]),
-            **_waits(record.last_verdict if state.waits else None, start),
+            **_waits(record.last_verdict if state.waits else None, promised),
         )
 
     def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:
@@ -185,11 +187,12 @@ def _target(record: GangRecord) -> str:
     return f"{kind or 'podgroup'}/{shown_name(record.key.name)}"
 
 
-def _waits(verdict: Verdict | None, start: PromisedStart | None) -> dict[str, Any]:
+def _waits(verdict: Verdict | None, promised: Callable[[], PromisedStart] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if verdict is not None:
         found.update(reason=verdict.code, message=verdict.message)
-    if start is not None:
+    if promised is not None:
+        start = promised()
         found.update(start=start.no_later_than, expected=start.expected, promise=start.origin)
     return found
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from phalanx.daemon.gang_entries import GangEntry, whole_or_part
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
+from phalanx.dialects.gangs.generated_pod_groups import FORMER_GENERATED_FROM_PODS, GENERATED_FROM_PODS
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.core_resources import PODS
 from phalanx.model.account import DEFAULT_QUEUE
@@ -82,9 +83,7 @@ def _promise(found: FoundJob, promises: Promises) -> StoredReservation | None:
     for group in found.groups:
         if (promise := promises.of_gang(*_key(group))) is not None:
             return promise
-    if found.groups:
-        return None
-    if job.kind == GANG and not job.uid:
+    if job.kind == GANG and not found.groups:
         return promises.of_gang(job.namespace, job.name, "")
     return promises.of_owner(job.namespace, job.uid)
 
@@ -123,7 +122,11 @@ def _target(job: JobEntry, found: FoundJob) -> str:
 
 def _key(group: Json) -> tuple[str, str, str]:
     metadata = mapping(group.get("metadata"))
-    return text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
+    annotations = mapping(metadata.get("annotations"))
+    # The pods stay the declaration of a gang whose PodGroup is generated from them.
+    generated = GENERATED_FROM_PODS in annotations or FORMER_GENERATED_FROM_PODS in annotations
+    uid = "" if generated else text(metadata.get("uid"))
+    return text(metadata.get("namespace")), text(metadata.get("name")), uid
 
 
 def _of_groups(found: FoundJob, field: str) -> str:
