@@ -14,8 +14,16 @@ import pytest
 
 from phalanx.daemon.gang_entries import GangAnswer
 from phalanx.daemon.gang_list import GangList
+from phalanx.dashboard.access import AddressLogin
+from phalanx.dashboard.rehearsal.messages import AskWhy
+from phalanx.dashboard.rows.entries import GangRow
+from phalanx.dashboard.server import ServeOptions, dashboard
+from phalanx.dashboard.watch import WatchOptions
 from phalanx.dialects.times import parse_time
+from phalanx.kube.auth.config import load_config
+from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
+from phalanx.reports.why import WhyAnswer
 from tests.e2e.processes import command
 from tests.e2e.test_generated_pod_groups import MINIMUM, NAME, made
 from tests.e2e.test_reserve import POLICY, full
@@ -95,7 +103,35 @@ class Views:
             assert first["name"] == f"gang {namespace}/elder"
             shown[command_name] = {"elder": first["start"]["no_later_than"]}
             shown[f"sentence of {command_name}"] = {"elder": sentence(first["message"])}
-        return shown
+        return shown | await self.page()
+
+    async def page(self) -> dict[str, dict[str, str]]:
+        """Return the starts in the rows of the page and of `phalanx top`, and in the pages of gangs."""
+        world, namespace = self._world, self._world.namespace
+        options = WatchOptions(config=self._policy[1], lease_namespace=namespace)
+        login = AddressLogin("you")
+        async with (
+            KubeClient(load_config(str(world.cluster.kubeconfig))) as client,
+            dashboard(client, options, ServeOptions(), login) as (served, following),
+        ):
+            watch = served.watch
+
+            async def rows() -> list[GangRow]:
+                assert not following.done()
+                waits = {name: f"{namespace}/{'pod/' * (name == 'single')}{name}" for name in WAITING}
+                found = [watch.row(row) for row in waits.values()]
+                return [row for row in found if row is not None] if all(row and row.start for row in found) else []
+
+            found: list[GangRow] = await world.until(rows, "the page has rehearsed")
+            assert {row.start_kind for row in found} == {"promised"}
+            gang = await watch.rehearsal.why(AskWhy(namespace, "train"))
+            assert isinstance(gang, WhyAnswer)
+            assert gang.start is not None
+            return {
+                "rows of the page": {row.name: row.start for row in found},
+                "page of a gang": {"train": gang.start.no_later_than},
+                "sentence on the page": {row.name: sentence(row.message) for row in found},
+            }
 
     async def conditions(self) -> dict[str, str]:
         pods = {item["metadata"]["name"]: item for item in await self._world.list(PODS)}
