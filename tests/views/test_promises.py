@@ -21,6 +21,7 @@ from phalanx.reports.start_times import start_entries
 from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.reservations.stored import StoredReservation, encode
 from phalanx.scheduling.start_reservations.plugin import StartReservations
+from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 from phalanx.views.promise_record import DATA_KEY, WRITTEN_KEY, encode_written, promises_of
 from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource, live_promises
 from tests.scheduling.scenario import Scenario
@@ -113,6 +114,18 @@ def test_start_that_only_a_dry_run_reserves_is_not_called_promised() -> None:
     assert f"o start is promised; a dry run reserves one at {told}" in answer.message
     assert answer.start is not None
     assert (answer.start.no_later_than, answer.start.planned, answer.start.origin) == ("", told, None)
+
+
+def test_facts_of_a_relocation_leave_promised_room_to_the_promise() -> None:
+    world, promises = promised()
+    world.pod("endless", cpu=2)
+
+    def placed(known: tuple[StoredReservation, ...]) -> bool:
+        facts = ClusterFacts(world.events, world.policy, float(world.now), promises=known)
+        return bool(facts.build().state.pods["endless"].assumed_node)
+
+    assert placed(())
+    assert not placed(promises.promises)
 
 
 def test_queue_shows_the_promised_start_of_what_waits_first() -> None:
