@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.views.promises import PromisedStart
+
 Amounts = dict[str, str]
 """resource -> exact Kubernetes quantity."""
 
@@ -19,12 +21,14 @@ NO_COUNTS = Counts()
 
 
 class FirstWaiting(msgspec.Struct, omit_defaults=True):
-    """What is first in order of those that wait: the verdict on it, as `phalanx why` gives it."""
+    """What is first in order of those that wait: the verdict on it, and its promised start, as `phalanx why` gives
+    them."""
 
     name: str
     reason: str
     message: str
     change: str = ""
+    start: PromisedStart | None = None
 
 
 class LimitEntry(msgspec.Struct):

@@ -20,7 +20,7 @@ from phalanx.reports.gang_sentences import (
     prefix_placed_members,
 )
 from phalanx.reports.observed_pods import ObservedPods
-from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
+from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import run_time_of
 from phalanx.reports.snapshot import Snapshot
@@ -31,12 +31,14 @@ from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.session.eviction_log import rates
-from phalanx.scheduling.start_reservations.plugin import load_promises
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
+from phalanx.scheduling.start_reservations.rehearsal import promise_moves
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import observed_states
 
 _NODES_NAMED = 5
@@ -45,8 +47,8 @@ _NODES_NAMED = 5
 class WhyReport:
     """One dry run; the snapshot is used up by it. `bound_to` are the nodes of those that it placed, by uid."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, stored: StoredPlan | None = None) -> None:
-        self._now, self._stored = now, stored or StoredPlan()
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> None:
+        self._now, self._promises = now, promises or Promises()
         self._state = snapshot.state
         self._refused = snapshot.refused
         self._disruption_targets = snapshot.disruption_targets
@@ -65,7 +67,7 @@ class WhyReport:
         }
         scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
-        load_promises(scheduler.features, self._stored.promises)
+        rehearse_promises(scheduler.features, self._promises.promises)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # Taken before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
@@ -145,7 +147,8 @@ class WhyReport:
 
     def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
         """Of everybody who waits."""
-        return StartTimes(self._stored, forecast_starts(self._dry_run, self._now, should_stop), self._now)
+        starts = forecast_starts(self._dry_run, self._now, should_stop)
+        return StartTimes(self._promises, starts, self._now, promise_moves(self._dry_run.new_session(self._now)))
 
     def gang_verdict(self, key: GangKey) -> Verdict | None:
         """What the dry run alone says of a gang that waits (of its surplus, where it runs); None for others."""

@@ -8,9 +8,9 @@ from phalanx.model.gang import GangCounts
 from phalanx.model.verdict import NodeCount
 from phalanx.reports.evicted_members import EvictedMembers
 from phalanx.reports.eviction_preview import EvictionPreview
-from phalanx.reports.promised_starts import PromisedStart
 from phalanx.reports.run_times import RunTimeEntry
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import PromisedStart
 
 
 class WhyAnswer(msgspec.Struct, omit_defaults=True):

@@ -137,10 +137,7 @@ def render(answer: WhyAnswer) -> str:
         if answer.missing and answer.state.waits and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.start is not None:
-        from phalanx.cli.listing.ages import age
-
-        old = age(answer.start.planned_at, time.time())
-        lines.extend(f"  {line}" for line in start_lines(answer.start, old))
+        lines.extend(f"  {line}" for line in start_lines(answer.start, time.time()))
     if answer.size is not None:
         lines.extend(_size_lines(answer.size))
     if answer.run_time is not None:

@@ -7,11 +7,11 @@ import msgspec
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 from phalanx.reports.account_entries import QueueReport
-from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Rehearse(msgspec.Struct, frozen=True):
     refused: dict[str, str]
     disruption_targets: dict[str, DisruptionTarget]
     usages: list[AccountUsage]
-    stored: StoredPlan
+    promises: Promises
     missing: list[str]
 
 

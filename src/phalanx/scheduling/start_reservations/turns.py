@@ -92,7 +92,7 @@ def _use_of(unit: QueuedUnit) -> ReservationUse | None:
 def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Bring the plan up to date; return the units whose start has come."""
     if plan.has_loaded:
-        plan.restore_loaded(lambda kept: _loaded(session, kept), session.quota_check, session.now)
+        plan.restore_loaded(lambda kept: _loaded(session, plan, kept), session.quota_check, session.now)
     ask = partial(wanted_by, session)
     return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
 
@@ -122,7 +122,7 @@ def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]
     return found
 
 
-def _loaded(session: Session, kept: StoredReservation) -> Reservation | None:
+def _loaded(session: Session, plan: ReservationPlan, kept: StoredReservation) -> Reservation | None:
     """The promise of an earlier process, where the one to whom it was made waits still."""
     unit = session.queue.unit(kept.key)
     if unit is None:
@@ -138,7 +138,9 @@ def _loaded(session: Session, kept: StoredReservation) -> Reservation | None:
     window = Window(kept.start, kept.end, shares, charges_of(parts))
     priority = min(session.turn_priority(member) for member in unit.members)
     queue = queue_of(session, unit)
-    made = Reservation(unit.key, unit.name, queue, priority, parts, run_limit(unit), window, kept.made)
+    limit = run_limit(unit)
+    duration = limit + plan.settings.start_delay if limit else 0
+    made = Reservation(unit.key, unit.name, queue, priority, parts, duration, window, kept.made)
     made.promised, made.told, made.slips = kept.promised, kept.told, tuple(kept.slips)
     made.words, made.predicted = kept.words, kept.predicted
     return made
