@@ -96,7 +96,7 @@ async def test_the_younger_does_not_overtake_and_says_whom_it_waits_for() -> Non
     await world.settle()
     world.job("younger", 1, at=3)
     await world.settle()
-    assert world.state("younger")["message"] == "older is older and waits for quota team: it comes first"
+    assert world.state("younger")["message"] == "older is older and waits for quota team"
 
 
 async def test_who_can_never_have_room_holds_nobody_up() -> None:

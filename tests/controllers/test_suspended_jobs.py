@@ -272,7 +272,7 @@ async def test_the_job_set_of_a_train_job_is_not_resumed_for_itself() -> None:
     world.api.erase(TRAIN_JOBS, "t")
     await world.settle()
     assert world.suspended("t", JOB_SETS)
-    said = "it belongs to TrainJob t: write the label phalanx.dev/queue there"
+    said = "it belongs to TrainJob t: set the label phalanx.dev/queue on that object"
     assert world.api.events == [("t", "NotQueued", said)]
 
 
@@ -386,7 +386,7 @@ async def test_a_job_whose_gang_is_evicted_waits_in_its_queue_again() -> None:
     await world.settle()
     assert world.suspended()
     assert world.groups() == ["job-j-01234567-2"]
-    assert ("j", "Requeued", "its gang was evicted: it waits in queue research again") in world.api.events
+    assert ("j", "Requeued", "its gang was evicted: it is requeued in queue research") in world.api.events
     world.make_pods()
     world.admits = True
     await world.settle()

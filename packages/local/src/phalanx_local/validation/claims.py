@@ -62,7 +62,9 @@ def check_device_class(errors: list[FieldError], item: Obj, old: Obj | None, sub
 
 
 def check_slice(errors: list[FieldError], item: Obj, old: Obj | None, subresource: str) -> None:
-    """Check a ResourceSlice: nodes set once for the slice or for each device; driver, pool and nodes immutable."""
+    """Check a ResourceSlice: exactly one node selection, for the slice or per device; driver, pool and node
+    immutable.
+    """
     spec, path = item.get("spec") or {}, "spec"
     _check_driver(errors, spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}

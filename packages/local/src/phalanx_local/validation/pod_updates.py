@@ -109,7 +109,7 @@ def _gates(errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any
 
 
 def _gated(errors: list[FieldError], munged: dict[str, Any], former: dict[str, Any]) -> None:
-    """Return the spec of a gated pod after the allowed restrictions: more node labels, more requirements."""
+    """Check that a gated pod gets only stricter node labels and node affinity; restore the old ones in `munged`."""
     selector, before = munged.get("nodeSelector") or {}, former.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -168,7 +168,7 @@ _RESIZABLE: Final = ("cpu", "memory")
 
 
 def _resize(errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any]) -> None:
-    """Check a resize: it changes cpu and memory of containers and sidecars, and removes no request."""
+    """Check a resize: only cpu and memory of containers and sidecars change; no request or limit is removed."""
     munged = dict(spec)
     for name in ("containers", "initContainers"):
         items, before = spec.get(name) or [], former.get(name) or []

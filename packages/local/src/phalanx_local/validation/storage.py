@@ -20,7 +20,7 @@ _VOLUME_MODES: Final = ("Block", "Filesystem")
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _CLASS_RECLAIM: Final = ("Delete", "Retain")
 _BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
-#: Fields of a volume's spec that are no volume source.
+#: Fields of a volume's spec that are volume sources.
 _VOLUME_SOURCES: Final = frozenset((*SOURCES, "local"))
 _ONLY_REQUESTS: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
