@@ -46,7 +46,7 @@ async def test_a_job_without_room_creates_nothing_and_says_what_is_missing() -> 
     assert world.quotas.refusals == 0, "nothing was tried in vain"
     assert world.state("big")["reason"] == "QuotaExceeded"
     assert world.state("big")["message"] == (
-        "quota team lacks 3 requests.cpu: 4 pods to come ask for 8, it has 5 left (limited: 5)"
+        "quota team lacks 3 requests.cpu: 4 new pods request 8, 5 left (limit 5)"
     )
 
 

@@ -61,9 +61,7 @@ class ServedWatches:
             reflector.state is ReflectorState.FORBIDDEN for _, reflector, _ in self._running.values()
         ):
             if not logged:
-                log.error(
-                    "this account cannot list any of the watched kinds: install its roles (phalanx install)"
-                )
+                log.error("this account cannot list any of the watched kinds: install its roles (phalanx install)")
             logged = True
             await asyncio.sleep(_RETRY_SECONDS)
 

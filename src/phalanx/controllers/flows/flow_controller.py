@@ -36,7 +36,7 @@ from phalanx.jobs.flow import (
     child_job_name,
     patched_spec,
     plan_flow,
-    why_refused,
+    refusal_reason,
 )
 from phalanx.jobs.notes import EventNote
 from phalanx.jobs.spec import FLOW, VERSION, FlowStep, JobFlow
@@ -165,7 +165,7 @@ class JobFlowController:
             return None  # the garbage collector deletes its jobs
         document: dict[str, Any] = decode_json(record.raw)
         flow, faults = decode_leniently(JobFlow, document)
-        refusal = why_refused(flow, faults)
+        refusal = refusal_reason(flow, faults)
         answers: dict[ProbeQuestion, bool] = {}
         plan = self._plan(key, flow, refusal, answers)
         if plan.questions:

@@ -27,9 +27,9 @@ from phalanx.jobs.group_restarts import (
     RestartStatus,
     begin_restart,
     decide_restart,
-    described,
     read_restart_policy,
     read_restart_status,
+    restart_event,
 )
 from phalanx.kube.changes import Key
 from phalanx.kube.client import PatchType
@@ -140,7 +140,7 @@ class GroupRestartController:
         if after != status:
             await self._write(key, group, after)
             if after.restarts != status.restarts and after.last is not None:
-                self._publish(key, group, "Warning", "GroupRestarted", described(policy, after.last))
+                self._publish(key, group, "Warning", "GroupRestarted", restart_event(policy, after.last))
             elif after.message and after.message != status.message:
                 self._publish(key, group, "Warning", "GroupNotRestarted", after.message)
         by_uid = {pod.uid: pod for pod in pods}
