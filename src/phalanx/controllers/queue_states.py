@@ -1,7 +1,7 @@
 """Controller of the state of Volcano's queues: Commands open and close them, with their children, as Volcano's
 own controller does (docs/rules/volcano.md, 1.2).
 
-A Command contains no user name, so a user who can create Commands in any namespace could close all queues.
+A Command contains no user name, so any user with the right to create Commands in one namespace could close queues.
 Commands for queues are executed only in namespaces without tenants (`TRUSTED`).
 """
 
@@ -208,7 +208,7 @@ class QueueStates:
     async def reconcile(self, name: str) -> float | None:
         """Reconcile a queue. Return the seconds until the next reconciliation; None to wait for a change."""
         queue = self.queues.get(("", name))
-        commands = sorted(self.commands.of(name), key=lambda each: each.order)
+        commands = sorted(self.commands.of(name), key=lambda command: command.order)
         if queue is None and commands and await self._exists(name):
             return _GATHER
         state = queue.state or _OPEN if queue is not None and not queue.deleting else ""

@@ -49,8 +49,7 @@ class ObjectStore(Generic[S]):
         self.changed = changed
         self._entries: dict[Key, S] = {}
         self._indexed: dict[str, dict[Key, S]] = {}
-        # Uids whose deletion the watch has reported (the latest ones), and uids whose deletion it has yet to
-        # report.
+        # Uids of deleted objects: reported by the watch (the latest ones), and not yet reported.
         self._ended: dict[str, None] = {}
         self._ending: dict[str, None] = {}
 

@@ -18,7 +18,7 @@ MAX_PAUSE = 60.0
 class WorkQueue(Generic[K]):
     """Queue of keys with due times (seconds of the event loop's clock).
 
-    One key is never processed twice at the same time; a key that changes meanwhile is processed again.
+    One key is never processed twice at the same time; a key that changes during its processing is processed again.
     """
 
     def __init__(self, *, jitter: Callable[[], float] = random.random) -> None:

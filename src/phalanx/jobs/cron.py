@@ -1,7 +1,7 @@
 """Plan of a CronJob: the run to start, the jobs to delete, and the next status.
 
 The name of a run's job contains the minute of the run, so a run that is started twice is the same job. The status
-follows from the existing jobs: a run whose job exists has been started, whatever the status says.
+follows from the existing jobs: a run with an existing job has been started, regardless of the status.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def scheduled_timestamp(moment: int, zone: tzinfo) -> str:
 
 
 def plan_runs(cron_job: CronJob, jobs: Sequence[ChildJob], now: int) -> CronPlan:
-    """Return the plan. `jobs` are the jobs of the namespace with the name of a run, whatever their owner."""
+    """Return the plan. `jobs` are the jobs of the namespace with the name of a run, of any owner."""
     children = sorted(
         (job for job in jobs if job.owner == cron_job.metadata.uid), key=lambda job: (job.created, job.name)
     )
@@ -95,10 +95,10 @@ def _reference(cron_job: CronJob, child: ChildJob) -> ActiveJob:
     )
 
 
-def _latest(told: str | None, moments: Iterable[int]) -> str | None:
+def _latest(recorded: str | None, moments: Iterable[int]) -> str | None:
     """Return the time in the status, or the latest of `moments` if that is later."""
     latest = max(moments, default=0)
-    return format_time(latest) if latest > parse_time(told) else told
+    return format_time(latest) if latest > parse_time(recorded) else recorded
 
 
 def _changes(cron_job: CronJob, children: Sequence[ChildJob], status: CronJobStatus) -> Iterator[EventNote]:
@@ -188,14 +188,14 @@ def _begin(
     if _missed_many(schedule, earliest, now, plan.zone):
         note = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
         events.append(EventNote("Warning", "TooManyMissedTimes", note, subject))
-    running = tuple(each for each in by_name.values() if each.owner == metadata.uid and not each.ended)
+    running = tuple(job for job in by_name.values() if job.owner == metadata.uid and not job.ended)
     if running and cron_job.spec.concurrency_policy == "Forbid":
         note = "Skipping job creation because another job is already running"
         events.append(EventNote("Warning", "ForbidConcurrent", note, subject))
         return plan
     if running and cron_job.spec.concurrency_policy == "Replace":
         events.append(EventNote("Warning", "ReplaceConcurrent", "Replacing active job for CronJob", subject))
-        plan = replace(plan, replaced=tuple(each for each in running if not each.deleting))
+        plan = replace(plan, replaced=tuple(job for job in running if not job.deleting))
     return replace(plan, start=due)
 
 

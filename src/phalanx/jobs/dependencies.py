@@ -1,4 +1,4 @@
-"""Task dependencies of a job: tasks whose pods can be created now (`dependsOn`, see docs/rules/jobs.md, B6)."""
+"""Task dependencies of a job: tasks that can have pods now (`dependsOn`, see docs/rules/jobs.md, B6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from phalanx.jobs.spec import Job, TaskSpec
 
 
 def ready_tasks(job: Job, pods: Sequence[JobPod]) -> dict[str, TaskSpec]:
-    """Return tasks whose pods can be created, by name: without dependencies, with ready dependencies, or with
-    pods already.
+    """Return tasks that can have pods, by name: without dependencies, with ready dependencies, or with pods.
 
     A dependency is ready when at least its minimum of pods run with all containers ready, or have succeeded.
     """

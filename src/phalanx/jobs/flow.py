@@ -103,7 +103,7 @@ def plan_flow(
     """
     name = flow.metadata.name
     former_entries = {
-        text(mapping(each).get("name")): mapping(each) for each in sequence(flow.status.get("jobStatusList"))
+        text(mapping(entry).get("name")): mapping(entry) for entry in sequence(flow.status.get("jobStatusList"))
     }
     phases = {
         job: text(entry.get("state")) for job, entry in former_entries.items() if text(entry.get("state")) in ENDED

@@ -1,7 +1,7 @@
 """Restart of a whole group with too few running members: the policy of its PodGroup, and the decision. Pure.
 
-The state is an annotation of the PodGroup, bound to its uid. A user who can write the PodGroup can forge it, and
-thereby only restarts his own group more often or never.
+The state is an annotation of the PodGroup, bound to its uid. A user with write access to the PodGroup can
+forge it, and thereby only restarts the user's own group more often or never.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _cause(
     text = f"{present} of at least {minimum} members run"
     failed = [member for member in members if member.phase == "Failed" and member.created > status.cut]
     detail = ""
-    for member in sorted(failed, key=lambda each: (each.created, each.name)):
+    for member in sorted(failed, key=lambda failure: (failure.created, failure.name)):
         codes = [code for code in member.exit_codes if code]
         bad = next((code for code in codes if policy.is_terminal(code)), None)
         if bad is not None:

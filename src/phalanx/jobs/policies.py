@@ -105,11 +105,11 @@ def _task_events(task: TaskSpec, members: Sequence[JobPod]) -> Iterator[Happenin
         yield Happening(JobEvent.TASK_FAILED, max((pod.created for pod in living), default=0), task.name)
 
 
-def decide(job: Job, what: Iterable[Happening], now: int) -> Order | Delayed | None:
+def decide(job: Job, events: Iterable[Happening], now: int) -> Order | Delayed | None:
     """Return the first due action; else the next one to become due; None if no policy requests any."""
     tasks = {task.name: task.policies for task in job.spec.named_tasks()}
     next_up: Delayed | None = None
-    for event in what:
+    for event in events:
         for policy in (*tasks.get(event.task, ()), *job.spec.policies):
             action = _requested_action(policy, event)
             if action is None:
@@ -123,13 +123,14 @@ def decide(job: Job, what: Iterable[Happening], now: int) -> Order | Delayed | N
     return next_up
 
 
-def _requested_action(policy: LifecyclePolicy, what: Happening) -> JobAction | None:
+def _requested_action(policy: LifecyclePolicy, happening: Happening) -> JobAction | None:
     """Return the action that a policy requests. An unknown action counts as none: admission reports it."""
     handled_events = policy.all_events()
-    fits = what.event.value in handled_events or (JobEvent.ANY.value in handled_events and what.event in _ANY)
-    if what.event is JobEvent.POD_PENDING and not policy.timeout:
+    event = happening.event
+    fits = event.value in handled_events or (JobEvent.ANY.value in handled_events and event in _ANY)
+    if event is JobEvent.POD_PENDING and not policy.timeout:
         fits = False
-    if not fits and not (policy.exit_code and policy.exit_code in what.exit_codes):
+    if not fits and not (policy.exit_code and policy.exit_code in happening.exit_codes):
         return None
     try:
         return JobAction(policy.action)

@@ -8,6 +8,7 @@ races.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from phalanx.model.pod_quota import NONE, Amounts, amounts, mapping, plus, pod_m
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.quantity import Quantity
 
-#: Label of a namespace whose quota can be reserved.
+#: Label of a namespace that permits reservations of its quota.
 RESERVING, ENABLED = "phalanx.dev/quota-reservation", "enabled"
 TOTAL_RESOURCES = "phalanx.dev/total-resources"
 QUOTA_RESERVED = "phalanx.dev/quota-reserved"
@@ -203,14 +204,14 @@ def refusal_of_pod(
 
 def is_covered(ledger: ReservationLedger, gang: str, pod: InFlight) -> bool:
     """Return whether the group's own reservation covers all usage of a pod."""
-    mine = [each for each in ledger.groups.values() if each.name == gang]
+    mine = [group for group in ledger.groups.values() if group.name == gang]
     return all(
-        amounts(each)[name] <= _sum(mine, quota, name) for quota, each in pod.held.items() for name in amounts(each)
+        amounts(held)[name] <= _sum(mine, quota, name) for quota, held in pod.held.items() for name in amounts(held)
     )
 
 
 def holds_something(ledger: ReservationLedger) -> bool:
-    return any(not each.over and each.outstanding for each in ledger.groups.values())
+    return any(not group.over and group.outstanding for group in ledger.groups.values())
 
 
 def read_ledger(config_map: Mapping[str, Any] | None) -> ReservationLedger:
@@ -256,14 +257,14 @@ def _wanted(
 def _shortage(
     quotas: Sequence[NamespaceQuota],
     wanted: Mapping[str, Amounts],
-    others: Sequence[GroupReservation],
+    reservations: Sequence[GroupReservation],
     in_flight: Iterable[InFlight],
 ) -> QuotaShortage | None:
     flying = list(in_flight)
-    for quota in sorted(quotas, key=lambda each: each.name):
+    for quota in sorted(quotas, key=attrgetter("name")):
         for name, amount in sorted(wanted.get(quota.name, {}).items()):
             hard, used = quota.hard[name], quota.used[name]
-            held = _sum(others, quota.name, name).nano + _coming(flying, quota.name, name, used)
+            held = _sum(reservations, quota.name, name).nano + _coming(flying, quota.name, name, used)
             room = Quantity(hard.nano - used.nano - held, hard.style)
             if amount > room:
                 return QuotaShortage(quota.name, name, amount, room, hard, 0)
@@ -271,26 +272,30 @@ def _shortage(
 
 
 def _places(wanted: Mapping[str, Amounts]) -> set[tuple[str, str]]:
-    return {(quota, name) for quota, each in wanted.items() for name in each}
+    return {(quota, name) for quota, missing in wanted.items() for name in missing}
 
 
 def _sum(groups: Iterable[GroupReservation], quota: str, name: str) -> Quantity:
-    return _of_held((each.outstanding for each in groups if not each.over), quota, name)
+    return _of_held((group.outstanding for group in groups if not group.over), quota, name)
 
 
 def _coming(flying: Sequence[InFlight], quota: str, name: str, used: Quantity) -> int:
     """Return the usage of admitted pods that the quota does not show yet."""
-    total = _of_held((each.held for each in flying), quota, name).nano
-    before = min((amounts(each.used.get(quota)).get(name, used).nano for each in flying), default=used.nano)
+    total = _of_held((pod.held for pod in flying), quota, name).nano
+    before = min((amounts(pod.used.get(quota)).get(name, used).nano for pod in flying), default=used.nano)
     return max(0, total - max(0, used.nano - before))
 
 
 def _of_held(held: Iterable[Held], quota: str, name: str) -> Quantity:
     total = NONE
-    for each in held:
-        total = plus(total, amounts(each.get(quota)).get(name, NONE))
+    for amounts_by_quota in held:
+        total = plus(total, amounts(amounts_by_quota.get(quota)).get(name, NONE))
     return total
 
 
 def _as_text(wanted: Mapping[str, Amounts]) -> Held:
-    return {quota: {name: str(amount) for name, amount in each.items()} for quota, each in wanted.items() if each}
+    return {
+        quota: {name: str(amount) for name, amount in missing.items()}
+        for quota, missing in wanted.items()
+        if missing
+    }

@@ -33,7 +33,7 @@ class PodSetRule(msgspec.Struct, frozen=True):
     """Place where a kind declares pods.
 
     `entries` is the path to the sets of pods (`*` for each), `template` the path from there to the pod template,
-    and `counts` the paths to numbers whose product is the number of pods (1 if absent). Sets with a field `later`
+    and `counts` the paths to the factors of the number of pods (1 if absent). Sets with a field `later`
     are created only after other sets; sets without `gang` start pod by pod.
     """
 
@@ -47,29 +47,29 @@ class PodSetRule(msgspec.Struct, frozen=True):
 class SuspendableKind(msgspec.Struct, frozen=True):
     """Kind whose controller creates no pods while the field `suspend` is true.
 
-    `others` are equivalent versions, for servers without the version of `served`. If the controller creates a
+    `other_versions` are equivalent, for servers without the version of `served`. If the controller creates a
     suspended object of the same name that declares the pods, `made` is the kind of that object.
     """
 
     served: ServedKind
     pod_sets: tuple[PodSetRule, ...]
     suspend: Path = ("spec", "suspend")
-    others: tuple[str, ...] = ()
+    other_versions: tuple[str, ...] = ()
     made: SuspendableKind | None = None
 
     def in_versions(self) -> Iterator[SuspendableKind]:
         """Yield the kind in each of its versions, the preferred first."""
         yield self
-        for version in self.others:
+        for version in self.other_versions:
             yield replace(self, served=replace(self.served, version=version))
 
 
-def _training(plural: str, kind: str, specs: str, version: str = "v1", *others: str) -> SuspendableKind:
+def _training(plural: str, kind: str, specs: str, version: str = "v1", *other_versions: str) -> SuspendableKind:
     return SuspendableKind(
         ServedKind("kubeflow.org", version, plural, kind),
         (PodSetRule(("spec", specs, "*"), ("template",), (("replicas",),)),),
         ("spec", "runPolicy", "suspend"),
-        others,
+        other_versions,
     )
 
 
@@ -105,7 +105,7 @@ SUSPENDABLE: tuple[SuspendableKind, ...] = (
                 ("spec", "rayClusterSpec", "workerGroupSpecs", "*"), ("template",), (("replicas",), ("numOfHosts",))
             ),
         ),
-        others=("v1alpha1",),
+        other_versions=("v1alpha1",),
     ),
 )
 

@@ -8,7 +8,7 @@ import msgspec
 class DisruptionBudget(msgspec.Struct, frozen=True):
     """PodDisruptionBudget; `allowed` is status.disruptionsAllowed (0 until the disruption controller sets it).
 
-    `disrupted` contains pods whose eviction was granted already: evicting them again is free.
+    `disrupted` contains pods with a granted eviction: evicting them again is free.
     """
 
     namespace: str

@@ -20,7 +20,7 @@ CORDONED_BY = "phalanx.dev/cordoned-by"
 class Before(enum.StrEnum):
     """Pods that are placed on the nodes of a window before it starts."""
 
-    LIMIT = "limit"  # pods whose run-time limit ends in time
+    LIMIT = "limit"  # pods with a run-time limit that ends in time
     SURPLUS = "surplus"  # also surplus members of gangs, which are evicted at the start
     ALL = "all"
 

@@ -78,8 +78,7 @@ def _is_extended(name: str) -> bool:
 
 
 def _total(spec: Json, side: str) -> Amounts:
-    """Return the sum of all containers that run together, or the peak of an init container with earlier sidecars.
-    """
+    """Return the sum of all simultaneous containers, or the peak of an init container with earlier sidecars."""
     running: Amounts = {}
     for container in sequence(spec.get("containers")):
         _add(running, _side(container, side))

@@ -8,7 +8,7 @@ import msgspec
 class StatedRunTime(msgspec.Struct, frozen=True):
     """Run time that one object states for its pods, in seconds, 0 if unset.
 
-    `allowed` is the stated maximum, whoever enforces it. Of several estimates the one with the lowest `rank`
+    `allowed` is the stated maximum, enforced by any component. Of several estimates the one with the lowest `rank`
     applies.
     """
 
@@ -29,7 +29,7 @@ class RunTime(msgspec.Struct, frozen=True):
     elsewhere and never used for promises.
 
     `limit` counts from the pod's own start, 0 if unknown; `deadline` (seconds since the epoch) is when the pod is
-    killed whatever its start, 0 if unset: the deadline of a job that started before the pod. `estimate` counts
+    killed regardless of its start, 0 if unset: the deadline of a job that started before the pod. `estimate` counts
     from the pod's start, 0 if unset. `allowed` is the maximum of its queue or of the pod itself, which only
     Phalanx enforces: it counts as a limit only if Phalanx does so. The sources are for users: the name of the
     field or annotation.

@@ -38,7 +38,7 @@ _ABOVE: Mapping[tuple[str, str], str] = MappingProxyType(
         **_MAKERS,
     }
 )
-#: API groups whose kinds restart groups by their own rules.
+#: API groups with their own rules for the restart of groups.
 _OWN_RULES: Mapping[str, str] = MappingProxyType(
     {
         "batch.volcano.sh": "has policies of its own (spec.policies)",
@@ -98,9 +98,9 @@ async def _refusal(client: KubeClient, namespace: str, owner: OwnerReference, po
             return f"{name} is unreadable, so it is unknown whether it restarts its pods itself ({error.reason})"
         if text(mapping(found.get("metadata")).get("uid")) != current.uid:
             return f"{name} is not the owner of the pods"
-        told = _rule(current.kind, name, mapping(found.get("spec")), mapping(found.get("status")), pods)
-        if told is not None:
-            return told
+        reported = _rule(current.kind, name, mapping(found.get("spec")), mapping(found.get("status")), pods)
+        if reported is not None:
+            return reported
         current = _controller(found)
     return f"the owners of {owner.kind} {owner.name} never end"
 

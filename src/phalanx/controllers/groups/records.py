@@ -92,11 +92,15 @@ def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRec
             phase=status.phase,
             deleting=metadata.deletion_timestamp is not None,
             evicted=any(
-                each.type == "DisruptionTarget" and each.status == "True" and each.reason in _EVICTION_REASONS
-                for each in status.conditions
+                condition.type == "DisruptionTarget"
+                and condition.status == "True"
+                and condition.reason in _EVICTION_REASONS
+                for condition in status.conditions
             ),
             exit_codes=tuple(
-                each.state.terminated.exit_code for each in containers if each.state.terminated is not None
+                container.state.terminated.exit_code
+                for container in containers
+                if container.state.terminated is not None
             ),
         )
         return MemberRecord(
@@ -131,8 +135,7 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 def group_reader(dialects: Dialects, kind: ServedKind) -> Callable[[bytes], RestartableGroup | None]:
-    """Return a reader of PodGroups of a kind; None for groups without a restart policy or without their own gang.
-    """
+    """Return a reader of PodGroups of a kind; None for groups without a restart policy or without a gang."""
 
     def read(raw: bytes) -> RestartableGroup | None:
         metadata = _NAMED.decode(raw).metadata

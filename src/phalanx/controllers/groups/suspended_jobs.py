@@ -1,8 +1,8 @@
 """Controller that resumes suspended jobs when the queue admits their whole gang and the quota fits its pods.
 
 A PodGroup is created for the job and passes the queue like any other. After its admission the job is updated: no
-longer suspended, and with the group's name in its pod templates. So no pod is created before it can start. A job
-whose gang is evicted is suspended again and requeued.
+longer suspended, and with the group's name in its pod templates. So no pod is created before it can start. After
+the eviction of its gang, a job is suspended again and requeued.
 """
 
 from __future__ import annotations
@@ -172,16 +172,16 @@ class SuspendedJobController:
         on_hold = (job["metadata"].get("annotations") or {}).get(HOLD) == "true"
         fault = _belongs_to(job) or wrong_scheduler(sets, self._context.scheduler_names)
         name = next_group_name(kind, job)
-        for each in mine:
-            if each.name != name or on_hold or fault:
-                await self._delete(namespace, each)
+        for group_record in mine:
+            if group_record.name != name or on_hold or fault:
+                await self._delete(namespace, group_record)
         if on_hold or fault:
             self._quotas.leave(namespace, record.uid)
             if fault:
                 self._publish(kind, key, record, "Warning", "NotQueued", fault)
             return None
         short = await self._shortage(key, record, job, sets)
-        group = next((each for each in mine if each.name == name), None)
+        group = next((record for record in mine if record.name == name), None)
         if group is None and short is None:
             await self._create(namespace, queued_group(kind, job, name, sets, LABELS))
             return None
@@ -203,7 +203,7 @@ class SuspendedJobController:
         return None
 
     def _is_evicted(self, namespace: str, group: QueuedGroup) -> bool:
-        """Return whether the scheduler evicts so many pods of the group that it is below its minimum."""
+        """Return whether evictions by the scheduler reduce the group below its minimum."""
         pods = list(self.pods.of(f"{namespace}/{group.name}"))
         if not any(pod.evicted for pod in pods):
             return False
@@ -248,7 +248,7 @@ class SuspendedJobController:
     async def _shortage(
         self, key: QueueKey, record: QueuedJob, job: dict[str, Any], sets: Sequence[PodTemplateSet]
     ) -> str | None:
-        """What is missing of the namespace's quotas for all pods that the job creates at once."""
+        """Return the shortage in the namespace's quotas for all pods that the job creates at once."""
         namespace = key[1][0]
         pods = [(pod_set.spec, pod_set.count) for pod_set in sets if pod_set.counted]
         age = (str(job["metadata"].get("creationTimestamp", "")), key[1][1])
@@ -319,7 +319,7 @@ class SuspendedJobController:
 
 
 def _belongs_to(job: dict[str, Any]) -> str:
-    """Return the error of a job whose owner would suspend it again; "" for none."""
+    """Return the error of a job that its owner would suspend again; "" for none."""
     for owner in job["metadata"].get("ownerReferences") or ():
         above = QUEUED_KINDS.get(str(owner.get("kind")))
         if owner.get("controller") and above is not None and above.made is not None:

@@ -43,8 +43,7 @@ class QuotaWait(msgspec.Struct, frozen=True):
 
 
 class QuotaOrder:
-    """Quotas of all namespaces, and the jobs that wait for them. `wake` is called with the key of a job to retry.
-    """
+    """Quotas of all namespaces, and the jobs that wait for them. `wake` is called with the key of a job."""
 
     def __init__(self, context: ControllerContext, wake: Callable[[Any], None]) -> None:
         self._context = context

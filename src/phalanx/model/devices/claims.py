@@ -18,8 +18,7 @@ DeviceId = tuple[str, str, str]
 
 
 class DeviceToleration(msgspec.Struct, frozen=True, cache_hash=True):
-    """Device taints that a request tolerates; the empty `key` and `effect` mean all, `seconds` is only passed on.
-    """
+    """Device taints that a request tolerates; empty `key` and `effect` mean all, `seconds` is only passed on."""
 
     key: str = ""
     operator: str = "Equal"

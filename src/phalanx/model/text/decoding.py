@@ -67,7 +67,7 @@ def decoded(decode: _Decoder[T], text: bytes | str) -> T:
 
 
 def decode_loosely(raw: bytes) -> Any:
-    """Decode JSON whose parts beyond the limits become texts, so that the reader of a field can report it.
+    """Decode JSON; parts beyond the limits become texts, so that the reader of a field can report it.
 
     Raises msgspec.DecodeError for other texts than JSON.
     """

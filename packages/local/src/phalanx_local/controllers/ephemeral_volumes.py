@@ -16,8 +16,7 @@ PODS: Final = "/pods"
 
 
 class EphemeralVolumes(Controller):
-    """Controller of ephemeral volumes; keys are (namespace, name) of pods. A claim of another owner is not changed.
-    """
+    """Controller of ephemeral volumes; keys are (namespace, name) of pods. Claims of other owners are kept."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == PODS and change.old is None:

@@ -33,8 +33,7 @@ class _Orphan(NamedTuple):
 
 
 class JobController(PodOwner):
-    """Controller of batch/v1 Jobs: parallelism, completions, Indexed mode, backoffLimit, deadline, suspension, TTL.
-    """
+    """Controller of batch/v1 Jobs: parallelism, completions, Indexed mode, backoffLimit, deadline, suspend, TTL."""
 
     storage = "batch/jobs"
 

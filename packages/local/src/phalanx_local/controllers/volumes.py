@@ -99,8 +99,7 @@ class VolumeController(Controller):
             self._provision(record, claim)
 
     def _match(self, record: Record, claim: Json) -> Record | None:
-        """Return the volume that is reserved for a claim, else the smallest suitable one unless binding is delayed.
-        """
+        """Return the volume reserved for a claim, else the smallest suitable one unless binding is delayed."""
         waits = self._is_delayed(claim)
         fitting = []
         for volume in self._all(VOLUMES):
@@ -154,8 +153,7 @@ class VolumeController(Controller):
         self.create(VOLUMES, "", body)
 
     def _affinity(self, storage_class: Json, node: str) -> Json | None:
-        """Return the node affinity of a volume, None if all nodes reach it; {} if the node does not have the label.
-        """
+        """Return the node affinity of a volume, None if all nodes reach it; {} if the node lacks the label."""
         key = text(mapping(storage_class.get("parameters")).get("topologyKey"))
         if not key or not node:
             return None

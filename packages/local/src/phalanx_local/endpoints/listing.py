@@ -158,8 +158,7 @@ class Lister:
         self._snapshots: OrderedDict[tuple[str, str, int], list[Record]] = OrderedDict()
 
     def page(self, collection: Collection, query: ListQuery) -> ServedPage:
-        """Return one page. Raise 410 for a token or a revision outside of the history, 504 for a future revision.
-        """
+        """Return one page. Raise 410 for a token or a revision outside the history, 504 for a future one."""
         store, selection = self._store, query.selection
         after: Key | None = None
         revision = store.revision

@@ -73,8 +73,7 @@ class _EntryError(ValueError):
 
 
 def parse_node_file(text: str, source: str) -> NodeFile:
-    """Return the nodes of all documents. Skip and report bad entries; raise NodeFileError for an unreadable file.
-    """
+    """Return the nodes of all documents. Report and skip bad entries; raise NodeFileError for unreadable files."""
     try:
         documents = [document for document in decode_yaml_all(text) if document is not None]
     except yaml.YAMLError as error:

@@ -73,8 +73,7 @@ def command_line(container: V1Container, environment: Mapping[str, str]) -> list
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """Replace $(NAME) by its value and $$ by a dollar; an unknown name is not replaced. Source: core/v1 Container.
-    """
+    """Replace $(NAME) by its value and $$ by a dollar; unknown names stay. Source: core/v1 Container."""
 
     def replace(match: re.Match[str]) -> str:
         if match["name"] is None:
