@@ -8,7 +8,6 @@ from functools import partial
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.actions.preempt import preempt_for
-from phalanx.scheduling.diagnosis.shortage import Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
     unreadable,
 )
@@ -16,7 +15,6 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     place_nominated,
     wait_for_victims,
 )
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
@@ -24,7 +22,7 @@ from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
 from phalanx.scheduling.queue.demands import PodDemand, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
+from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import StartReservations, plan_of
@@ -208,8 +206,7 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
         fit_error = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
         for unit, record in waiting:
             session.decisions.withdraw_nominations([record])
-            explain_unit(session, unit, held)
-            session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
+            session.refuse(unit, QuotaBlocked(kind.charge_path), fit_error)
             session.mark_attempted(unit)
         return
     pod_class = kind.pod_class
@@ -230,11 +227,9 @@ def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, ope
             session.plan.complete = False
             return
     known = session.fit_errors.known(kind)
-    for unit, record in waiting:
+    for unit, _ in waiting:
         assert known is not None
-        assert isinstance(known.facts, Shortage | OverQuota)
-        session.decisions.set_pod_verdict(record, session.fit_errors.verdict(known.facts))
-        session.set_unschedulable(unit, kind, known)
+        session.refuse(unit, kind, known)
         session.mark_attempted(unit)
 
 

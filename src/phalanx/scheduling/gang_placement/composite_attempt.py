@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
 from phalanx.scheduling.gang_placement.composite_placer import core
 from phalanx.scheduling.gang_placement.composite_tree import composite_tree_of
-from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError
+from phalanx.scheduling.gang_placement.composite_verdicts import CompositeRefusal
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
 from phalanx.scheduling.queue.demands import CompositeDemand, QuotaBlocked, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.refusals.refusal import Obstacle, Refusal
 from phalanx.scheduling.session.session import Session
 
 
@@ -22,7 +22,7 @@ class CompositeAttempt:
 
     def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
         self.tree = composite_tree_of(session.state.gangs.composites, root)
-        self.lacks: dict[GangRecord, object] = {}
+        self.lacks: dict[GangRecord, Refusal] = {}
         self.placements: dict[GangRecord, GangPlacement] = {}
         for gang in self.tree.gangs():
             obstacle = _obstacle(session, gang)
@@ -36,7 +36,7 @@ class CompositeAttempt:
                 each.least = 0
         self.open = [placement for placement in self.placements.values() if not placement.need.satisfied]
         parts: list[WaitReason] = [demand_of([placement]) for placement in self.open]
-        held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
+        held = [gang for gang, lack in self.lacks.items() if lack.of_account]
         parts += [
             QuotaBlocked(charge_path) for charge_path in dict.fromkeys(session.charge_path(gang) for gang in held)
         ]
@@ -49,11 +49,11 @@ class CompositeAttempt:
 
 
 def composite_fit_error(
-    unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, object], holds: bool
-) -> CompositeFitError:
+    unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, Refusal], holds: bool
+) -> CompositeRefusal:
     """Return what the gangs of a tree lack, by their places in the unit."""
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
-    return CompositeFitError(of, holds)
+    return CompositeRefusal(of, holds)
 
 
 def composite_attempt_of(session: Session, unit: QueuedUnit) -> CompositeAttempt | None:
@@ -63,16 +63,16 @@ def composite_attempt_of(session: Session, unit: QueuedUnit) -> CompositeAttempt
     return CompositeAttempt(session, unit, unit.composite) if fault is None else None
 
 
-def _obstacle(session: Session, gang: GangRecord) -> object:
-    """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
+def _obstacle(session: Session, gang: GangRecord) -> Refusal | None:
+    """Return what keeps a gang from taking part whatever room there is."""
     spec = gang.spec
     assert spec is not None
     if spec.problem is not None:
-        return held_by_problem(gang, spec)
+        return Obstacle(held_by_problem(gang, spec))
     need = session.requirement(gang)
     if need.satisfied:
         return None
     verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
-    if verdict is None and not need.repair and gang.pending:
-        return session.blocked(gang)
-    return verdict
+    if verdict is not None:
+        return Obstacle(verdict)
+    return session.blocked(gang) if gang.pending and not need.repair else None

@@ -6,13 +6,12 @@ from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.queue.demands import Nominated, PodDemand, QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
-from phalanx.scheduling.quota.limits import VictimsTerminating
+from phalanx.scheduling.refusals.refusal import VictimsTerminating
 from phalanx.scheduling.session.session import Session
 
 
@@ -149,6 +148,5 @@ def await_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | Quorum
     assert nomination is not None
     demand = Nominated(unit.key, wanted, nomination.victims)
     fit_error = FitError(nomination_verdict(held), session.state.version)
-    explain_unit(session, unit, fit_error.facts)
-    session.set_unschedulable(unit, demand, fit_error)
+    session.refuse(unit, demand, fit_error)
     session.queue.recheck_at(unit, nomination.until)

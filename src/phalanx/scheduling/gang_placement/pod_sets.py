@@ -13,7 +13,7 @@ from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.placement.affinity_order import leaders_first
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.over_quota import OverQuota
 from phalanx.scheduling.session.session import Session
 
 

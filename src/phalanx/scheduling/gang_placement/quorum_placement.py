@@ -13,10 +13,10 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot, shortage
+from phalanx.scheduling.diagnosis.shortage import Spot, shortage
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
-from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
+from phalanx.scheduling.gang_placement.domain_trials import try_domains
 from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
 from phalanx.scheduling.gang_placement.pod_sets import (
     Order,
@@ -38,7 +38,8 @@ from phalanx.scheduling.queue.demands import (
     gang_demand,
     member_demands,
 )
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.no_room import Gap
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.session import Session
 
 
@@ -209,7 +210,7 @@ def place_gangs(
     demand: QuorumDemand,
     transaction: Transaction,
     spot: Spot | None = None,
-) -> Facts | Gap | None:
+) -> GangFault | None:
     """Places every quorum within the transaction (`placed` of each tells who and where); or places nothing,
     and says why: with `spot`, why there.
 
@@ -219,11 +220,13 @@ def place_gangs(
     for place, part in enumerate(demand.gangs):
         gaps = session.shortfall_in_sum(part.reserve, afresh=transaction.explores) if part.reserve else ()
         if gaps:
-            return Gap(gaps, place)
+            return Gap(gaps, culprit=place)
     facts = _all_in_turn(session, transaction, placements, demand, hardest_first, spot)
-    if isinstance(facts, OverQuota) and len({batch.pod_class for each in placements for batch in each.batches}) > 1:
+    if facts is None:
+        return None
+    if facts.of_account and len({batch.pod_class for each in placements for batch in each.batches}) > 1:
         facts = facts if _all_in_turn(session, transaction, placements, demand, leanest_first, spot) else None
-    if isinstance(facts, Shortage) and _gathered(session, transaction, placements, demand, spot):
+    if facts is not None and facts.of_nodes and _gathered(session, transaction, placements, demand, spot):
         return None
     if facts is None or any(each.area is not None or each.parts or each.extras for each in placements):
         return facts
@@ -262,7 +265,7 @@ def _all_in_turn(
     demand: QuorumDemand,
     order: Order,
     spot: Spot | None,
-) -> Facts | None:
+) -> GangFault | None:
     start = transaction.mark()
     # Gangs of a gang group may have to be near to each other as well.
     for place, placement in leaders_first(
@@ -297,7 +300,7 @@ class _Turn:
         self._spot = spot
         self._levels: tuple[Level, ...] = ()
 
-    def run(self) -> Facts | None:
+    def run(self) -> GangFault | None:
         """Places the gang's quorum in the smallest domain that takes it; what is in the way leaves its traces."""
         placement = self._placement
         placement.placed = []
@@ -310,13 +313,17 @@ class _Turn:
         return self._near(placement.area, self._demand, choice, attempt)
 
     def _near(
-        self, area: Area, want: DomainDemand, choice: FallbackPlacement | None, attempt: Callable[[], Facts | None]
-    ) -> Facts | None:
+        self,
+        area: Area,
+        want: DomainDemand,
+        choice: FallbackPlacement | None,
+        attempt: Callable[[], GangFault | None],
+    ) -> GangFault | None:
         """Makes the attempt within one domain after the other, until it succeeds; `choice` is set if members may be
         placed in other ways as well."""
         placement, before = self._placement, len(self._placement.placed)
 
-        def on_the_spot(domain: Domain, spot: Spot | None) -> Facts | None:
+        def on_the_spot(domain: Domain, spot: Spot | None) -> GangFault | None:
             outer = self._spot, self._levels
             self._spot, self._levels = spot or self._spot, self._session.topology_domains.finer(area, domain)
             facts = attempt()
@@ -337,11 +344,11 @@ class _Turn:
             self._session, self._transaction, area, want, on_the_spot, undone, otherwise, self._place, everybody
         )
 
-    def _plain(self) -> Facts | None:
+    def _plain(self) -> GangFault | None:
         need = self._placement.need
         return self._fill(self._placement.rest, dict(need.roles), need.total)
 
-    def _parts(self) -> Facts | None:
+    def _parts(self) -> GangFault | None:
         """Subgroups that must start, then members of none, then further subgroups until the quorum holds."""
         placement, need = self._placement, self._placement.need
         roles, lacking, left, first = dict(need.roles), list(need.subgroups), list(placement.parts), None
@@ -372,7 +379,7 @@ class _Turn:
         counts = {role: sum(1 for record, _ in placed if record.pod.role == role) for role in roles}
         return len(placed) < total or any(counts[role] < least for role, least in roles.items())
 
-    def _loose(self, roles: dict[str, int]) -> Facts | None:
+    def _loose(self, roles: dict[str, int]) -> GangFault | None:
         """Places those who are in no subgroup, as many as are needed."""
         placement = self._placement
         there: dict[str, int] = {}
@@ -385,12 +392,12 @@ class _Turn:
         total = max(rest, sum(asked.values()))
         return self._fill(placement.rest, asked, total) if total > 0 else None
 
-    def _part(self, pod_set: PodSet) -> Facts | None:
+    def _part(self, pod_set: PodSet) -> GangFault | None:
         """Places a subgroup whole, or nothing of it."""
         assert pod_set.part is not None
         mark, before = self._transaction.mark(), len(self._placement.placed)
 
-        def attempt() -> Facts | None:
+        def attempt() -> GangFault | None:
             return self._fill(pod_set, {}, pod_set.total)
 
         if pod_set.area is None:
@@ -402,16 +409,14 @@ class _Turn:
             return None
         self._transaction.back_to(mark)
         del self._placement.placed[before:]
-        if isinstance(facts, Shortage):
-            return msgspec.structs.replace(facts, part=pod_set.part.title)
-        return facts
+        return facts.of_subgroup(pod_set.part.title)
 
-    def _extra(self, pod_set: PodSet) -> Facts | None:
+    def _extra(self, pod_set: PodSet) -> GangFault | None:
         """Places as many of a whole subgroup's further members as are needed and fit."""
         asked = min(pod_set.total, self._placement.need.total - len(self._placement.placed))
         before = len(self._placement.placed)
 
-        def attempt() -> Facts | None:
+        def attempt() -> GangFault | None:
             facts = self._fill(pod_set, {}, max(1, asked))
             return facts if len(self._placement.placed) == before else None
 
@@ -420,14 +425,14 @@ class _Turn:
         one = msgspec.structs.replace(subgroup_demand(pod_set), total=1)
         return self._near(pod_set.area, one, None, attempt)
 
-    def _too_few(self) -> Facts:
+    def _too_few(self) -> GangFault:
         """No subgroup failed for lack of room, yet those that there are do not make a quorum."""
         placement, session = self._placement, self._session
         pod_class, placed = placement.batches[0].pod_class, len(placement.placed)
         found = shortage(session.plugin_runtime, session.state.nodes, pod_class, placed, placement.need.total)
         return msgspec.structs.replace(found, culprit=self._place)
 
-    def _fill(self, pod_set: PodSet, roles: dict[str, int], total: int) -> Facts | None:
+    def _fill(self, pod_set: PodSet, roles: dict[str, int], total: int) -> GangFault | None:
         """Places members of a set, batch by batch within a priority: first what roles ask, then the rest.
 
         A batch of which no more fits is passed over: another member may fill the quorum in its stead.
@@ -492,7 +497,7 @@ class _Turn:
 
     def _short_of(
         self, failed: int, left: Sequence[tuple[PodBatch, int]], missing: int, start: int, need: int
-    ) -> Facts:
+    ) -> GangFault:
         """Why so many are missing: the batch with that number in `left`, which tells how many of each are without a
         node, was the first of which no more could be placed."""
         batch, there = left[failed]

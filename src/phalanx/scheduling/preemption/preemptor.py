@@ -10,7 +10,6 @@ from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.quorum_placement import (
     GangPlacement,
@@ -31,7 +30,7 @@ from phalanx.scheduling.queue.demands import (
     QuorumDemand,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.session import Session
 
 
@@ -48,7 +47,8 @@ class QuorumPreemptor:
         """`least` is the lowest priority of members that may be placed (None: all)."""
         self.unit = unit
         self.placements = [GangPlacement(session, gang, least) for gang in unit.gangs]
-        self.demand: PodDemand | QuorumDemand = demand_of(self.placements)
+        self._quorums = demand_of(self.placements)
+        self.demand: PodDemand | QuorumDemand = self._quorums
         self.gangs = unit.gangs
         asking = [placement for placement in self.placements if not placement.need.satisfied]
         names = [str(placement.gang.key) for placement in asking]
@@ -60,26 +60,24 @@ class QuorumPreemptor:
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
         self.nominated = nominated_members(unit)
-        self.classes = self.demand.classes
+        self.classes = self._quorums.classes
         self.total = sum(placement.need.total for placement in asking)
-        self.charge_paths = charges_of(session, self.placements, self.demand)
+        self.charge_paths = charges_of(session, self.placements, self._quorums)
         self.copies = [
-            (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self.demand)
+            (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self._quorums)
         ]
         self.placed: list[Placement] = []
 
     @property
     def required_domain(self) -> tuple[Area, DomainDemand] | None:
         """Where the first gang has to be, and who of it; None for everywhere."""
-        assert isinstance(self.demand, QuorumDemand)
-        for gang in self.demand.gangs:
+        for gang in self._quorums.gangs:
             if gang.area is not None and gang.area.rule.hard and gang.total:
                 return gang.area, gang
         return None
 
-    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
-        assert isinstance(self.demand, QuorumDemand)
-        facts = place_gangs(session, self.placements, self.demand, transaction)
+    def place(self, session: Session, transaction: Transaction) -> GangFault | None:
+        facts = place_gangs(session, self.placements, self._quorums, transaction)
         self.placed = (
             [] if facts is not None else [entry for placement in self.placements for entry in placement.placed]
         )
@@ -139,7 +137,7 @@ class PodPreemptor:
         area = self.kind.area
         return (area, self.kind) if area is not None and area.rule.hard else None
 
-    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
+    def place(self, session: Session, transaction: Transaction) -> GangFault | None:
         """All of them, or nobody."""
         pod_class, placed = self.kind.pod_class, list[Placement]()
         self.placed = []

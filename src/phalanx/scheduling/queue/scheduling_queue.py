@@ -18,7 +18,7 @@ from phalanx.scheduling.queue.demands import (
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unit_index import UnitIndex
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
-from phalanx.scheduling.quota.limits import BlockedByFifo
+from phalanx.scheduling.refusals.refusal import BlockedByFifo
 
 
 class SchedulingQueue:

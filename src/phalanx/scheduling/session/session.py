@@ -12,7 +12,6 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Admit, Plan
 from phalanx.model.resources import Requests
-from phalanx.scheduling.diagnosis.shortage import NotAdmitted
 from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.view import WaitingUnit
@@ -27,9 +26,10 @@ from phalanx.scheduling.queue.demands import (
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
-from phalanx.scheduling.quota.limits import Blocked, Limit
+from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import offered, usable
 from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.refusals.refusal import Blocked, NotAdmitted
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -334,6 +334,11 @@ class Session:
     def set_unschedulable(self, unit: QueuedUnit, demand: WaitReason, fit_error: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
         self.unschedulable[unit.key] = (demand, fit_error)
+
+    def refuse(self, unit: QueuedUnit, reason: WaitReason, fit_error: FitError) -> None:
+        """Let the unit wait for the reason, and set the verdicts that say why it was refused."""
+        self.decisions.explain(unit, fit_error.facts)
+        self.unschedulable[unit.key] = (reason, fit_error)
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1

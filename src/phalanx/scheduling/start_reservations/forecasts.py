@@ -9,7 +9,6 @@ import msgspec
 
 from phalanx.model.pod import ACTIVE
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -112,7 +111,7 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
             news = plan.note_forecast(each.unit.key, each.forecast.start, each.queue, each.pods)
             fit_error = session.queue.fit_error_of(each.unit.key)
             if news and fit_error is not None:
-                explain_unit(session, each.unit, fit_error.facts)
+                session.decisions.explain(each.unit, fit_error.facts)
     return True
 
 

@@ -11,6 +11,7 @@ from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.refusals.refusal import Refusal
 
 
 class Attempt(Protocol):
@@ -35,7 +36,7 @@ class Attempt(Protocol):
     def least(self) -> Sequence[GangPlacement]:
         """Return the gangs whose charges decide whether the unit borrows."""
 
-    def place(self, transaction: Transaction) -> object:
+    def place(self, transaction: Transaction) -> Refusal | None:
         """Place the unit; return None, or why it does not fit. The nominations of its pods are lifted."""
 
     def wanted(self) -> PodDemand | QuorumDemand | None:

@@ -11,12 +11,13 @@ from phalanx.model.gang import Problem
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_fit_error
 from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
-from phalanx.scheduling.gang_placement.composite_verdicts import CompositeFitError, explain_composite
+from phalanx.scheduling.gang_placement.composite_verdicts import CompositeRefusal
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
 from phalanx.scheduling.queue.demands import QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.bindings import bind_gangs
 
@@ -45,7 +46,7 @@ class CompositeTurn:
         self.nominated = nominated_members(unit)
         self._session = session
         self._attempt = attempt
-        self._lacks: Mapping[GangRecord, object] = attempt.lacks
+        self._lacks: Mapping[GangRecord, Refusal] = attempt.lacks
 
     def is_held_up(self) -> bool:
         """Return whether obstacles of its gangs leave the tree with less than it needs."""
@@ -59,7 +60,7 @@ class CompositeTurn:
         placements = self._attempt.placements
         return [placements[gang] for gang in core(self._attempt.tree, placements)] or self._attempt.open
 
-    def place(self, transaction: Transaction) -> object:
+    def place(self, transaction: Transaction) -> Refusal | None:
         session, attempt = self._session, self._attempt
         held = [
             placement
@@ -97,19 +98,18 @@ class CompositeTurn:
         self._wait(self._lacks, holds=holds, unschedulable=False)
 
     def refuse(self, fit_error: FitError) -> bool:
-        assert isinstance(fit_error.facts, CompositeFitError)
+        assert isinstance(fit_error.facts, CompositeRefusal)
         self._explain(fit_error, unschedulable=True)
         return fit_error.facts.holds
 
-    def _wait(self, lacks: Mapping[GangRecord, object], *, holds: bool, unschedulable: bool) -> None:
+    def _wait(self, lacks: Mapping[GangRecord, Refusal], *, holds: bool, unschedulable: bool) -> None:
         facts = composite_fit_error(self.unit, self._attempt, lacks, holds)
         self._explain(self._session.fit_errors.record(self.demand, facts), unschedulable=unschedulable)
 
     def _explain(self, fit_error: FitError, *, unschedulable: bool) -> None:
         """Set the verdicts; what lacks room, or may not be charged, waits for it."""
         session = self._session
-        assert isinstance(fit_error.facts, CompositeFitError)
-        explain_composite(session, self.unit, fit_error.facts)
+        session.decisions.explain(self.unit, fit_error.facts)
         if unschedulable or self.demand.has_blocked_gang:
             session.set_unschedulable(self.unit, self.demand, fit_error)
         session.mark_attempted(self.unit)

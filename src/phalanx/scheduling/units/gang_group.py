@@ -8,10 +8,10 @@ from functools import cached_property
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.queue.demands import QuorumDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.bindings import bind_gangs
 from phalanx.scheduling.units.obstacles import has_obstacle
@@ -39,7 +39,7 @@ class GangGroupAttempt:
     def least(self) -> Sequence[GangPlacement]:
         return self._placements
 
-    def place(self, transaction: Transaction) -> object:
+    def place(self, transaction: Transaction) -> Refusal | None:
         if self.nominated and place_where_nominated(self._session, transaction, self._placements):
             return None
         return place_gangs(self._session, self._placements, self.demand, transaction)
@@ -54,7 +54,6 @@ class GangGroupAttempt:
             self._session.decisions.set_gang_verdict(gang, None)
 
     def refuse(self, fit_error: FitError) -> bool:
-        explain_unit(self._session, self.unit, fit_error.facts)
-        self._session.set_unschedulable(self.unit, self.demand, fit_error)
+        self._session.refuse(self.unit, self.demand, fit_error)
         self._session.mark_attempted(self.unit)
         return False

@@ -7,19 +7,16 @@ import msgspec
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import MOST_GANGS, GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.shortage import NotAdmitted
 from phalanx.scheduling.diagnosis.verdicts import (
-    awaiting_admission,
     held_by_problem,
     members_missing,
     too_many_tied,
     unreadable_members,
     unrequited,
-    waiting_for_gang_group,
 )
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit, judge_unit
 from phalanx.scheduling.queue.demands import AwaitingAdmission, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.refusals.refusal import verdicts_around, waiting_for_gang_group
 from phalanx.scheduling.session.session import Session
 
 
@@ -46,8 +43,8 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
                     fit_error = session.fit_errors.record(
                         demand, session.admission_refusal(gang), session.totals_version
                     )
-                assert isinstance(fit_error.facts, NotAdmitted)
-                verdict = awaiting_admission(gang, spec, fit_error.facts)
+                assert fit_error.facts is not None
+                verdict = fit_error.facts.gang_verdict(gang)
                 session.set_unschedulable(unit, demand, fit_error)
             else:
                 session.admit(gang)
@@ -57,7 +54,8 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
             if verdict is None and not need.repair and _held_by_account(session, unit, gang):
                 return True
         if verdict is not None:
-            judge_unit(session, unit, gang, verdict)
+            for each, reason in verdicts_around(unit.gangs, gang, verdict):
+                session.decisions.set_gang_verdict(each, reason)
             return True
     for gang in unit.gangs if unit.missing or not asks else ():
         session.decisions.set_gang_verdict(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
@@ -84,8 +82,7 @@ def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, as
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
     demand = QuotaBlocked(session.charge_path(gang))
-    explain_unit(session, unit, facts)
-    session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
+    session.refuse(unit, demand, session.fit_errors.record(demand, facts))
     return True
 
 
