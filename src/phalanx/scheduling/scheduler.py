@@ -20,7 +20,7 @@ from phalanx.scheduling.queue.demands import (
     WaitReason,
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
-from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.rechecks import recheck
 from phalanx.scheduling.session.cycle_features import CycleFeatures
@@ -28,6 +28,7 @@ from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.no_solution import NoSolutionCache
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.kinds import UNIT_KINDS
 
 # How long (seconds) an action of a third party is left out after it has raised.
 _ACTION_REST = 60.0
@@ -45,13 +46,16 @@ class Scheduler:
     """Plans over one `ClusterState`. Deterministic: the same history and the same `now` give the same plans.
 
     What was told to those who wait is kept true if it `refresh_verdicts`: a simulation, in which nobody reads it,
-    may do without. `features` are the parts of the cycle beside order and placement (policy/registry.py).
+    may do without. `features` are the parts of the cycle beside order and placement (policy/registry.py), `kinds`
+    the kinds of units (units/kinds.py).
     """
 
-    def __init__(self, state: ClusterState, policy: Policy, refresh_verdicts: bool = True) -> None:
+    def __init__(
+        self, state: ClusterState, policy: Policy, refresh_verdicts: bool = True, kinds: UnitKinds = UNIT_KINDS
+    ) -> None:
         self.state = state
         self._refresh_verdicts = refresh_verdicts
-        self.queue = SchedulingQueue(state)
+        self.queue = SchedulingQueue(state, kinds)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         self.cycle_history = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self.features = CycleFeatures(cycle_plugins(state, self.queue, self.cycle_history))

@@ -210,8 +210,8 @@ def grows_at(gang: GangRecord, now: int) -> int:
 
 
 def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
-    """In a group of groups some gangs may still wait for their quorum."""
-    return unit.composite is None or session.requirement(gang).satisfied
+    """Return whether the gang has its quorum; in a composite some gangs may still wait for theirs."""
+    return unit.starts_whole or session.requirement(gang).satisfied
 
 
 def surplus_fit_error(session: Session, demand: SurplusDemand, afresh: bool = False) -> FitError:

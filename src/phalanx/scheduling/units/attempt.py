@@ -8,7 +8,7 @@ from typing import Protocol
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand, WaitReason
+from phalanx.scheduling.queue.demands import Demand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.refusals.refusal import Refusal
@@ -39,7 +39,7 @@ class Attempt(Protocol):
     def place(self, transaction: Transaction) -> Refusal | None:
         """Place the unit; return None, or why it does not fit. The nominations of its pods are lifted."""
 
-    def wanted(self) -> PodDemand | QuorumDemand | None:
+    def wanted(self) -> Demand | None:
         """Return the demand for which victims may be awaited; None where none are."""
 
     def accept(self) -> None:

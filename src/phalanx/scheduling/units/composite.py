@@ -9,32 +9,66 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.gang_placement.composite_attempt import CompositeAttempt, composite_fit_error
+from phalanx.scheduling.gang_placement.composite_attempt import (
+    CompositeAttempt,
+    composite_attempt_of,
+    composite_fit_error,
+)
 from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.composite_verdicts import CompositeRefusal
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of
-from phalanx.scheduling.queue.demands import QuorumDemand
+from phalanx.scheduling.preemption.preemptor import QuorumPreemptor
+from phalanx.scheduling.queue.demands import Demand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.bindings import bind_gangs
+from phalanx.scheduling.units.unit import Unit
 
 
-def composite_attempt(session: Session, unit: QueuedUnit) -> CompositeTurn | None:
-    """Return an attempt; None where an obstacle forbids one, which the verdicts say."""
-    assert unit.composite is not None
-    fault = session.state.gangs.composites.fault(unit.composite)
-    if fault is not None:
-        for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, _faulty(gang, fault) if gang.pending else None)
-        return None
-    turn = CompositeTurn(session, unit, CompositeAttempt(session, unit, unit.composite))
-    if turn.is_held_up():
-        turn.wait_for_obstacles(holds=False)
-        return None
-    return turn
+class CompositeUnit(Unit):
+    """The gangs of one tree of groups."""
+
+    __slots__ = ()
+
+    starts_whole = False
+    starts_planned = False
+
+    def attempt(self, session: Session) -> CompositeTurn | None:
+        assert self.composite is not None
+        fault = session.state.gangs.composites.fault(self.composite)
+        if fault is not None:
+            for gang in self.gangs:
+                session.decisions.set_gang_verdict(gang, _faulty(gang, fault) if gang.pending else None)
+            return None
+        turn = CompositeTurn(session, self, CompositeAttempt(session, self, self.composite))
+        if turn.is_held_up():
+            turn.wait_for_obstacles(holds=False)
+            return None
+        return turn
+
+    def demand_refusal(self, session: Session, demand: WaitReason) -> FitError | None:
+        """Return why nothing more of the tree can be placed; None where its demand has changed as well."""
+        attempt = composite_attempt_of(session, self)
+        if attempt is None or attempt.demand != demand or hold_up(attempt.tree, attempt.placements, attempt.lacks):
+            return None
+        if attempt.demand.has_blocked_gang:
+            return None
+        transaction = session.state.transaction()
+        placer = CompositePlacer(session, attempt.placements, attempt.lacks, transaction)
+        holds = placer.run(attempt.tree)
+        placed = transaction.placed
+        transaction.rollback()
+        if placed:
+            return None
+        return session.fit_errors.record(demand, composite_fit_error(self, attempt, placer.lacks, holds))
+
+    def preemptor(self, session: Session) -> QuorumPreemptor | None:
+        attempt = composite_attempt_of(session, self)
+        core_unit = attempt.core_unit(self) if attempt is not None else None
+        return QuorumPreemptor(session, core_unit) if core_unit is not None else None
 
 
 class CompositeTurn:
@@ -75,7 +109,7 @@ class CompositeTurn:
         self._lacks = placer.lacks
         return None if holds else composite_fit_error(self.unit, attempt, placer.lacks, False)
 
-    def wanted(self) -> QuorumDemand | None:
+    def wanted(self) -> Demand | None:
         needed = self._attempt.core_unit(self.unit)
         return demand_of([self._attempt.placements[gang] for gang in needed.gangs]) if needed is not None else None
 

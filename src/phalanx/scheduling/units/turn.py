@@ -8,8 +8,7 @@ from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
-from phalanx.scheduling.units.composite import composite_attempt
-from phalanx.scheduling.units.gang_group import gang_group_attempt
+from phalanx.scheduling.units.unit import kind_of
 
 
 def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: bool) -> bool:
@@ -18,8 +17,7 @@ def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: 
     A unit that would borrow may be postponed. With `opened` something reserved is open to it, so that an earlier
     refusal does not count.
     """
-    begin = composite_attempt if unit.composite is not None else gang_group_attempt
-    attempt = begin(session, unit)
+    attempt = kind_of(unit).attempt(session)
     if attempt is None:
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_attempted(unit)
