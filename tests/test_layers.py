@@ -217,3 +217,13 @@ def test_wait_reasons_and_refusals_are_told_apart_in_units_and_queue_only() -> N
 def test_class_tests_of_a_module_are_found_in_calls_patterns_and_comparisons() -> None:
     source = "isinstance(a, X | Y)\ntype(a) is Z\nmatch a:\n    case V():\n        pass\n"
     assert {"X", "Y", "Z", "V"} <= classes_told_apart(ast.parse(source))
+
+
+def test_cycle_of_the_scheduler_is_read_at_one_glance() -> None:
+    text = (SOURCE / "scheduling" / "scheduler.py").read_text("utf-8")
+    (cycle,) = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == "cycle"
+    ]
+    assert cycle.end_lineno is not None
+    assert cycle.end_lineno - cycle.lineno + 1 <= 40
+    assert len(text.splitlines()) <= 300
