@@ -25,9 +25,8 @@ from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.rechecks import recheck
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
-from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.no_solution import NoSolutionCache
-from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.session.session import Memo, Session
 from phalanx.scheduling.units.kinds import UNIT_KINDS
 
 # How long (seconds) an action of a third party is left out after it has raised.

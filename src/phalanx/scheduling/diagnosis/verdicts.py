@@ -34,12 +34,11 @@ def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
 
 def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
     """A verdict if the quorum cannot be met by the members that exist, else None."""
-    aside = _aside(gang, spec, need)
     for role, least in need.roles:
         there = gang.count(MemberState.PENDING, role)
         if there < least:
             minimum = dict(spec.roles)[role]
-            held = minimum - least + there
+            held, aside = minimum - least + there, _aside(gang, spec, need)
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
                 f"gang {gang.key} has {held} of the {minimum} {role} members that it needs{aside}",
@@ -53,7 +52,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
     if short <= 0:
         return _subgroups_missing(gang, spec, need) if spec.subgroups else None
     goal = need.total + need.done - expected
-    held = goal - short
+    held, aside = goal - short, _aside(gang, spec, need)
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
     if spec.later:
         message += f"; {spec.later}, so they are not counted"

@@ -10,7 +10,6 @@ from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.diagnosis.shortage import Spot, shortage
@@ -33,6 +32,7 @@ from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, area_of
 from phalanx.scheduling.queue.demands import (
     GangDemand,
+    MemberKind,
     QuorumDemand,
     SubgroupDemand,
     gang_demand,
@@ -92,7 +92,7 @@ class GangPlacement:
         if not self.need.satisfied:
             spec = gang.spec
             assert spec is not None
-            self.area = area_of(spec.topology, gang.members.values() if spec.topology is not None else ())
+            self.area = area_of(spec.topology, gang.members.values()) if spec.topology is not None else None
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
             members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
@@ -176,7 +176,7 @@ def subgroup_demand(pod_set: PodSet) -> SubgroupDemand:
 
 
 def demand_of(placements: list[GangPlacement]) -> QuorumDemand:
-    return QuorumDemand(tuple(placement.demand() for placement in placements))
+    return QuorumDemand(tuple([placement.demand() for placement in placements]))
 
 
 def copies_of(
@@ -266,11 +266,11 @@ def _all_in_turn(
     order: Order,
     spot: Spot | None,
 ) -> GangFault | None:
-    start = transaction.mark()
-    # Gangs of a gang group may have to be near to each other as well.
-    for place, placement in leaders_first(
-        list(enumerate(placements)), lambda entry: {batch.pod_class for batch in entry[1].batches}
-    ):
+    start, ordered = transaction.mark(), list(enumerate(placements))
+    if len(ordered) > 1:
+        # Gangs of a gang group may have to be near to each other as well.
+        ordered = leaders_first(ordered, lambda entry: {batch.pod_class for batch in entry[1].batches})
+    for place, placement in ordered:
         facts = _Turn(session, transaction, placement, demand.gangs[place], place, order, spot).run()
         if facts is not None:
             transaction.back_to(start)
@@ -477,11 +477,15 @@ class _Turn:
         return done + self._put_anywhere(batch, members[done:])
 
     def _put_anywhere(self, batch: PodBatch, members: list[PodRecord]) -> int:
-        session, pod_class, done = self._session, batch.pod_class, 0
+        session, pod_class, done, buckets = self._session, batch.pod_class, 0, self._placement.buckets
         wanted = min(len(members), session.quota_check.room(batch.charge_path, pod_class.footprint))
         while done < wanted:
-            with session.placer.with_extra_score(self._bucket_scores(members[done])):
+            if buckets is None:
                 rows = session.placer.place(pod_class, wanted - done)
+            else:
+                # The nodes of the members that are placed so far count.
+                with session.placer.with_extra_score(buckets.scores(members[done], self._placement.placed)):
+                    rows = session.placer.place(pod_class, wanted - done)
             if not rows:
                 break
             chosen = members[done : done + len(rows)]
@@ -489,11 +493,6 @@ class _Turn:
             self._placement.placed.extend(zip(chosen, rows, strict=True))
             done += len(rows)
         return done
-
-    def _bucket_scores(self, member: PodRecord) -> FloatArray | None:
-        """How good each row is for the member because of who is there."""
-        buckets = self._placement.buckets
-        return buckets.scores(member, self._placement.placed) if buckets is not None else None
 
     def _short_of(
         self, failed: int, left: Sequence[tuple[PodBatch, int]], missing: int, start: int, need: int
@@ -525,8 +524,8 @@ def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:
     return FallbackPlacement(need.total, need.roles, batches)
 
 
-def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, ChargePath | None], int]]:
-    return (((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in batches)
+def _kinds(batches: list[PodBatch]) -> list[tuple[MemberKind, int]]:
+    return [((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in batches]
 
 
 def _reserve(gang: GangRecord) -> Requests:

@@ -53,7 +53,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
         waiting = (*gang.pending.values(), *gang.starting_placeholders)
-        members = (m for m in waiting if m.pod_class is self.pod_class and not m.pod.problem)
+        members = [m for m in waiting if m.pod_class is self.pod_class and not m.pod.problem]
         example = min(members, key=lambda member: member.order).pod.name
         inside = f" in {self.where}" if self.where else ""
         part = f"subgroup {self.part} of " if self.part else ""

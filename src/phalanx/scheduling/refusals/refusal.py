@@ -80,12 +80,17 @@ class GangFault(Refusal, frozen=True, kw_only=True):
 def verdicts_around(
     gangs: Sequence[GangRecord], culprit: GangRecord, verdict: Verdict
 ) -> Iterable[tuple[GangRecord, Verdict]]:
-    """Yield the verdict of the gang that cannot start; each of its pending mates waits for it."""
-    for gang in gangs:
-        if gang is culprit:
-            yield gang, verdict
-        elif gang.pending:
-            yield gang, waiting_for_gang_group(gang.key, culprit.key, verdict.message, verdict.change)
+    """Return the verdict of the gang that cannot start; each of its pending mates waits for it."""
+    return [
+        (
+            gang,
+            verdict
+            if gang is culprit
+            else waiting_for_gang_group(gang.key, culprit.key, verdict.message, verdict.change),
+        )
+        for gang in gangs
+        if gang is culprit or gang.pending
+    ]
 
 
 class Obstacle(Refusal, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.ledger import Ledger
@@ -35,13 +35,31 @@ from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.decisions import Decisions
 from phalanx.scheduling.session.fit_errors import FitErrors
-from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
 T = TypeVar("T")
+
+
+class Memo:
+    """What was computed from demand, until demand changes. It holds over cycles."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._found: dict[Hashable, Any] = {}
+
+    def get_or_compute(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
+        if version != self._version:
+            self._found.clear()
+            self._version = version
+        if key not in self._found:
+            self._found[key] = compute()
+        found: T = self._found[key]
+        return found
+
+
 F = TypeVar("F", bound=CyclePlugin)
 
 # A cycle that is short of time does at least one part in so many of its work.
@@ -264,10 +282,12 @@ class Session:
         pending: Iterable[PodRecord] = gang.pending.values()
         if self.best_effort_only:
             pending = (member for member in pending if member.pod_class.spec.best_effort)
-        return sorted(
-            pending,
-            key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
-        )
+        members = list(pending)
+        if len(members) < 2:
+            return members
+        columns = [[plugin.pod_order(self, member) for member in members] for plugin in plugins]
+        keys = list(zip(*columns, [member.order[1:] for member in members], strict=True))
+        return [members[place] for place in sorted(range(len(members)), key=keys.__getitem__)]
 
     def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:
         """Which members of a gang would rather be on one node."""

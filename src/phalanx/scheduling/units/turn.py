@@ -8,7 +8,7 @@ from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
-from phalanx.scheduling.units.unit import kind_of
+from phalanx.scheduling.units.unit import Unit
 
 
 def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: bool) -> bool:
@@ -17,7 +17,8 @@ def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: 
     A unit that would borrow may be postponed. With `opened` something reserved is open to it, so that an earlier
     refusal does not count.
     """
-    attempt = kind_of(unit).attempt(session)
+    assert isinstance(unit, Unit)
+    attempt = unit.attempt(session)
     if attempt is None:
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_attempted(unit)
@@ -43,7 +44,8 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
     if refusal is None and not late:
         transaction.commit()
         attempt.accept()
-        session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
+        if nominated:
+            session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
         return True
     transaction.rollback()
     if refusal is None:
