@@ -9,7 +9,8 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, demand_of
+from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
 from phalanx.scheduling.preemption.preemptor import QuorumPreemptor
 from phalanx.scheduling.queue.demands import CompositeDemand, Demand, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds
@@ -17,10 +18,10 @@ from phalanx.scheduling.queue.unschedulable import FitError, UnitKey
 from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.units.bindings import bind_gangs
+from phalanx.scheduling.units.attempt import bind_gangs
 from phalanx.scheduling.units.gang_group import GangGroupUnit
 from phalanx.scheduling.units.kinds import UNIT_KINDS
-from phalanx.scheduling.units.unit import Unit
+from phalanx.scheduling.units.unit import GangsUnit
 from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 
@@ -42,7 +43,7 @@ class AlternativesDemand(CompositeDemand, frozen=True):
         return hash(self.unit)
 
 
-class AlternativesUnit(Unit):
+class AlternativesUnit(GangsUnit):
     """Gangs of which one is enough: the first that fits starts, the others wait for nothing."""
 
     __slots__ = ()
@@ -76,7 +77,7 @@ class AlternativesAttempt:
         self.nominated = nominated_members(unit)
         self._session = session
         self._placements = [GangPlacement(session, gang) for gang in unit.gangs]
-        self.asks = not any(placement.need.satisfied for placement in self._placements)
+        self.asks = not any(placement.satisfied for placement in self._placements)
         self.demand = AlternativesDemand(unit.key, tuple(demand_of([each]) for each in self._placements))
 
     def least(self) -> Sequence[GangPlacement]:

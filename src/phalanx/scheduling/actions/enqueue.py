@@ -13,7 +13,7 @@ from phalanx.scheduling.queue.demands import AwaitingAdmission, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.units.obstacles import admission
+from phalanx.scheduling.units.gang_group import admission
 
 
 def enqueue(session: Session) -> None:

@@ -11,7 +11,7 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import RelocationAttempt, StuckError, pods_on_row
 from phalanx.scheduling.defragmentation.relocation import RelocationLimits, RelocationObstacle
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 

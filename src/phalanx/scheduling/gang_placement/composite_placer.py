@@ -10,7 +10,8 @@ from phalanx.scheduling.diagnosis.shortage import Spot
 from phalanx.scheduling.gang_placement.composite_tree import CompositeTree
 from phalanx.scheduling.gang_placement.composite_verdicts import TooFewGroups, Waits
 from phalanx.scheduling.gang_placement.domain_trials import together, try_domains
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, demand_of
+from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
 from phalanx.scheduling.placement.topology_domains import Area, area_of
 from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
@@ -60,9 +61,7 @@ class CompositePlacer:
         rows = {row for placement in placements.values() for _, row in placement.placed}
         area = Area(area.rule, tuple(sorted({*area.pins, *rows})))
         asking = [
-            placement.demand()
-            for placement in placements.values()
-            if not (placement.need.satisfied or placement.placed)
+            placement.demand() for placement in placements.values() if not (placement.satisfied or placement.placed)
         ]
         holding = len(placements) - len(asking)
         if not asking:
@@ -94,7 +93,7 @@ class CompositePlacer:
             asks = (
                 gang
                 for gang, placement in placements.items()
-                if not placement.need.satisfied and facts.may_be_about(gang)
+                if not placement.satisfied and facts.may_be_about(gang)
             )
             first = next(asks, None)
             if first is not None and _lacks_nothing(self.lacks.get(first)):
@@ -116,7 +115,7 @@ class CompositePlacer:
         placement = self._placements.get(child)
         if placement is None:
             return False
-        if placement.need.satisfied or placement.placed:
+        if placement.satisfied or placement.placed:
             return True
         mark = self._transaction.mark()
         facts = place_gangs(self._session, [placement], demand_of([placement]), self._transaction, spot)
@@ -146,7 +145,7 @@ def note_waiting(
     culprit = next((gang.key for gang in below if not _lacks_nothing(lacks.get(gang))), None)
     waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), culprit)
     for gang in tree.gangs():
-        if gang in placements and not placements[gang].need.satisfied:
+        if gang in placements and not placements[gang].satisfied:
             lacks.setdefault(gang, waits)
 
 
@@ -176,7 +175,7 @@ def core(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement]) ->
             elif could_hold(child, placements):
                 open_children.append(core(child, placements))
         elif child in placements:
-            if placements[child].need.satisfied:
+            if placements[child].satisfied:
                 holding += 1
             else:
                 open_children.append([child])
@@ -192,6 +191,6 @@ def could_hold(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacemen
     def holds(child: CompositeTree | GangRecord) -> bool:
         if isinstance(child, CompositeTree):
             return could_hold(child, placements, asked)
-        return child in placements and (not asked or placements[child].need.satisfied)
+        return child in placements and (not asked or placements[child].satisfied)
 
     return sum(map(holds, tree.children)) >= max(1, tree.least)

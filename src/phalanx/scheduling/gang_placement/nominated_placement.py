@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
 from phalanx.scheduling.queue.demands import Demand, Nominated, PodDemand

@@ -13,13 +13,8 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.quorum_placement import (
-    GangPlacement,
-    charges_of,
-    copies_of,
-    demand_of,
-    place_gangs,
-)
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, charges_of, copies_of, demand_of
+from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusSubgroup,
     kind_of,
@@ -102,7 +97,7 @@ class QuorumPreemptor:
         self._quorums = demand_of(self.placements)
         self.demand: Demand = self._quorums
         self.gangs = unit.gangs
-        asking = [placement for placement in self.placements if not placement.need.satisfied]
+        asking = [placement for placement in self.placements if not placement.satisfied]
         names = [str(placement.gang.key) for placement in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the gang group as a whole is worth no more.
@@ -127,7 +122,7 @@ class QuorumPreemptor:
         return {
             member.pod.priority
             for placement in self.placements
-            if not placement.need.satisfied and stated_priority(placement.gang, composites) is None
+            if not placement.satisfied and stated_priority(placement.gang, composites) is None
             for batch in placement.batches
             for member in batch.members
         }

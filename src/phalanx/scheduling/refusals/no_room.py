@@ -53,8 +53,8 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
         waiting = (*gang.pending.values(), *gang.starting_placeholders)
-        members = [m for m in waiting if m.pod_class is self.pod_class and not m.pod.problem]
-        example = min(members, key=lambda member: member.order).pod.name
+        refused = [m for m in waiting if m.pod_class is self.pod_class and not m.pod.problem]
+        _, example = min([(member.order, member.pod.name) for member in refused])
         inside = f" in {self.where}" if self.where else ""
         part = f"subgroup {self.part} of " if self.part else ""
         needed = f"{self.need} members that {part}gang {gang.key} needs{to_come(gang)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
@@ -229,11 +229,9 @@ class Session:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
         return self.reclaimable(gang, account)
 
-    def _limits(self, account: AccountRecord) -> Iterator[Limit]:
-        for plugin in self.plugin_runtime.plugins("limit"):
-            plugin_limit = plugin.limit(self, account)
-            if plugin_limit is not None:
-                yield plugin_limit
+    def _limits(self, account: AccountRecord) -> list[Limit]:
+        found = [plugin.limit(self, account) for plugin in self.plugin_runtime.plugins("limit")]
+        return [limit for limit in found if limit is not None]
 
     def charge_path(self, unit: GangRecord | PodRecord) -> ChargePath:
         """Who pays for a pod, or for a gang's next members."""
@@ -291,8 +289,11 @@ class Session:
 
     def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:
         """Which members of a gang would rather be on one node."""
-        found = (plugin.task_buckets(self, gang) for plugin in self.plugin_runtime.plugins("task_buckets"))
-        return next((buckets for buckets in found if buckets is not None), None)
+        for plugin in self.plugin_runtime.plugins("task_buckets"):
+            buckets = plugin.task_buckets(self, gang)
+            if buckets is not None:
+                return buckets
+        return None
 
     def is_blocked(self, unit: WaitingUnit) -> bool:
         """Return whether an account of the unit may be charged nothing new."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, wait_for_victims
-from phalanx.scheduling.gang_placement.quorum_placement import charges_of, demand_of
+from phalanx.scheduling.gang_placement.pod_sets import charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
-from phalanx.scheduling.units.unit import Unit
+from phalanx.scheduling.units.unit import GangsUnit
 
 
 def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: bool) -> bool:
@@ -17,7 +17,7 @@ def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: 
     A unit that would borrow may be postponed. With `opened` something reserved is open to it, so that an earlier
     refusal does not count.
     """
-    assert isinstance(unit, Unit)
+    assert isinstance(unit, GangsUnit)
     attempt = unit.attempt(session)
     if attempt is None:
         session.decisions.withdraw_nominations(nominated_members(unit))

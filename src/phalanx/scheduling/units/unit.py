@@ -15,15 +15,11 @@ from phalanx.scheduling.units.attempt import Attempt
 class Unit(QueuedUnit):
     """What is popped from the queue as one. A kind of unit is a subclass; `units/kinds.py` lists them.
 
-    Its turn makes an attempt. While it waits, a recheck asks `demand_refusal`; the search for victims, proofs of
-    moves and dry runs ask for preemptors. Forecasts, start reservations and defragmentation read `required`.
+    While it waits, a recheck asks `demand_refusal`; the search for victims, proofs of moves and dry runs ask for
+    preemptors. Forecasts, start reservations and defragmentation read `required`.
     """
 
     __slots__ = ()
-
-    def attempt(self, session: Session) -> Attempt | None:
-        """Return an attempt to place the unit; None where an obstacle forbids one, which the verdicts say."""
-        raise NotImplementedError
 
     def demand_refusal(self, session: Session, demand: WaitReason) -> FitError | None:
         """Return why the unit would not get now what it asks for; None if it would get something."""
@@ -38,6 +34,16 @@ class Unit(QueuedUnit):
         whole = self.preemptor(session)
         if whole is not None:
             yield whole
+
+
+class GangsUnit(Unit):
+    """A unit of gangs. Its turn (`units/turn.py`) makes an attempt."""
+
+    __slots__ = ()
+
+    def attempt(self, session: Session) -> Attempt | None:
+        """Return an attempt to place the unit; None where an obstacle forbids one, which the verdicts say."""
+        raise NotImplementedError
 
 
 def kind_of(unit: QueuedUnit) -> Unit:
