@@ -5,11 +5,10 @@ from __future__ import annotations
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
-from phalanx.scheduling.quota.limits import BlockedByFifo
+from phalanx.scheduling.refusals.refusal import BlockedByFifo
 from phalanx.scheduling.session.session import Session
 
 
@@ -36,8 +35,7 @@ class FifoQueues:
         if head is None or unit.rank < head[0]:
             return False
         demand = FifoBlocked(queue.key)
-        explain_unit(self._session, unit, head[1])
-        self._session.set_unschedulable(unit, demand, self._session.fit_errors.record(demand, head[1]))
+        self._session.refuse(unit, demand, self._session.fit_errors.record(demand, head[1]))
         self._session.mark_attempted(unit)
         return True
 
@@ -51,7 +49,7 @@ class FifoQueues:
             if waits is None:
                 self._session.queue.activate_all_of(FifoBlocked(queue.key))
             elif waits[0].holds_the_line:
-                head = (unit.rank, BlockedByFifo(queue.label, _name(unit)))
+                head = (unit.rank, BlockedByFifo(queue.label, unit.name))
                 self._session.queue.set_fifo_head(queue.key, unit, *head)
                 known = self._heads.get(queue.key)
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
@@ -59,10 +57,3 @@ class FifoQueues:
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.charge_path(unit.members[0]).queue if self._any and unit.members else None
         return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
-
-
-def _name(unit: QueuedUnit) -> str:
-    """The unit as people call it."""
-    if unit.pod is not None:
-        return f"pod {unit.pod.pod.key}"
-    return f"gang {unit.gangs[0].key}"

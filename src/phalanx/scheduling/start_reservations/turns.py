@@ -191,9 +191,10 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Whether the policy keeps starts for such a unit, its age aside."""
     if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
         return False
-    if unit.composite is not None or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
+    if not unit.starts_planned or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
         return False
-    if any(session.requirement(gang).repair or session.requirement(gang).satisfied for gang in unit.gangs):
+    needs = [session.requirement(gang) for gang in unit.required]
+    if any(need.repair or need.satisfied for need in needs):
         return False
     # Nobody knows when others take back what they have announced.
     if any(awaits_admission(gang) for gang in unit.gangs):
@@ -240,7 +241,7 @@ def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
         return tuple(_parts(session, [unit.pod], None))
     found: list[Part] = []
     anywhere: list[PodRecord] = []
-    for gang in unit.gangs:
+    for gang in unit.required:
         domains = _domains(session, gang)
         if domains is None:
             anywhere += _quorum(session, gang)
@@ -286,7 +287,7 @@ def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:
 def _pending(unit: QueuedUnit) -> list[PodRecord]:
     if unit.pod is not None:
         return [unit.pod]
-    return [member for gang in unit.gangs for member in gang.pending.values()]
+    return [member for gang in unit.required for member in gang.pending.values()]
 
 
 def _created(unit: QueuedUnit) -> int:
